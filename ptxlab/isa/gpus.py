@@ -24,8 +24,8 @@ class Gpu:
 
     ``fp32`` is FLOP a clock and SM by FFMA, ``tensor`` the same of tensor cores by type of A and B and
     type of sums. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has
-    not all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` in bytes a clock, None where
-    NVIDIA does not say. ``l1`` are the bytes a clock of an SM's shared memory and L1 cache, which are
+    not all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` of its L2 cache in bytes a clock, None
+    where NVIDIA does not say, and ``l2_mib`` is its size. ``l1`` are the bytes a clock of an SM's shared memory and L1 cache, which are
     one.
     """
 
@@ -40,6 +40,7 @@ class Gpu:
     l2: int | None = None
     l1: int = 128
     mma_sync: float = 1.0
+    l2_mib: int = 0
 
     def tflops(self, flop: float) -> float:
         return flop * self.sms * self.clock / 1e6
@@ -98,18 +99,64 @@ _HOPPER_MMA_SYNC = 0.65
 _B200_MMA_SYNC = 0.25
 
 GPUS: tuple[Gpu, ...] = (
-    Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64),
-    Gpu("A100 SXM", 80, 108, 1410, 128, _tensor(2048, s8=4096, s4=8192), "HBM2e", 2039, l2=5120),
-    Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936),
-    Gpu("RTX A6000", 86, 84, 1800, 256, _tensor(1024, s8=2048, s4=4096), "GDDR6", 768),
-    Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048), "LPDDR5", 204.8),
-    Gpu("RTX 4090", 89, 128, 2520, 256, _ADA_TENSOR, "GDDR6X", 1008),
-    Gpu("RTX 4070 Ti SUPER", 89, 66, 2610, 256, _ADA_TENSOR, "GDDR6X", 672),
-    Gpu("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, mma_sync=_HOPPER_MMA_SYNC),
-    Gpu("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, mma_sync=_HOPPER_MMA_SYNC),
-    Gpu("B200", 100, 148, 1965, 256, _tensor(8192), "HBM3e", 7700, mma_sync=_B200_MMA_SYNC),
-    Gpu("RTX 5090", 120, 170, 2407, 256, _BLACKWELL_TENSOR, "GDDR7", 1792),
-    Gpu("RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _BLACKWELL_PRO_TENSOR, "GDDR7", 1792),
+    Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64, l2_mib=4),
+    Gpu(
+        "A100 SXM",
+        80,
+        108,
+        1410,
+        128,
+        _tensor(2048, s8=4096, s4=8192),
+        "HBM2e",
+        2039,
+        l2=5120,
+        l2_mib=40,
+    ),
+    Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),
+    Gpu("RTX A6000", 86, 84, 1800, 256, _tensor(1024, s8=2048, s4=4096), "GDDR6", 768, l2_mib=6),
+    Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048), "LPDDR5", 204.8, l2_mib=4),
+    Gpu("RTX 4090", 89, 128, 2520, 256, _ADA_TENSOR, "GDDR6X", 1008, l2_mib=72),
+    Gpu("RTX 4070 Ti SUPER", 89, 66, 2610, 256, _ADA_TENSOR, "GDDR6X", 672, l2_mib=48),
+    Gpu(
+        "H200 SXM",
+        90,
+        132,
+        1980,
+        256,
+        _HOPPER_TENSOR,
+        "HBM3e",
+        4800,
+        mma_sync=_HOPPER_MMA_SYNC,
+        l2_mib=50,
+    ),
+    Gpu(
+        "H100 SXM",
+        90,
+        132,
+        1980,
+        256,
+        _HOPPER_TENSOR,
+        "HBM3",
+        3350,
+        mma_sync=_HOPPER_MMA_SYNC,
+        l2_mib=50,
+    ),
+    Gpu(
+        "B200",
+        100,
+        148,
+        1965,
+        256,
+        _tensor(8192),
+        "HBM3e",
+        7700,
+        mma_sync=_B200_MMA_SYNC,
+        l2_mib=126,
+    ),
+    Gpu("RTX 5090", 120, 170, 2407, 256, _BLACKWELL_TENSOR, "GDDR7", 1792, l2_mib=96),
+    Gpu(
+        "RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _BLACKWELL_PRO_TENSOR, "GDDR7", 1792, l2_mib=128
+    ),
 )
 
 

@@ -20,7 +20,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction
 
 from ptxlab.clients.session import Session
-from ptxlab.clients.torch_cuda import install
+from ptxlab.clients.torch.module import install
 from ptxlab.clients.triton.driver import EmulatorDriver
 from ptxlab.device.protocol import Kernel
 

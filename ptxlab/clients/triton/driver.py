@@ -17,7 +17,8 @@ from triton.backends.nvidia import driver as nvidia
 
 from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.session import Session
-from ptxlab.clients.torch_cuda import CUDA, is_out_of_reach
+from ptxlab.clients.torch import recording
+from ptxlab.clients.torch.pinned import is_pinned
 from ptxlab.clients.triton.memory import borrowed, whole_words
 from ptxlab.clients.triton.tensor_maps import tensor_map
 from ptxlab.device.protocol import Kernel, Module
@@ -70,7 +71,7 @@ class EmulatorDriver(nvidia.CudaDriver):  # type: ignore[misc]
 
     def get_active_torch_device(self) -> torch.device:
         """Return the device that tensors are to be on."""
-        return CUDA if self.cuda_tensors else torch.device("cpu")
+        return torch.device("cuda", 0) if self.cuda_tensors else torch.device("cpu")
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
         """Return nothing to clear: no cache is emulated."""
@@ -132,8 +133,8 @@ class _Utils:
         return 0
 
     def is_stream_capturing(self, stream: int) -> bool:
-        """Say that launches run."""
-        return False
+        """Say whether launches are recorded in a graph, to run when it is replayed."""
+        return recording.active is not None
 
     def get_device_capability(self, device: int) -> tuple[int, int]:
         return divmod(self.session.device.target.capability, 10)
@@ -189,10 +190,9 @@ class _Utils:
             kernel, memory = function
             scratch = (global_scratch, profile_scratch)
             given = [*zip(signature, _flat(arguments, annotations), strict=True)]
-            with torch._C.DisableTorchFunction():  # where tensors are is all that is asked of them
-                if self.cuda_tensors:
-                    _require_reachable(value for type_, value in given if type_ == "*")
-                block = packed(kernel, [*given, *(("*", one) for one in scratch)])
+            if self.cuda_tensors:
+                _require_reachable(value for type_, value in given if type_ == "*")
+            block = packed(kernel, [*given, *(("*", one) for one in scratch)])
             lent = {one.address for one in memory}
             memory += [
                 one
@@ -204,7 +204,10 @@ class _Utils:
             warps, ctas, shared = metadata
             cluster = None if ctas == 1 else ctas
             config = LaunchConfig.of((x * ctas, y, z), warps * WARP, shared, cluster, cooperative)
-            self.session.launch(kernel, config, block, memory)
+            if recording.active is None:
+                self.session.launch(kernel, config, block, memory)
+            else:
+                recording.add(lambda: self.session.launch(kernel, config, block, memory))
         if exit_hook is not None:
             exit_hook(launch_metadata)
 
@@ -213,7 +216,9 @@ def _require_reachable(pointers: Iterable[Any]) -> None:
     """Raise ValueError in the words of Triton's C module for a tensor that is on the CPU."""
     for value in pointers:
         tensor = getattr(value, "base", value)
-        if isinstance(tensor, torch.Tensor) and is_out_of_reach(tensor):
+        if not isinstance(tensor, torch.Tensor) or tensor.is_cuda or tensor.data_ptr() == 0:
+            continue
+        if not is_pinned(tensor):
             raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
 
 

@@ -17,27 +17,28 @@ import numpy as np
 import torch
 
 from ptxlab.clients.borrowed import Borrowed
+from ptxlab.clients.torch.memory import allocations
 
 _WORD = 4
 _LOWEST, _HIGHEST = 1 << 32, 1 << 48
 """What an integer lies between that may be a pointer, where the heap is not below it."""
+_HERE = ("cpu", "cuda")
 _MAPS = Path("/proc/self/maps")
 
 
 def borrowed(arguments: Iterable[tuple[str, Any]]) -> list[Borrowed]:
     """Return the memory of arguments by name: each storage once, and those that their integers point to."""
-    with torch._C.DisableTorchFunction():
-        found: dict[int, Borrowed] = {}
-        pointers: set[int] = set()
-        for name, value in _flat(arguments):
-            if isinstance(value, torch.Tensor):
-                _lend(f"argument {name}", value, found)
-                pointers |= _pointers_in(value)
-            elif isinstance(value, int) and _lowest() <= value < _HIGHEST:
-                pointers.add(value)
-        if pointers:
-            _follow(pointers, found)
-        return list(found.values())
+    found: dict[int, Borrowed] = {}
+    pointers: set[int] = set()
+    for name, value in _flat(arguments):
+        if isinstance(value, torch.Tensor):
+            _lend(f"argument {name}", value, found)
+            pointers |= _pointers_in(value)
+        elif isinstance(value, int) and _lowest() <= value < _HIGHEST:
+            pointers.add(value)
+    if pointers:
+        _follow(pointers, found)
+    return list(found.values())
 
 
 def whole_words(memory: Iterable[Borrowed]) -> list[Borrowed]:
@@ -57,7 +58,7 @@ def _flat(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _lend(what: str, tensor: torch.Tensor, found: dict[int, Borrowed]) -> None:
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in _HERE:
         return
     storage = tensor.untyped_storage()
     address, nbytes = storage.data_ptr(), storage.nbytes()
@@ -68,9 +69,10 @@ def _lend(what: str, tensor: torch.Tensor, found: dict[int, Borrowed]) -> None:
 
 
 def _pointers_in(tensor: torch.Tensor) -> set[int]:
-    if tensor.dtype not in (torch.int64, torch.uint64) or tensor.device.type != "cpu":
+    if tensor.dtype not in (torch.int64, torch.uint64) or tensor.device.type not in _HERE:
         return set()
-    words = tensor.detach().view(torch.int64).numpy()
+    host = allocations.on_host(tensor) if tensor.is_cuda else tensor.detach()
+    words = host.view(torch.int64).numpy()
     likely = words[(words >= _lowest()) & (words < _HIGHEST)]
     return set(np.unique(likely).tolist())
 
@@ -83,11 +85,17 @@ def _lowest() -> int:
     return min([_LOWEST, *(int(begin, 16) for begin in heaps)])
 
 
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor has memory here, and is not one that others stand behind."""
+    wraps = torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python)
+    return tensor.device.type in _HERE and not wraps
+
+
 def _follow(pointers: set[int], found: dict[int, Borrowed]) -> None:
     """Add the storages that ``pointers`` lie in, and those that integers in these lie in."""
     live: dict[int, torch.Tensor] = {}
     for one in gc.get_objects():
-        if issubclass(type(one), torch.Tensor) and one.device.type == "cpu":
+        if issubclass(type(one), torch.Tensor) and _has_memory(one):
             live.setdefault(one.untyped_storage().data_ptr(), one)
     begins = sorted(live)
     seen: set[int] = set()

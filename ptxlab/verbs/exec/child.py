@@ -38,7 +38,7 @@ class Options:
 
 
 def _torch(module: ModuleType) -> None:
-    from ptxlab.clients.torch_cuda import install
+    from ptxlab.clients.torch.module import install
 
     install(session().device.target)
 

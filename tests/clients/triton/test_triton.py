@@ -59,9 +59,9 @@ def test_products_are_as_near_as_their_sums(
     left, right = (torch.randn(128, 128, device="cuda", dtype=torch.float16) for _ in range(2))
     found = kernels.product(left, right, num_stages=3)
     assert instruction in ptxlab.triton.last_launch().ptx
-    exact = left.double().numpy() @ right.double().numpy()
-    magnitude = np.abs(left.double().numpy()) @ np.abs(right.double().numpy())
-    assert (np.abs(found.double().numpy() - exact) <= 128 * 2**-23 * magnitude).all()
+    exact = left.double().cpu().numpy() @ right.double().cpu().numpy()
+    magnitude = np.abs(left.double().cpu().numpy()) @ np.abs(right.double().cpu().numpy())
+    assert (np.abs(found.double().cpu().numpy() - exact) <= 128 * 2**-23 * magnitude).all()
 
 
 def test_descriptors_from_the_host_and_from_the_device(
@@ -231,7 +231,9 @@ def test_tensors_are_where_the_program_put_them(emulate: Emulate, torch: Any) ->
     assert leaf.grad.is_cuda
     seeded = [torch.Generator("cuda").manual_seed(7) for _ in range(2)]
     one, other = (torch.rand(3, device="cuda", generator=source) for source in seeded)
-    assert one.tolist() == other.tolist() != torch.rand(3, generator=seeded[0]).tolist()
+    assert (
+        one.tolist() == other.tolist() != torch.rand(3, device="cuda", generator=seeded[0]).tolist()
+    )
     assert (seeded[0].device.type, one.is_cuda) == ("cuda", True)
     assert isinstance(torch.default_generator, torch.Generator)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -1,0 +1,97 @@
+"""What torch.cuda.CUDAGraph is made of: the work of a capture, run again at each replay.
+
+Sources: torch/_C/__init__.pyi, and the texts of ATen/cuda/CUDAGraph.cpp.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import count
+from typing import Any
+
+import torch
+
+from ptxlab.clients.torch import recording, streams
+from ptxlab.clients.torch.errors import cuda_error
+from ptxlab.clients.torch.recording import Recording
+
+_pools = count(1)
+
+
+def pool_handle() -> tuple[int, int]:
+    """Return a name for the memory of graphs, of which nothing is kept apart."""
+    return 0, next(_pools)
+
+
+def is_capturing() -> bool:
+    return recording.active is not None
+
+
+class GraphBase:
+    """A graph of work on "cuda": operations of PyTorch and launches of Triton."""
+
+    _recording: Recording | None
+    _pool: Any
+    _captured: bool
+
+    def __new__(cls, keep_graph: bool = False) -> Any:
+        made = super().__new__(cls)
+        made._recording = None
+        made._pool = None
+        made._captured = False
+        return made
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        if self._captured:
+            raise RuntimeError(
+                "This CUDAGraph instance already owns a captured graph. To capture a new graph, "
+                "create a new instance."
+            )
+        if streams.current() == 0:
+            raise RuntimeError(
+                "CUDA graphs must be captured on a non-default stream. (However, after capture, "
+                "it's ok to replay them on the default stream.)"
+            )
+        if recording.active is not None:
+            raise RuntimeError("Only one capture at a time is allowed in a process.")
+        self._pool = pool or pool_handle()
+        self._recording = recording.active = Recording()
+
+    def capture_end(self) -> None:
+        if self._recording is None or recording.active is not self._recording:
+            raise RuntimeError("capture_end() called before capture_begin().")
+        recording.active = None
+        if self._recording.invalid:
+            raise cuda_error("cudaErrorStreamCaptureInvalidated")
+        if not self._recording.work:
+            warnings.warn(
+                "The CUDA Graph is empty. This usually means that the graph was attempted to be "
+                "captured on wrong device or stream.",
+                stacklevel=3,
+            )
+        self._captured = True
+
+    def instantiate(self) -> None:
+        """Do nothing: a graph is ready when it has been captured."""
+
+    def replay(self) -> None:
+        if self._recording is None or not self._captured:
+            raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+        with torch.no_grad():
+            for work in self._recording.work:
+                work()
+
+    def reset(self) -> None:
+        self._recording = None
+        self._captured = False
+
+    def pool(self) -> Any:
+        if not self._captured:
+            raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+        return self._pool
+
+    def register_generator_state(self, generator: Any) -> None:
+        """Do nothing: each replay draws anew from the generator that was given."""
+
+    def enable_debug_mode(self) -> None:
+        """Do nothing: there is no graph of CUDA's to be shown."""

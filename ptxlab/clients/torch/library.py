@@ -1,0 +1,108 @@
+"""PyTorch's C++ library, told that there is one CUDA device.
+
+A PyTorch for CPUs knows tensors on "cuda": their dispatch keys, autocast, autograd, the thread in which
+their backward runs. What it lacks is two objects: the guard of the current device, and the hooks that
+say whether there is CUDA at all. The library brings a guard for a device that is not there, for
+tensors that are only traced, and puts it in the place of one that counts no devices. Of the hooks it
+brings those that say no; here three of them say yes.
+
+Sources: c10/core/impl/DeviceGuardImplInterface.h, and the headers of the hooks, which come with PyTorch and are
+read, as they say at which place of the table of virtual functions a hook is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ptxlab.errors import DeviceUnavailable
+
+_POINTER = ctypes.sizeof(ctypes.c_void_p)
+_CUDA = 1
+"""c10::DeviceType::CUDA, the place of CUDA's guard in the registry of guards."""
+_REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
+_HOOKS = "_ZTVN2at18CUDAHooksInterfaceE"
+_GET_HOOKS = "_ZN2at6detail12getCUDAHooksEv"
+_TRUE = ("hasCUDA", "hasPrimaryContext", "init", "isBuilt", "isAvailable", "versionRuntimeCuDNN")
+"""The hooks that say yes, one of which nothing is asked but to return, and a version too old for all."""
+_DECLARED = re.compile(r"virtual\s+~(?P<destructor>\w+)|virtual\s[^;{]*?(?P<name>\w+)\(")
+_LEFT_OUT = re.compile(r"//[^\n]*|#ifdef USE_ROCM.*?#endif", re.DOTALL)
+
+_kept: list[Any] = []
+"""What the library points to."""
+
+
+@cache
+def enable() -> None:
+    """Have the library see one CUDA device, until the process ends.
+
+    Raises DeviceUnavailable for a PyTorch whose library is another.
+    """
+    folder = Path(torch.__file__).parent
+    try:
+        yes = _guard(ctypes.CDLL(str(folder / "lib" / "libc10.so")))
+        _hook(ctypes.CDLL(str(folder / "lib" / "libtorch_cpu.so")), folder, yes)
+    except (OSError, ValueError, AttributeError) as error:
+        raise DeviceUnavailable(
+            f"PyTorch {torch.__version__} cannot be given a device that is not there: {error}",
+            hint="ptxlab knows PyTorch 2.13; use_emulator(cuda_tensors=False) goes with any",
+        ) from error
+
+
+def _guard(c10: ctypes.CDLL) -> int:
+    """Have a guard for CUDA, and return a function of it that returns CUDA's number, which is true."""
+    registry = (ctypes.c_void_p * (_CUDA + 1)).in_dll(c10, _REGISTRY)
+    none = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0)
+    function = ctypes.cast(none, ctypes.c_void_p).value
+    # A guard all of whose functions return 0: it counts no devices, and is not asked for more.
+    table = (ctypes.c_void_p * 64)(*[function] * 64)
+    counting_none = ctypes.c_void_p(ctypes.addressof(table))
+    registry[_CUDA] = ctypes.addressof(counting_none)
+    _kept.extend((none, table, counting_none))
+    torch._C._ensureCUDADeviceGuardSet()
+    guard = registry[_CUDA]
+    if guard is None or guard == ctypes.addressof(counting_none):
+        raise ValueError("it has no guard for one")
+    type_of = _at(_at(guard))
+    number = ctypes.CFUNCTYPE(ctypes.c_uint8, ctypes.c_void_p)(type_of)(guard)
+    if number != _CUDA:
+        raise ValueError("its guard is of another device")
+    return type_of
+
+
+def _hook(library: ctypes.CDLL, folder: Path, yes: int) -> None:
+    """Have the hooks of a library without CUDA, but that these say there is some."""
+    headers = folder / "include" / "ATen" / "detail"
+    names = [
+        name
+        for header in ("AcceleratorHooksInterface.h", "CUDAHooksInterface.h")
+        for name in virtual_functions((headers / header).read_text(encoding="utf-8"))
+    ]
+    places = [names.index(name) for name in _TRUE]
+    size = len(names) + 2  # before the functions are an offset and the type
+    original = (ctypes.c_void_p * size).in_dll(library, _HOOKS)
+    table = (ctypes.c_void_p * size)(*original)
+    for place in places:
+        table[2 + place] = yes
+    _kept.append(table)
+    get = getattr(library, _GET_HOOKS)
+    get.restype = ctypes.c_void_p
+    ctypes.c_void_p.from_address(get()).value = ctypes.addressof(table) + 2 * _POINTER
+
+
+def virtual_functions(header: str) -> list[str]:
+    """Return what the header of a class adds to the table of virtual functions, in its order."""
+    names: list[str] = []
+    for found in _DECLARED.finditer(_LEFT_OUT.sub("", header)):
+        # Of a destructor there are two, for objects that are deleted and for others.
+        names += [found["name"]] if found["name"] else ["~", "~"]
+    return names
+
+
+def _at(address: int) -> int:
+    return ctypes.c_void_p.from_address(address).value or 0
