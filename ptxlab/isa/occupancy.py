@@ -15,6 +15,7 @@ from ptxlab.isa.targets import WARP, Target
 PARTITIONS = 4
 PARTITION_REGISTERS = 16 * 1024
 REGISTER_UNIT = 256
+MOST_REGISTERS = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,12 @@ def occupancy(
 def _by_registers(registers: int, warps: int) -> int:
     of_warp = _rounded_up(max(registers, 1) * WARP, REGISTER_UNIT)
     return PARTITION_REGISTERS // of_warp * PARTITIONS // warps
+
+
+def most_registers(warps: int) -> int:
+    """Return the most registers of a thread, a multiple of 8 or 255, with so many warps in an SM at once."""
+    of_partition = -(-warps // PARTITIONS)
+    return min(PARTITION_REGISTERS // (of_partition * WARP) // 8 * 8, MOST_REGISTERS)
 
 
 def _by_shared(target: Target, sm: Multiprocessor, shared: int) -> int:

@@ -1,4 +1,4 @@
-"""What has nothing to do here: fences, prefetches, sleep, and events for profilers; and trap.
+"""What has nothing to do here: fences, prefetches, sleep, and events for profilers; setmaxnreg and trap.
 
 All threads see one memory, and every access is complete before the next begins, so a fence has
 nothing to wait for. Source: PTX ISA, "membar, fence", "prefetch" and "Miscellaneous Instructions".
@@ -6,15 +6,21 @@ nothing to wait for. Source: PTX ISA, "membar, fence", "prefetch" and "Miscellan
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
+from ptxlab.emulator.run.register_pool import UNIT
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
+from ptxlab.isa.targets import WARP
 from ptxlab.syntax.tree import Integer
 
 
@@ -42,12 +48,54 @@ def sleep(context: Context, form: RowForm) -> Step:
 
 
 def set_registers(context: Context, form: RowForm) -> Step:
-    """Take or give back registers, which every thread has as many of as it wants here."""
+    """Take registers from those that warps of the CTA have given back, or give some back."""
     [count] = context.operands(1)
-    if not isinstance(count, Integer) or count.value % 8 or not 24 <= count.value <= 256:
+    if not isinstance(count, Integer) or count.value % UNIT or not 24 <= count.value <= 256:
         context.reject("a number of registers is a multiple of 8 from 24 to 256", count)
-    context.participants = ALIGNED
-    return nothing
+    program, wanted = context.program, count.value
+    program.most_registers = max(program.most_registers, wanted)
+    takes = form["what"] == "inc"
+    context.participants = Registers(wanted) if takes else ALIGNED
+
+    def run(frame: Frame, threads: Threads) -> None:
+        pool = frame.wave.pool
+        if frame.wave.registers:
+            (pool.take if takes else pool.give_back)(_warps(threads.mask), wanted)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Warps that wait until their CTA has registers enough for ``count`` a thread."""
+
+    count: int
+
+    place = "for registers of their CTA"
+    gives_up = False
+
+    def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
+        """Return the lanes of the warps that get them now."""
+        here = ALIGNED(frame, threads, alive)
+        if not frame.wave.registers:
+            return here
+        served: Array = here & frame.wave.pool.served(_warps(here), self.count).repeat(WARP)
+        return served
+
+    def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
+        """Say what the first warp asks for, and how little there is."""
+        wave, warp = frame.wave, int(threads.index[0]) // WARP
+        cta, inside = divmod(warp, wave.cta_width // WARP)
+        held, free = int(wave.pool.held[cta, inside]), int(wave.pool.free[cta])
+        return (
+            f"a warp of {wave.cta(cta)} has {held} registers a thread and asks for {self.count}: that is "
+            f"{self.count - held} more, and {free} are free"
+        )
+
+
+def _warps(mask: Array) -> Array:
+    warps: Array = np.logical_or.reduce(mask.reshape(-1, WARP), axis=1)
+    return warps
 
 
 def event(context: Context, form: RowForm) -> Step:

@@ -138,7 +138,7 @@ class Program:
     ``by_address`` says that any whose address is known may be called too. ``named`` are the variables in
     shared memory that they declare or name, which have their places once there is a ``shared`` layout;
     ``variables`` are those in global and constant memory, of one that a function declares the name is
-    ``function.name``.
+    ``function.name``. ``most_registers`` are what a thread asks for with setmaxnreg, 0 if it does not.
     """
 
     module: PtxModule
@@ -152,6 +152,7 @@ class Program:
     variables: dict[str, Declared] = field(default_factory=dict)
     named: dict[Variable, None] = field(default_factory=dict)
     shared: SharedLayout | None = None
+    most_registers: int = 0
 
     @property
     def reachable(self) -> tuple[Function, ...]:

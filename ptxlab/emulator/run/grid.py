@@ -14,9 +14,11 @@ from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.run.in_flight import Schedule
 from ptxlab.emulator.run.memory import GlobalMemory
+from ptxlab.emulator.run.register_pool import at_entry
 from ptxlab.emulator.run.scheduler import Scheduler
 from ptxlab.emulator.run.wave import Watcher, Wave
 from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.isa.occupancy import PARTITION_REGISTERS, PARTITIONS, occupancy
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.workers import Progress, cores
@@ -76,6 +78,7 @@ def launch(
             f"kernel {kernel} needs {entry.frame.local_bytes} bytes of local memory, "
             f"a thread has {MOST_LOCAL_BYTES}"
         )
+    registers = _registers(program, config) if program.most_registers else 0
     total, tell = config.ctas, progress or _nobody
     engine = threshold(), cores()
     local = sum(function.frame.local_bytes for function in program.functions.values())
@@ -90,7 +93,7 @@ def launch(
         """Run one wave and return its instructions; the next may have its memory."""
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
-            layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace,
+            layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace, registers,
             Schedule(schedule), *engine, unlaunched.cancel,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, first, total))
@@ -114,6 +117,19 @@ def launch(
                     hint="--timeout gives a long run more time",
                 ) from None
     return {"threads": config.threads, "thread_instructions": instructions}
+
+
+def _registers(program: Program, config: LaunchConfig) -> int:
+    """Return what a thread has at first of the registers that it gives back or takes; 0 where that is ignored."""
+    registers = at_entry(program.declared[program.entry], program.most_registers)
+    limits = occupancy(program.target, config.cta_threads, registers=registers).limits
+    if not limits["registers"]:
+        raise PtxlabError(
+            f"kernel {program.entry} needs {registers} registers for each of {config.cta_threads} threads, "
+            f"{program.target.name} has {PARTITIONS * PARTITION_REGISTERS} for a CTA",
+            hint="launch it with fewer threads; .maxntid and .minnctapersm in place of .maxnreg leave it room",
+        )
+    return registers
 
 
 def _nobody(done: int, total: int) -> None:

@@ -18,6 +18,7 @@ from ptxlab.emulator.run.clusters import ClusterBarriers
 from ptxlab.emulator.run.in_flight import Groups, Schedule, Signals
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
 from ptxlab.emulator.run.memory import RANK_SHIFT, Access, GlobalMemory, Part, Region, pitched
+from ptxlab.emulator.run.register_pool import RegisterPool
 from ptxlab.emulator.run.tensor_memory import TensorMemory
 from ptxlab.emulator.run.tensor_work import TensorWork
 from ptxlab.emulator.run.threads import Threads
@@ -42,8 +43,8 @@ class Wave:
     ``functions`` are those of the module that they can enter. ``watched`` says that somebody is told what happens. ``clock`` counts the instructions the wave
     has executed, each once for all threads it ran for. ``shared`` says where shared variables are, of
     the ``shared_bytes`` that a CTA has. ``constants`` are the registers that all frames of a layout
-    begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in
-    another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma),
+    begin with. A thread has so many ``registers`` at first, where they can be given back; 0 where not.
+    At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma),
     ``tensor_work`` and ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code,
     which uses so many ``cores``. ``cancel`` gives the first CTA of a cluster that then is not launched;
     the clusters that were ``refused`` may not ask again.
@@ -63,6 +64,7 @@ class Wave:
     watcher: Watcher
     watched: bool
     workspace: int
+    registers: int
     schedule: Schedule
     hot: int
     cores: int
@@ -99,6 +101,7 @@ class Wave:
         self.tensor_memory = TensorMemory(ctas, self.watcher.poison)
         self.tensor_work = TensorWork(ctas, self.schedule)
         self.tensor_stores = Groups(self.width, self.schedule)
+        self.pool = RegisterPool(ctas, self.cta_width // WARP, self.registers)
         if self.watched:
             self.mbarriers.tell = self.watcher.complete
             self.clusters.tell = self.watcher.clusters_met
@@ -116,7 +119,8 @@ class Wave:
     @property
     def changes(self) -> int:
         """Grows with whatever may end a wait, but barriers of a CTA and the end of threads."""
-        return self.mbarriers.changes + self.clusters.changes + self.tensor_memory.changes
+        of_barriers = self.mbarriers.changes + self.clusters.changes
+        return of_barriers + self.tensor_memory.changes + self.pool.changes
 
     @property
     def warps(self) -> int:
