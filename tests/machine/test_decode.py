@@ -142,3 +142,12 @@ def test_what_nobody_knows_has_no_row() -> None:
     assert ROWS["FADD"].floats
     assert instruction("FADD R0, R1, R2").computed(floats=False) is None
     assert np.isinf(Immediate(0x7F800000, float("inf")).real)
+
+
+def test_half_of_an_address_of_code_is_that_half() -> None:
+    """Label .L_1 is instruction 5, at address 80, of whose 64 bits the upper 32 are zero."""
+    for half, value in (("lo", 80), ("hi", 0)):
+        i = instruction(f"MOV R4, 32@{half}((.L_0 + .L_1@srel))", labels={".L_1": 5})
+        assert i.sources == (Immediate(value),)
+    assert instruction("RET.REL.NODEC R4 `(k)").sources == (SassRegister(4),)
+    assert instruction("BRA `(.L_1)", labels={".L_1": 5}).target == 5

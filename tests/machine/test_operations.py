@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -21,10 +21,12 @@ MASK, WIDE = (1 << 32) - 1, (1 << 64) - 1
 EDGES = [0, 1, 2, 31, 32, 33, 63, 64, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, MASK]
 
 
-def instruction(text: str, number: int = 0) -> DecodedInstruction:
+def instruction(
+    text: str, number: int = 0, labels: Mapping[str, int] | None = None
+) -> DecodedInstruction:
     """Decode one instruction as nvdisasm writes it."""
     told = f'.section .text.k,"ax"\n/*0000*/ {text} ;\n/*0010*/ EXIT ;\n'
-    return decoded(number, read_sass(told)["k"].instructions[0], bytes(16), {})
+    return decoded(number, read_sass(told)["k"].instructions[0], bytes(16), labels or {})
 
 
 def launched(block: int = LANES, banks: dict[int, bytes] | None = None) -> Launch:

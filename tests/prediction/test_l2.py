@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.l2 import kept
+from ptxlab.prediction.model import LAUNCH_SECONDS
 from ptxlab.prediction.predict import predict
 
 KERNEL = """\
@@ -93,3 +94,17 @@ def test_what_is_stored_takes_room_from_what_is_loaded_again() -> None:
     )  # fmt: skip
     latency = find("a100").latency
     assert little.cycles / much.cycles == pytest.approx(latency["l2"] / latency["dram"], abs=0.15)
+
+
+def test_what_l2_loses_is_loaded_again() -> None:
+    """Two generations walk 40 MiB, of which an A100's 20 MiB keep h = exp(-2 (1 - h)), a fifth."""
+    turns, ctas = 10 << 10, 216
+    operand, result = np.zeros(turns << 10, "f4"), np.zeros(ctas * 1024, "f4")
+    source = KERNEL.replace("SHARED", "0")
+    found = predict(source, "a100", ctas, 1024, [operand, result, turns], shared=160 << 10)
+    assert found.generations == 2
+    hits = kept(2.0, 1.0)
+    assert hits == pytest.approx(0.2, abs=0.01)
+    moved = found.used["dram"] * (found.seconds - LAUNCH_SECONDS)
+    moved *= find("a100").gpu.bandwidth * 1e9
+    assert moved == pytest.approx(2 * (1 - hits) * operand.nbytes + result.nbytes, rel=0.03)

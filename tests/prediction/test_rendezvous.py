@@ -130,3 +130,18 @@ def test_a_cluster_waits_for_all_warps_of_its_cta_that_are_left() -> None:
     m.all.wait_for_cluster(m.warps[0], BAR)
     m.all.leave(m.warps[1], 130)
     assert m.woken == {0: 160}
+    m.all.arrive_at_cluster(m.warps[0], 200)  # the one that is left is all
+    m.all.wait_for_cluster(m.warps[0], BAR)
+    assert m.warps[0].ready == 200 + 50 + 7
+
+
+def test_a_phase_that_ended_before_the_last_one_is_not_waited_for() -> None:
+    key = (0, 64)
+    m = Meeting(0, 0)
+    m.orders(0, 0, Operation(INIT, key, 1))
+    m.orders(0, 1, Operation(ARRIVE, key, 1))
+    m.orders(0, 9, Operation(ARRIVE, key, 1, far=True))  # there at 59
+    m.orders(1, 20, Operation(WAIT, key, 1))
+    assert m.warps[1].ready < 20
+    m.orders(1, 30, Operation(WAIT, key, 2))
+    assert m.warps[1].ready == 59 + 7

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from ptxlab.isa.targets import TARGETS
-from ptxlab.prediction import accesses, sectors, trace
+from ptxlab.prediction import accesses, l2, sectors, trace
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.sectors import SectorMap
-from ptxlab.prediction.trace import Loop
+from ptxlab.prediction.trace import Loop, SampledLoop
 from ptxlab.prediction.unfilled import UnfilledDevice
 
 SOFTMAX = Path(__file__).parent / "softmax.cu"
@@ -149,3 +149,14 @@ def test_patterns_of_addresses_are_kept_within_a_limit(monkeypatch: pytest.Monke
     predict(UNEVEN, "rtx3090", 1, 32, [np.zeros(1 << 14, np.float32)])
     assert len(sizes) > 20
     assert 4096 < max(sizes) < 3 * 4096
+
+
+def test_loops_that_walk_the_same_rows_see_the_same_part_of_them() -> None:
+    """Of 128 turns 32 are asked about, and of one of 16 that takes as far a step 4."""
+    hot, long, short = (
+        SampledLoop(Loop(head, (tuple((n, n + 1) for n in range(turns)),)), 4)
+        for head, turns in ((1, 500), (2, 128), (3, 16))
+    )
+    loops = [hot, long, short]
+    assert [l2._spread(one.loop.runs[0], loops) for one in (long, short)] == [32, 4]
+    assert l2._turns_for_one(loops) == [1, 499, 127 / 31, 15 / 3]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +13,15 @@ import pytest
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
-from ptxlab.prediction import trace
+from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import kept
-from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
-from ptxlab.prediction.predict import predict, target_of
+from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction, modelled
+from ptxlab.prediction.predict import as_machine_code, load_for, predict, target_of
+from ptxlab.prediction.unfilled import UnfilledDevice
 
 HEAD = """\
 .version 8.7
@@ -166,3 +170,28 @@ def test_tiles_are_those_of_all_warps_or_of_none() -> None:
     assert len(found[0]) == 5
     assert trace.tiles([first, second], every, none) is None
     assert trace.tiles([second], every, none) is None  # too few
+
+
+@pytest.mark.parametrize(("cluster", "chosen"), [(None, [0, 132]), ((8, 1, 1), [0, 128])])
+def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
+    cluster: tuple[int, int, int] | None, chosen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a grid that fills an H100 twice; of clusters the first CTA of one is followed."""
+    followed: list[list[int]] = []
+    run = interpreter.run
+
+    def watched(code: Any, launch: Any, ctas: Any) -> Any:
+        followed.append(list(ctas))
+        return run(code, launch, ctas)
+
+    monkeypatch.setattr(interpreter, "run", watched)
+    chip, grid = find("h100"), 264
+    program, cubin = load_for(chip, STREAM)
+    with closing(UnfilledDevice(target_of(chip))) as device:
+        kernel = device.load(program).kernel()
+        config = LaunchConfig.of(grid, 1024, cluster=cluster)
+        code, launch = as_machine_code(
+            Assembly(program, cubin), kernel, config, [device.upload(X[: grid << 10])]
+        )
+        modelled(code, launch, chip, registers=16, shared=0)
+    assert followed == [chosen]
