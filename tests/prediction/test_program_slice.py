@@ -23,6 +23,7 @@ from ptxlab.prediction.interpreter import Interpreter
 from ptxlab.prediction.program_slice import ProgramSlice
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
+from tests.machine.test_operations import instruction
 
 KERNEL = """\
 extern "C" __global__ void scaled(const float *in, const int *rows, float *out, int n) {
@@ -157,3 +158,53 @@ def test_less_is_run(kernel: tuple[list[DecodedInstruction], Launch]) -> None:
     loop = next(i for i in code if i.sass.opcode in ("FFMA", "FADD"))
     needed = ProgramSlice(code, addresses=True).of(loop.number, loop.number + 1, True)
     assert loop.number not in needed
+
+
+def kept(*texts: str, labels: dict[str, int] | None = None) -> set[int]:
+    """Return which instructions must be run for what they ask of memory, by number."""
+    code = [instruction(text, number, labels) for number, text in enumerate(texts)]
+    return set(ProgramSlice(code, addresses=True).of(0, len(code), True))
+
+
+def test_what_an_address_is_made_of_is_run() -> None:
+    """A pair, a third source of two words, all predicates: what is set last and read is kept, no other."""
+    load = "LDG.E R0, [R8.64]"
+    assert kept("MOV R7, R1", "MOV R6, R2", "MOV R5, R3", "IADD.64 R8, R6, R20", load, "EXIT") == {
+        0,
+        1,
+        3,
+    }
+    wide = "IMAD.WIDE R8, R1, R2, R4"
+    assert kept("MOV R5, R3", "MOV R4, R3", "MOV R6, R3", wide, load, "EXIT") == {0, 1, 3}
+    high = "IMAD.HI R9, R1, R2, R4"
+    assert kept("MOV R5, R3", "MOV R8, R3", high, load, "EXIT") == {0, 1, 2}
+    bits = "P2R R8, PR, RZ, 0x7f"
+    assert kept("ISETP.LT.AND P6, PT, R1, R2, PT", bits, load, "EXIT") == {0, 1}
+    assert kept("MOV R8, R1", "@P0 MOV R8, R2", load, "EXIT") == {0, 1}
+    assert kept("MOV R8, R1", "MOV R8, R2", load, "EXIT") == {1}
+    assert kept("R2P PR, R1, 0x7f", "@P3 MOV R8, R2", load, "EXIT") == {0, 1}
+
+
+def test_what_was_stored_and_is_loaded_as_an_index_is_run() -> None:
+    index = ("LDS R6, [R4]", "IMAD.WIDE R8, R6, 0x4, R10", "LDG.E R0, [R8.64]", "EXIT")
+    assert {0, 1, 2} <= kept("ST.E [R2], R5", *index)  # which may be shared memory
+    assert {0, 1, 2} <= kept("STS [R2], R5", *index)
+    assert {0, 1, 2} <= kept("LDGSTS.E [R2], [R12.64]", *index)
+    assert 0 not in kept("STL [R2], R5", *index)
+    assert 0 not in kept("STG.E [R2.64], R5", *index)
+    from_global = ("LDG.E R6, [R4.64]", *index[1:])
+    assert 0 in kept("ATOMG.E.ADD R20, [R2.64], R5", *from_global)
+    assert 0 in kept("ST.E [R2], R5", *from_global)
+
+
+def test_what_a_function_leaves_is_run_for_who_called_it() -> None:
+    texts = (
+        "CALL.REL.NOINC `(f)",
+        "LDG.E R0, [R8.64]",
+        "EXIT",
+        "MOV R8, R6",
+        "RET.REL.NODEC R20 `(k)",
+    )
+    code = [instruction(text, number, {"f": 3}) for number, text in enumerate(texts)]
+    assert ProgramSlice(code, addresses=True).of(3, 4, True) == [3]
+    assert ProgramSlice(code, addresses=False).of(3, 4, False) == []
