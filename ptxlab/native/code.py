@@ -6,7 +6,9 @@ once, before the loop over the threads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from ptxlab.numbers.formats import F32
 
@@ -163,6 +165,26 @@ class Code:
     def convert(self, opcode: str, value: Value, type: str) -> Value:
         return self.make(type, f"{opcode} {{0}} to {{result}}", value)
 
+    def look_up(self, index: Value, kind: str, numbers: Sequence[int]) -> Value:
+        """Return the elements of a table of the module, by their numbers as 64 bits."""
+        elements = ", ".join(f"{kind} {element}" for element in numbers)
+        table = f"@table.{sha256(elements.encode()).hexdigest()[:16]}"
+        self.declared.add(f"{table} = private constant [{len(numbers)} x {kind}] [{elements}]")
+        if not index.wide:
+            address = self.make("ptr", f"getelementptr {kind}, ptr {table}, {{0}}", index)
+            return self.make(kind, f"load {kind}, {{0}}", address)
+        found = "poison"
+        for lane in range(LANES):
+            at, place, element, more = (self.name() for _ in range(4))
+            self.body += [
+                f"{at} = extractelement {index}, i32 {lane}",
+                f"{place} = getelementptr {kind}, ptr {table}, i64 {at}",
+                f"{element} = load {kind}, ptr {place}",
+                f"{more} = insertelement {vector(kind)} {found}, {kind} {element}, i32 {lane}",
+            ]
+            found = more
+        return Value(found, kind, True)
+
     # ---- the same value in another way ----
 
     def spread(self, value: Value) -> Value:
@@ -224,5 +246,8 @@ class Code:
         """Return an integer with other many bits: the low ones, or more by its sign or zeros."""
         if bits == value.bits:
             return value
+        if value.literal and value.type != "i1":
+            known = int(value.text)
+            return number(known if signed else known % (1 << value.bits), f"i{bits}")
         opcode = "trunc" if bits < value.bits else "sext" if signed else "zext"
         return self.convert(opcode, value, f"i{bits}")

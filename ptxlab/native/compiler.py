@@ -7,7 +7,7 @@ unless an instruction carries a flag that allows it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -21,27 +21,30 @@ def available() -> bool:
     return find_spec("llvmlite") is not None
 
 
-def compile(text: str, name: str, kind: type[Any]) -> Any:
+def compile(text: str, name: str, kind: type[Any], *, masked: bool = True) -> Any:
     """Compile a module in LLVM's assembly language and return its function ``name``.
 
     ``kind`` is its type, one of ``ctypes.CFUNCTYPE``. On disk the code is found again by the text, the
     processor and the version of LLVM. Raise RuntimeError for text that LLVM does not take.
+
+    Only what is ``masked`` may use AVX-512: of a choice between a word and a function of it, another and one in
+    memory LLVM 20 makes a masked vpternlog whose table is for its operands in another order.
     """
-    engine = _loaded(text)
+    engine = _loaded(text, masked)
     function = kind(engine.get_function_address(name))
     function.engine = engine  # which frees the code with the last that refers to it
     return function
 
 
 @cache
-def _loaded(text: str) -> Any:
+def _loaded(text: str, masked: bool) -> Any:
     """Return the execution engine that holds the machine code of a module."""
     import llvmlite
     import llvmlite.binding as llvm
 
     from ptxlab.toolchain.cache import cached  # here: most launches need nothing of the toolchain
 
-    host = _host()
+    host = _host() if masked else _host().without("avx512f")
     key = (llvmlite.__version__, host.cpu, host.features, PASSES, text)
     code = cached("native", key, lambda: _compiled(text, host))
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), host.machine())
@@ -56,6 +59,10 @@ class _Host:
 
     cpu: str
     features: str
+
+    def without(self, feature: str) -> _Host:
+        has = f"+{feature}" in self.features.split(",")
+        return replace(self, features=f"{self.features},-{feature}") if has else self
 
     def machine(self) -> Any:
         import llvmlite.binding as llvm

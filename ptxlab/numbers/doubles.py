@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from ptxlab.arrays import Array, Doubles
+from ptxlab.arrays import Array, Doubles, intrinsic
 from ptxlab.numbers.rounding import settle_f64, to_odd, two_sum
 
 _SPLITTER = 2.0**27 + 1
@@ -35,6 +35,7 @@ def _two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     return product, error
 
 
+@intrinsic
 def fma_f64(a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
     """Fused multiply-add under ``mode`` (rn, rz, rm or rp)."""
     # Negated both ways for rm, so that an exact zero sum comes out as -0.

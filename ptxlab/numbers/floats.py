@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, intrinsic, some
 from ptxlab.numbers.formats import BF16, F32, alone
 from ptxlab.numbers.rounding import (
     double,
     has_nan,
     narrow,
     settle,
-    some,
     sum_to_odd,
     to_odd,
     two_sum,
@@ -51,6 +50,7 @@ def by_way_of_double(function: np.ufunc) -> Callable[..., Array]:
     return lambda *inputs: narrow(function(*map(double, inputs[:-1])), F32, inputs[-1])
 
 
+@intrinsic
 def fma_f32_nearest(a: Array, b: Array, c: Array) -> Array:
     """Fused multiply-add of float32, to nearest even.
 
@@ -84,28 +84,26 @@ def fma_bf16(a: Array, b: Array, c: Array) -> Array:
     """Fused multiply-add of bfloat16 in float64, where products are exact; what the sum loses decides ties."""
     high, low = two_sum(double(a) * double(b), double(c))
     r = wide_f32_to_bf16(high, low)
-    if has_nan(high):
-        r[high != high] = BF16.nan_value
-    return r
+    return np.where(high == high, r, BF16.nan_value) if has_nan(high) else r
 
 
 def extremum(largest: bool, propagate: bool) -> Callable[[Array, Array], Array]:
-    """Return min or max of f32 or f64: -0 is below +0; NaN loses, or wins if ``propagate``.
+    """Return min or max of f32 or f64: see ``extreme``."""
+    return lambda a, b: extreme(a, b, largest, propagate)
+
+
+@intrinsic
+def extreme(a: Array, b: Array, largest: bool, propagate: bool) -> Array:
+    """Return the smaller or larger number: -0 is below +0; NaN loses, or wins if ``propagate``.
 
     NaN results are left for the caller to make canonical.
     """
-    chooser = np.maximum if largest else np.minimum
-    combine = np.bitwise_and if largest else np.bitwise_or
-
-    def compute(a: Array, b: Array) -> Array:
-        r: Array = chooser(a, b)
-        if not propagate and has_nan(r):
-            # Not numpy's fmin: to that, a signalling NaN is at times more than a NaN.
-            r = np.where(np.isnan(a), b, np.where(np.isnan(b), a, r))
-        zero = r == 0
-        if not some(zero):
-            return r
-        word = f"u{r.dtype.itemsize}"
-        return np.where(zero & (a == b), combine(a.view(word), b.view(word)).view(r.dtype), r)
-
-    return compute
+    r: Array = np.maximum(a, b) if largest else np.minimum(a, b)
+    if not propagate and has_nan(r):
+        # Not numpy's fmin: to that, a signalling NaN is at times more than a NaN.
+        r = np.where(np.isnan(a), b, np.where(np.isnan(b), a, r))
+    zero = r == 0
+    if not some(zero):
+        return r
+    word, combine = f"u{r.dtype.itemsize}", np.bitwise_and if largest else np.bitwise_or
+    return np.where(zero & (a == b), combine(a.view(word), b.view(word)).view(r.dtype), r)

@@ -15,10 +15,11 @@ has no NaN operand.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from ptxlab.arrays import Array, Doubles
+from ptxlab.arrays import Array, Doubles, Symbolic, intrinsic, some
 from ptxlab.numbers.formats import BF16, F16, F32, F64, Format
 
 QUIET_BIT = np.uint64(1 << F64.fraction_bits - 1)
@@ -40,6 +41,8 @@ def has_nan(x: Array) -> bool:
     Squares never cancel, so a dot product is NaN only then, and it is the cheapest pass over an
     array that numpy has. In blocks, because BLAS starts threads for long ones.
     """
+    if isinstance(x, Symbolic):
+        return True
     flat = x.reshape(-1)
     if flat.size <= BLOCK:
         total = flat.dot(flat)
@@ -52,14 +55,7 @@ def has_nan(x: Array) -> bool:
     return False
 
 
-def some(mask: Array) -> bool:
-    """Say whether a mask that is not empty holds anywhere.
-
-    numpy's ``any`` and other reductions take five times as long to begin as a search.
-    """
-    return bool(mask.item(mask.argmax()))
-
-
+@intrinsic
 def settle(r: Array) -> Array:
     """Give every NaN of a float32 result the hardware's one pattern."""
     return np.where(r == r, r, NAN_F32) if has_nan(r) else r
@@ -69,12 +65,13 @@ def settle_f64(r: Array, *operands: Array) -> Array:
     """Give every NaN of a float64 result the payload of the first NaN operand, or the default."""
     if not has_nan(r):
         return r
-    nan: Array = np.full(r.shape, DEFAULT_NAN_F64)
+    nan: Array = np.array([DEFAULT_NAN_F64])
     for operand in reversed(operands):
         nan = np.where(operand != operand, operand.view(np.uint64) | QUIET_BIT, nan)
     return np.where(r == r, r.view(np.uint64), nan).view(np.float64)
 
 
+@intrinsic
 def flush(x: Array, fmt: Format = F32) -> Array:
     """Replace subnormal numbers by zero of the same sign (``.ftz``)."""
     bound = fmt.dtype.type(fmt.min_normal)
@@ -171,9 +168,9 @@ def magnitudes(x: Doubles, fmt: Format, rounding: Rounding) -> Array:
     unit = (highest + fmt.fraction_bits - field) << F64.fraction_bits
     units = size * unit.view(np.float64)
     with np.errstate(invalid="ignore"):
-        codes: Array = rounding(units, x).astype(np.int64)
+        whole = rounding(units, x).astype(np.int64)
     # One binade further is one more in the exponent field; a carry out of the fraction is too.
-    codes += (field - lowest) << fmt.fraction_bits
+    codes: Array = whole + ((field - lowest) << fmt.fraction_bits)
     return codes
 
 
@@ -181,11 +178,11 @@ def round_exactly(x: Doubles, fmt: Format, rounding: str | Rounding) -> Array:
     """Round float64 to words of ``fmt`` as ``narrow`` does, but always the long way."""
     codes = magnitudes(x, fmt, ROUNDINGS[rounding] if isinstance(rounding, str) else rounding)
     limited = ~(np.abs(x) <= fmt.max_finite) | (codes > fmt.largest)
-    if limited.any():
-        infinity = fmt.largest if fmt.infinity is None else fmt.infinity
-        over = np.full(x.shape, infinity)
+    if some(limited):
+        infinity: Any = np.int64(fmt.largest if fmt.infinity is None else fmt.infinity)
+        over = infinity
         if isinstance(rounding, str) and rounding in _TO_LARGEST:
-            over[_TO_LARGEST[rounding](x)] = fmt.largest
+            over = np.where(_TO_LARGEST[rounding](x), np.int64(fmt.largest), infinity)
         codes = np.where(limited & (codes > fmt.largest), over, codes)
         codes = np.where(np.isinf(x), infinity, codes)
         codes = np.where(np.isnan(x), fmt.nan, codes)
@@ -222,7 +219,8 @@ def _quickly(x: Array, fmt: Format, rounding: str | Rounding, finite: bool) -> A
         return r if r is x or rounding == "rn" else _step_back(r, double(x), rounding, fmt)
     if single and fmt.exponent_bits == F32.exponent_bits and rounding in _ADDED:
         return _cut(x, fmt, rounding)
-    if single and rounding == "rn" and (finite or fmt.infinity is not None):
+    has_cast = fmt.infinity is not None or finite
+    if single and rounding == "rn" and has_cast and not isinstance(x, Symbolic):
         return x.astype(fmt.dtype)
     return None
 
@@ -260,6 +258,7 @@ def _cut(x: Array, fmt: Format, rounding: str) -> Array:
     return (bits & np.uint32((1 << 32) - (1 << drop))).view(np.float32)
 
 
+@intrinsic
 def wide_f32_to_bf16(high: Doubles, low: Doubles | None = None) -> Array:
     """Round float64 (or a pair) to the nearest bfloat16 by way of float32, without rounding twice.
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Symbolic, intrinsic
 from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format
 
 TypeKind = Literal["bits", "unsigned", "signed", "float", "predicate", "packed"]
@@ -75,17 +76,48 @@ def is_type(name: str) -> bool:
     return _TYPE.fullmatch(name) is not None
 
 
-def parts(T: str, *words: Array) -> list[Array]:
-    """Return the numbers in words of a packed type, one after another, the lower of a word first.
+@intrinsic
+def split(words: Array, dtype: npt.DTypeLike, count: int) -> list[Array]:
+    """Return the ``count`` parts of each word, an array a part; the first is the low bits."""
+    if count == 1:
+        return [words.view(dtype)]
+    table = words.view(dtype).reshape(-1, count)
+    return [np.ascontiguousarray(table[:, i]) for i in range(count)]
 
-    Of words alike in all lanes there are as many numbers as of the others.
-    """
-    lanes, dtype = max(map(len, words)), TYPES[T.removesuffix("x2")].dtype
-    alike = (x if len(x) == lanes else np.repeat(x, lanes) for x in words)
-    return [np.ascontiguousarray(x).view(dtype) for x in alike]
+
+@intrinsic
+def joined(first: Array, *others: Array, dtype: npt.DTypeLike) -> Array:
+    """Return the words made of parts; what all threads share is repeated beside other parts."""
+    if not others:
+        return np.ascontiguousarray(first).view(dtype)
+    parts = first, *others
+    table = np.empty((max(part.shape[0] for part in parts), len(parts)), first.dtype)
+    for i, part in enumerate(parts):
+        table[:, i] = part
+    return table.reshape(-1).view(dtype)
+
+
+def halves(T: str, *words: Array) -> tuple[list[Array], list[Array]]:
+    """Return the numbers in words of a packed type: the lower ones, and the upper ones."""
+    dtype = TYPES[T.removesuffix("x2")].dtype
+    both = [split(word, dtype, 2) for word in words]
+    return [lower for lower, _ in both], [upper for _, upper in both]
 
 
 def packed(compute: Callable[..., Array], T: str) -> Callable[..., Array]:
     """Return ``compute``, a function of single numbers, for the packed type ``T``."""
     dtype = TYPES[T].dtype
-    return lambda *words: compute(*parts(T, *words)).view(dtype)
+
+    def both(*words: Array) -> Array:
+        if isinstance(words[0], Symbolic):
+            return joined(*(compute(*each) for each in halves(T, *words)), dtype=dtype)
+        return compute(*_in_a_row(T, *words)).view(dtype)
+
+    return both
+
+
+def _in_a_row(T: str, *words: Array) -> Iterator[Array]:
+    """Yield the numbers in words, one after another: of words alike in all lanes as many as of the others."""
+    lanes, dtype = max(map(len, words)), TYPES[T.removesuffix("x2")].dtype
+    alike = (x if len(x) == lanes else np.repeat(x, lanes) for x in words)
+    return (np.ascontiguousarray(x).view(dtype) for x in alike)

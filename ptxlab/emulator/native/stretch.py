@@ -245,7 +245,7 @@ def described(one: Bound) -> Hashable:
 
 def _compiled(written: Written, inputs: int, instructions: int) -> Made:
     names = [NAME, STORES] if written.stores else [NAME]
-    functions = [compiler.compile(written.text, name, Function) for name in names]
+    functions = [compiler.compile(written.text, name, Function, masked=False) for name in names]
     words = FIRST + inputs + len(written.outputs) + len(written.scratch)
     return Made(functions, struct.Struct(f"{words}q").pack, written, instructions)
 

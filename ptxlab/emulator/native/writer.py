@@ -22,6 +22,8 @@ from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
 from ptxlab.native.arrays import DATA, FLAGS
 from ptxlab.native.code import LANES, WIDTHS, Code, Value, number
 from ptxlab.native.cores import HEADER
+from ptxlab.native.tracing.trace import trace
+from ptxlab.native.tracing.ufuncs import llvm_type
 
 NAME, STORES = "stretch", "stores"
 
@@ -73,29 +75,24 @@ def has_native_form(step: Bound, literals: frozenset[int], initial: Sequence[Any
     if access is not None:
         count = len(lowered.destinations) or len(lowered.sources) - 1
         return access.space in SPACES and access.nbytes <= 8 * count
-    assert lowered.native is not None
+    assert lowered.compute is not None
     values = [
         number(int(initial[one.slot].view(f"u{one.dtype.itemsize}")[0]), "i32")
         if one.slot in literals and one.dtype == np.uint32
         else Value("%x", llvm_type(one.dtype), True)
         for one in lowered.sources
     ]
-    return lowered.native(Code(), *values) is not None
+    return trace(lowered.compute, _dtypes(lowered), Code(), *values) is not None
+
+
+def _dtypes(lowered: Lowered) -> list[np.dtype[Any]]:
+    return [source.dtype for source in lowered.sources]
 
 
 def _is_read(source: Source) -> bool:
     convert = source.convert
     known = convert is None or convert is np.logical_not or isinstance(convert, Narrower)
     return known and source.dtype.itemsize <= 8
-
-
-def llvm_type(dtype: np.dtype[Any]) -> str:
-    """Return LLVM's type for values of a dtype: of numbers of 16 bits and less their bits."""
-    if dtype.kind == "b":
-        return "i1"
-    if dtype.kind == "f" and dtype.itemsize >= 4:
-        return {4: "float", 8: "double"}[dtype.itemsize]
-    return f"i{8 * dtype.itemsize}"
 
 
 class Writer:
@@ -176,12 +173,11 @@ class Writer:
         if span is not None:
             self._access(lowered, guard, *span)
             return
-        assert lowered.native is not None
-        results = lowered.native(self.code, *map(self._read, lowered.sources))
+        assert lowered.compute is not None
+        values = map(self._read, lowered.sources)
+        results = trace(lowered.compute, _dtypes(lowered), self.code, *values)
         if results is None:
             raise NoNativeForm
-        if isinstance(results, Value):
-            results = (results,)
         for destination, result in zip(lowered.destinations, results, strict=True):
             self._write(destination, result, guard)
 

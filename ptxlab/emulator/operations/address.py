@@ -9,14 +9,13 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Lowered, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
-from ptxlab.emulator.prepare.steps import register_step, write
+from ptxlab.emulator.prepare.steps import computed, write
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import RANK_SHIFT, WINDOW_SIZE, GlobalMemory
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
-from ptxlab.native import forms as native
 
 
 def convert_address(context: Context, form: RowForm) -> Step:
@@ -30,9 +29,8 @@ def convert_address(context: Context, form: RowForm) -> Step:
     shift = np.array([added % (1 << 64)], np.uint64)
     destination = context.destination(target, form["T"])
     source = context.source(value, form["T"])
-    context.lowered = Lowered([source], [destination], partial(native.moved_by, added))
-    return register_step(
-        lambda address: address + shift if base else address, [destination], [source]
+    return computed(
+        context, lambda address: address + shift if base else address, [destination], [source]
     )
 
 

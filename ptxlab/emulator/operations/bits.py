@@ -10,9 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, alike, intrinsic, looked_up, some
 from ptxlab.emulator.prepare.row import row
-from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
 
 _BYTE = np.uint32(0xFF)
@@ -30,6 +29,7 @@ MODES = " ".join(COUNTS)
 # ---- counting and finding -------------------------------------------------------------------
 
 
+@intrinsic
 def bit_length(x: Array) -> Array:
     """Return the bits needed to write each unsigned 32- or 64-bit number: 0 for 0, as int32."""
     if x.dtype == np.uint32:
@@ -82,17 +82,17 @@ def _fns(mask: Array, base: Array, offset: Array) -> Array:
 _REVERSED_BYTE = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)
 
 
-def _reversed(a: Array) -> Array:
+@intrinsic
+def reversed_bits(a: Array) -> Array:
     return _REVERSED_BYTE[np.ascontiguousarray(a).view(np.uint8)].view(a.dtype).byteswap()
 
 
 _count = partial(bits, operands="T -> u32", T="b32 b64")
-_ones = native.counted("ctpop")
-_count("popc.<T>", compute=lambda a: np.bitwise_count(a).astype(np.uint32), native=_ones)
-_count("clz.<T>", make=_leading_zeros, native=native.counted("ctlz", "i1 false"))
+_count("popc.<T>", compute=lambda a: np.bitwise_count(a).astype(np.uint32))
+_count("clz.<T>", make=_leading_zeros)
 bits("bfind{.shiftamt}.<T>", "T -> u32", make=_bfind, T="u32 u64 s32 s64")
 bits("fns.b32", "b32 u32 s32 -> b32", _fns)
-bits("brev.<T>", "T -> T", _reversed, native=native.called("bitreverse"), T="b32 b64")
+bits("brev.<T>", "T -> T", reversed_bits, T="b32 b64")
 
 
 # ---- fields ---------------------------------------------------------------------------------
@@ -162,15 +162,15 @@ bits("szext.<mode>.<T>", "T u32 -> T", make=_extended, needs="sm_70 7.6", mode=M
 
 def _permute(a: Array, b: Array, selectors: Array) -> Array:
     """Return four of the eight bytes of b:a, picked by nibbles, whose top bit replicates the sign."""
-    others = selectors != selectors[0]
-    if not others[others.argmax()]:
-        return _permute_alike(a, b, int(selectors[0]))
+    known = alike(selectors)
+    if known is not None:
+        return _permute_alike(a, b, known)
     both = (b.astype(np.uint64) << 32) | a
     d: Array = np.zeros(1, np.uint32)
     for i in range(4):
         nibble = selectors >> np.uint32(4 * i)
         byte = (both >> ((nibble & np.uint32(7)) << np.uint32(3))).astype(np.uint32) & _BYTE
-        if (nibble & np.uint32(8)).any():
+        if some(nibble & np.uint32(8) != 0):
             byte = np.where(nibble & np.uint32(8), (byte >> np.uint32(7)) * _BYTE, byte)
         d = d | (byte << np.uint32(8 * i))
     return d
@@ -204,7 +204,7 @@ _MODES_OF_PRMT: dict[str, Array] = {
 
 def _permute_by_mode(mode: str) -> Callable[[Array, Array, Array], Array]:
     table = _MODES_OF_PRMT[mode]
-    return lambda a, b, c: _permute(a, b, table[c & np.uint32(3)])
+    return lambda a, b, c: _permute(a, b, looked_up(c & np.uint32(3), table))
 
 
 _prmt = partial(bits, operands="b32 b32 b32 -> b32")

@@ -16,7 +16,6 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.atomic import changes, take_turns
 from ptxlab.emulator.operations.mbarrier import Objects, given
 from ptxlab.emulator.operations.memory import HINT, state_space, vector_size
-from ptxlab.emulator.operations.move import join
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
@@ -28,7 +27,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Put, Told, Transfer
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-from ptxlab.numbers.types import TYPES, ScalarType
+from ptxlab.numbers.types import TYPES, ScalarType, joined
 from ptxlab.syntax.tree import Integer, Operand
 
 UNIT = 16
@@ -288,7 +287,7 @@ def store(context: Context, form: RowForm) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         copies = BulkCopies.of(frame, threads, None)
         columns = [threads.pick(source.read(frame.registers)) for source in sources]
-        items = np.resize(join(columns, ITEM[unit]), threads.size)
+        items = np.resize(joined(*columns, dtype=ITEM[unit]), threads.size)
         targets = copies.units(write, frame, copies.thread, np.zeros(threads.size))
         transfer = Transfer([], targets, copies.thread, unit, put, items)
         signal.start(frame, copies, transfer, np.full(threads.size, unit))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, some
 from ptxlab.emulator.operations.atomic import REDUCTIONS
 from ptxlab.emulator.operations.shuffle_native import natively
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
@@ -24,7 +24,6 @@ from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
-from ptxlab.numbers.rounding import some
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Integer, Pair
 

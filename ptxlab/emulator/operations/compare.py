@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, intrinsic
 from ptxlab.emulator.prepare.row import row
-from ptxlab.native import forms as native
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush
-from ptxlab.numbers.types import TYPES, parts
+from ptxlab.numbers.types import TYPES, halves, joined
 
 Compare = Callable[[Array, Array], Array]
 
@@ -63,16 +62,14 @@ _COMBINE: dict[str, Compare] = {
 
 
 def _comparison(operator: str, T: str, ftz: str = "") -> Compare:
-    """Return the comparison of two arrays of a type; of a packed one the results are [lanes, 2]."""
+    """Return the comparison of two arrays of a type, of a packed one that of its parts."""
     kind, fmt = TYPES[T], FORMATS.get(T.removesuffix("x2"))
     compare = _COMPARES[kind.kind if fmt is None else "float"][operator]
     if fmt and fmt.bits == 16:
         compare = _of_changed(compare, lambda x: x.astype(np.float32))
     if fmt and ftz:
         compare = _of_changed(compare, partial(flush, fmt=fmt))
-    if kind.kind != "packed":
-        return compare
-    return lambda a, b: compare(*parts(T, a, b)).reshape(-1, 2)
+    return compare
 
 
 def _of_changed(compare: Compare, change: Callable[[Array], Array]) -> Compare:
@@ -116,8 +113,8 @@ def _setp(cmp: str, T: str, boolean: str = "", ftz: str = "") -> Callable[..., A
         return t, ~t
 
     def by_half(a: Array, b: Array) -> tuple[Array, Array]:
-        t = compare(a, b)
-        return t[:, 0].copy(), t[:, 1].copy()
+        lower, upper = halves(T, a, b)
+        return compare(*lower), compare(*upper)
 
     two = by_half if T.endswith("x2") else opposite
     if not boolean:
@@ -143,7 +140,6 @@ for _types, _operators, _ftz, _results, _needs in _COMPARED:
     _setp_row = partial(
         comparison,
         make=_setp,
-        native=native.setp,
         needs=_needs,
         cmp=" ".join(_operators),
         T=_types,
@@ -179,8 +175,8 @@ def _set(cmp: str, D: str, T: str, boolean: str = "", ftz: str = "") -> Callable
         return lambda *inputs: np.where(test(*inputs), true, false).view(dtype)
 
     def by_half(a: Array, b: Array, *c: Array) -> Array:
-        found = test(a, b, *(x[:, None] for x in c))
-        return np.where(found, true, false).view(dtype).reshape(-1)
+        results = (np.where(test(*each, *c), true, false) for each in halves(T, a, b))
+        return joined(*results, dtype=dtype)
 
     return by_half
 
@@ -193,7 +189,6 @@ for _types, _operators, _ftz, _, _ in _COMPARED:
         _set_row = partial(
             comparison,
             make=_set,
-            native=native.set_to,
             needs=_needs,
             cmp=" ".join(_operators),
             D=_given,
@@ -208,22 +203,23 @@ for _types, _operators, _ftz, _, _ in _COMPARED:
 _SELECTED = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 
 
-def _select(T: str) -> Callable[[Array, Array, Array], Array]:
-    """``selp.type d, a, b, c``: a where c holds, else b.
+@intrinsic
+def selected(c: Array, a: Array, b: Array) -> Array:
+    """Return a where c holds, else b.
 
     Selecting by bits takes the same time whatever c is; np.where is slow when c is irregular.
     """
-    kind = TYPES[T]
-    word = np.dtype(f"i{kind.bytes}")
+    if c.size == 1:
+        return a if c[0] else b
+    word = np.dtype(f"i{a.dtype.itemsize}")
+    x, y = a.view(word), b.view(word)
+    found: Array = y ^ ((x ^ y) & -c.astype(word))
+    return found.view(a.dtype)
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
-        if c.size == 1:
-            return a if c[0] else b
-        x, y = a.view(word), b.view(word)
-        selected: Array = y ^ ((x ^ y) & -c.astype(word))
-        return selected.view(kind.dtype)
 
-    return compute
+def _select(a: Array, b: Array, c: Array) -> Array:
+    """``selp.type d, a, b, c``."""
+    return selected(c, a, b)
 
 
 def _select_by_sign(T: str, ftz: str = "") -> Callable[[Array, Array, Array], Array]:
@@ -231,6 +227,6 @@ def _select_by_sign(T: str, ftz: str = "") -> Callable[[Array, Array, Array], Ar
     return lambda a, b, c: np.where((flush(c) if ftz else c) >= 0, a, b)
 
 
-comparison("selp.<T>", "T T pred -> T", make=_select, native=native.selected, T=_SELECTED)
+comparison("selp.<T>", "T T pred -> T", _select, T=_SELECTED)
 comparison("slct.<T>.s32", "T T s32 -> T", make=_select_by_sign, T=_SELECTED)
 comparison("slct{.ftz}.<T>.f32", "T T f32 -> T", make=_select_by_sign, T=_SELECTED)

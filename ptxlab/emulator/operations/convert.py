@@ -11,10 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.arrays import Array, Doubles
+from ptxlab.arrays import Array, Doubles, some
 from ptxlab.emulator.operations.floating import after
 from ptxlab.emulator.prepare.row import row
-from ptxlab.native import forms as native
 from ptxlab.numbers.doubles import toward
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush, narrow, saturate, settle_f64, to_odd, two_sum
@@ -93,12 +92,12 @@ def _to_integer(D: str, S: str, rnd: str, ftz: str) -> Unary:
 
     def compute(a: Array) -> Array:
         x: Array = whole(a if source.bits > 16 else a.astype(np.float32))
-        if x.min() >= low and x.max() < end:
+        inside = (x >= low) & (x < end)
+        if not some(~inside):
             return x.astype(target.dtype)
-        r = np.where((x >= low) & (x < end), x, 0).astype(target.dtype)
-        r[x < low] = least
-        r[x >= end] = most
-        r[x != x] = nan
+        r = np.where(inside, x, x.dtype.type(0)).astype(target.dtype)
+        for beyond, limit in ((x < low, least), (x >= end, most), (x != x, nan)):
+            r = np.where(beyond, target.dtype.type(limit), r)
         return r
 
     return after(flush, compute) if ftz else compute
@@ -118,9 +117,9 @@ def _rounded(D: str, S: str, rnd: str) -> Unary:
     return compute
 
 
-_between = partial(conversion, operands="S -> D", make=_convert, native=native.converted)
+_between = partial(conversion, operands="S -> D", make=_convert)
 
-_integers = partial(conversion, operands="%S -> D", make=_convert, native=native.converted)
+_integers = partial(conversion, operands="%S -> D", make=_convert)
 _integers("cvt.<D>.<S>", D=INTEGERS, S=INTEGERS)
 for _D in INTEGERS.split():  # .sat only where it can make a difference
     _beyond = [S for S in INTEGERS.split() if shared_limits(_D, S) != limits(S)]

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, looked_up
 from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrowing
 from ptxlab.emulator.operations.floating import format_of
 from ptxlab.emulator.prepare.forms import refuse
@@ -30,7 +30,7 @@ from ptxlab.numbers.formats import (
 )
 from ptxlab.numbers.rounding import at_random, narrow
 from ptxlab.numbers.rounding import relu as not_negative
-from ptxlab.numbers.types import parts
+from ptxlab.numbers.types import halves
 
 BLACKWELL = "sm_100f sm_120f"
 
@@ -56,9 +56,8 @@ def _from_halves(both: Binary, T: str) -> Unary:
     """Return ``both``, which takes two f32, for a register with two numbers."""
 
     def compute(a: Array) -> Array:
-        (halves,) = parts(T, a)
-        single = halves.astype(np.float32)
-        return both(single[1::2], single[::2])
+        [lower], [upper] = halves(T, a)
+        return both(upper.astype(np.float32), lower.astype(np.float32))
 
     return compute
 
@@ -121,8 +120,8 @@ def _grow(fmt: Format, wide: Format, relu: str = "") -> Unary:
     cell = _cell(fmt)
 
     def compute(a: Array) -> Array:
-        upper: Array = table[a >> a.dtype.type(cell)] << np.uint32(16)
-        words: Array = upper | table[a & a.dtype.type((1 << cell) - 1)]
+        upper = looked_up(a >> a.dtype.type(cell), table) << np.uint32(16)
+        words: Array = upper | looked_up(a & a.dtype.type((1 << cell) - 1), table)
         return words
 
     return compute
@@ -175,8 +174,8 @@ def _exponents(rnd: str, satfinite: str) -> Binary:
         field = magnitude >> np.uint32(F32.fraction_bits)
         if rnd == "rp":
             between = (magnitude & np.uint32((1 << F32.fraction_bits) - 1)) != 0
-            between &= (magnitude > _LEAST_SCALE) & (magnitude < _INFINITY)
-            field = field + between
+            within = (magnitude > _LEAST_SCALE) & (magnitude < _INFINITY)
+            field = field + (between & within)
         if satfinite:
             largest = np.minimum(field, np.uint32(UE8M0.largest))
             field = np.where(magnitude <= _INFINITY, largest, field)

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, some
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import row
-from ptxlab.native import forms as native
 from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.formats import F16, FORMATS, Format
 from ptxlab.numbers.rounding import (
@@ -131,10 +130,7 @@ def fma(name: str, mode: str) -> Compute:
 
 
 for _opcode, _operation in (("add", add), ("sub", sub), ("mul", mul)):
-    _plain = native.rounded(native.op("f" + _opcode))
-    _row = partial(
-        floating, operands="T T -> T", make=partial(arithmetic, _operation), native=_plain, work=1
-    )
+    _row = partial(floating, operands="T T -> T", make=partial(arithmetic, _operation), work=1)
     _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd=RND, T="f32")
     _row(_opcode + "{.<rnd>}.<T>", rnd=RND, T="f64")
     _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd="rn", T=HALF)
@@ -143,7 +139,6 @@ _fused = partial(
     floating,
     operands="T T T -> T",
     make=partial(arithmetic, fma),
-    native=native.rounded(native.called("fma")),
     work=2,
 )
 for _opcode in ("fma", "mad"):
@@ -161,7 +156,7 @@ def _div_approx(a: Array, b: Array) -> Array:
     """Divide as ``div.approx``: for |b| above 2**126 the reciprocal is 0 (PTX ISA, "div")."""
     r: Array = a / b
     huge = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
-    return np.where(huge, a * np.copysign(np.float32(0), b), r) if huge.any() else r
+    return np.where(huge, a * np.copysign(np.float32(0), b), r) if some(huge) else r
 
 
 # The correctly rounded quotient is within the 2 ulp of div.full.
@@ -173,16 +168,15 @@ def _inexact_quotient(mode: str, T: str, ftz: str) -> Compute:
 
 
 _two, _one = partial(floating, operands="T T -> T"), partial(special, operands="T -> T")
-for _opcode, _function, _f64, _plain, _given in (
-    ("div", np.divide, doubles.div_f64, native.op("fdiv"), _two),
-    ("rcp", np.reciprocal, doubles.rcp_f64, native.reciprocal, _one),
-    ("sqrt", np.sqrt, doubles.sqrt_f64, native.root, _one),
+for _opcode, _function, _f64, _given in (
+    ("div", np.divide, doubles.div_f64, _two),
+    ("rcp", np.reciprocal, doubles.rcp_f64, _one),
+    ("sqrt", np.sqrt, doubles.sqrt_f64, _one),
 ):
-    _row = partial(_given, native=native.rounded(_plain))
     _operation = _rounded(_function, floats.by_way_of_double(_function), _f64)
     _make = partial(arithmetic, _operation)
-    _row(_opcode + ".<rnd>{.ftz}.<T>", make=_make, rnd=RND, T="f32")
-    _row(_opcode + ".<rnd>.<T>", make=_make, rnd=RND, T="f64")
+    _given(_opcode + ".<rnd>{.ftz}.<T>", make=_make, rnd=RND, T="f32")
+    _given(_opcode + ".<rnd>.<T>", make=_make, rnd=RND, T="f64")
 _inexact = partial(floating, make=_inexact_quotient, fidelity="model")
 _inexact("div.<mode>{.ftz}.<T>", "T T -> T", mode="approx full", T="f32")
 
@@ -204,11 +198,11 @@ def _copysign(T: str) -> Compute:
     return lambda a, b: ((a.view(word) & sign) | (b.view(word) & ~sign)).view(fmt.dtype)
 
 
-for _opcode, _change, _plain, _needs in (
-    ("neg", np.bitwise_xor, partial(native.on_sign, "xor", 0), ""),
-    ("abs", lambda bits, sign: bits & ~sign, partial(native.on_sign, "and", -1), "sm_53 6.5"),
+for _opcode, _change, _needs in (
+    ("neg", np.bitwise_xor, ""),
+    ("abs", lambda bits, sign: bits & ~sign, "sm_53 6.5"),
 ):
-    _row = partial(floating, operands="T -> T", make=partial(_on_sign, _change), native=_plain)
+    _row = partial(floating, operands="T -> T", make=partial(_on_sign, _change))
     _row(_opcode + "{.ftz}.<T>", T="f32")
     _row(_opcode + ".<T>", T="f64")
     _row(_opcode + "{.ftz}.<T>", needs=_needs, T=HALF)
@@ -249,8 +243,8 @@ def _of_three(largest: bool, T: str, ftz: str, NaN: str, abs: str) -> Compute:
 
 
 for _opcode, _largest in (("min", False), ("max", True)):
-    _make, _plain = partial(_of_two, _largest), partial(native.of_two, _largest)
-    _row = partial(floating, operands="T T -> T", make=_make, native=_plain)
+    _make = partial(_of_two, _largest)
+    _row = partial(floating, operands="T T -> T", make=_make)
     _signed = partial(_row, xorsign="xorsign")
     _row(_opcode + "{.ftz}{.NaN}.<T>", needs={"NaN": "sm_80 7.0"}, T="f32")
     _signed(_opcode + "{.ftz}{.NaN}.<xorsign>.abs.<T>", needs="sm_86 7.2", T="f32")

@@ -12,10 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, intrinsic, some
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Binary, row
-from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES, packed
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"
@@ -40,8 +39,7 @@ def _saturated(function: np.ufunc) -> Binary:
 
 
 for _opcode, _function in (("add", np.add), ("sub", np.subtract)):
-    _plain = native.op(_opcode)
-    integer(_opcode + ".<T>", "T T -> T", _function, native=_plain, work=1, T=INTEGERS)
+    integer(_opcode + ".<T>", "T T -> T", _function, work=1, T=INTEGERS)
     integer(_opcode + ".sat.s32", "s32 s32 -> s32", _saturated(_function), work=1)
 
 
@@ -143,17 +141,17 @@ def _mad_carry_in(half: str, T: str) -> Callable[..., Array]:
 
 
 for _half in ("lo", "hi"):
-    _times = partial(integer, operands="T T -> T", native=partial(native.product, _half), work=1)
+    _times = partial(integer, operands="T T -> T", work=1)
     _times(f"mul.{_half}.<T>", make=partial(_product, _half), T=INTEGERS)
-    _plus_too = partial(integer, native=partial(native.product_plus, _half), work=2)
+    _plus_too = partial(integer, work=2)
     _plus_too(f"mad.{_half}.<T>", "T T T -> T", make=partial(_mad, _half), T=INTEGERS)
 _high_plus = _plus_saturated(_product("hi", "s32"))
 integer("mad.hi.sat.s32", "s32 s32 s32 -> s32", _high_plus, work=2)
 for _T, _W in WIDER.items():
     _whole = _whole_product(_T)
-    _times = partial(integer, native=partial(native.product, "wide", T=_T), work=1)
+    _times = partial(integer, work=1)
     _times(f"mul.wide.{_T}", f"{_T} {_T} -> {_W}", _whole)
-    _plus_too = partial(integer, native=partial(native.product_plus, "wide", T=_T), work=2)
+    _plus_too = partial(integer, work=2)
     _plus_too(f"mad.wide.{_T}", f"{_T} {_T} {_W} -> {_W}", _plus(_whole))
 
 carried = partial(integer, work=2, half="lo hi", T=CARRIED)
@@ -170,9 +168,10 @@ for _opcode in ("addc", "subc", "madc.lo", "madc.hi"):
 
 
 def _unless_zero(divisor: Array, result: Array) -> Array:
-    if divisor.all():
+    zero = divisor == 0
+    if not some(zero):
         return result
-    return np.where(divisor == 0, ~np.zeros(1, result.dtype), result)
+    return np.where(zero, ~np.zeros(1, result.dtype), result)
 
 
 def quotient(a: Array, b: Array) -> Array:
@@ -180,6 +179,7 @@ def quotient(a: Array, b: Array) -> Array:
     return _unless_zero(b, a // b)
 
 
+@intrinsic
 def quotient_signed(a: Array, b: Array) -> Array:
     """Divide and truncate; all ones for a zero divisor; INT_MIN / -1 wraps."""
     return _unless_zero(b, (a - np.fmod(a, b)) // b)
@@ -190,11 +190,10 @@ def remainder(a: Array, b: Array) -> Array:
     return _unless_zero(b, np.fmod(a, b))
 
 
-_divided = partial(integer, operands="T T -> T", native=partial(native.quotient, "div"))
+_divided = partial(integer, operands="T T -> T")
 _divided("div.<T>", compute=quotient, T="u16 u32 u64")
 _divided("div.<T>", compute=quotient_signed, T=SIGNED)
-_left = partial(native.quotient, "rem")
-integer("rem.<T>", "T T -> T", remainder, native=_left, T=INTEGERS)
+integer("rem.<T>", "T T -> T", remainder, T=INTEGERS)
 
 
 # ---- neg, abs, min, max, sad ----------------------------------------------------------------
@@ -210,11 +209,10 @@ def _sad(a: Array, b: Array, c: Array) -> Array:
     return np.maximum(a, b) - np.minimum(a, b) + c
 
 
-integer("neg.<T>", "T -> T", np.negative, native=native.negated, T=SIGNED)
-_absolute = native.called("abs", "i1 false")  # of the smallest number: itself
-integer("abs.<T>", "T -> T", np.abs, native=_absolute, T=SIGNED)
+integer("neg.<T>", "T -> T", np.negative, T=SIGNED)
+integer("abs.<T>", "T -> T", np.abs, T=SIGNED)
 for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
-    integer(f"{_opcode}.<T>", "T T -> T", _choose, native=native.by_sign(_opcode), T=INTEGERS)
+    integer(f"{_opcode}.<T>", "T T -> T", _choose, T=INTEGERS)
     integer(f"{_opcode}.relu.s32", "s32 s32 -> s32", _not_negative(_choose), needs="sm_90 8.0")
 
 _pair = partial(integer, operands="T T -> T", needs="sm_90 8.0")
@@ -222,7 +220,7 @@ _pair("add.<T>", make=partial(packed, np.add), work=1, T="u16x2 s16x2")
 for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
     _pair(_opcode + ".<T>", make=partial(packed, _choose), T="u16x2 s16x2")
     _pair(_opcode + ".relu.<T>", make=partial(packed, _not_negative(_choose)), T="s16x2")
-integer("sad.<T>", "T T T -> T", _sad, native=native.distance_plus, T=INTEGERS)
+integer("sad.<T>", "T T T -> T", _sad, T=INTEGERS)
 
 
 # ---- 24 bits, dot products ------------------------------------------------------------------

@@ -13,15 +13,13 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bits import COUNTS, MODES, bits
-from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
 
 WORDS = "b16 b32 b64"
 
 for _opcode, _function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
-    _plain = native.op(_opcode)
-    bits(f"{_opcode}.<T>", "T T -> T", _function, native=_plain, T=f"{WORDS} pred")
-bits("not.<T>", "T -> T", np.bitwise_not, native=native.complement, T=f"{WORDS} pred")
+    bits(f"{_opcode}.<T>", "T T -> T", _function, T=f"{WORDS} pred")
+bits("not.<T>", "T -> T", np.bitwise_not, T=f"{WORDS} pred")
 bits("cnot.<T>", "T -> T", lambda a: (a == 0).astype(a.dtype), T=WORDS)
 
 
@@ -54,10 +52,9 @@ def _funnel(way: str, mode: str) -> Callable[[Array, Array, Array], Array]:
 
 _SHIFTED = f"{WORDS} u16 u32 u64 s16 s32 s64"
 _moved = partial(bits, operands="T u32 -> T")
-_left, _right = (partial(native.shifted, opcode) for opcode in ("shl", "shr"))
-_moved("shl.<T>", make=partial(shift, np.left_shift), native=_left, T=WORDS)
-_moved("shr.<T>", make=partial(shift, np.right_shift), native=_right, T=_SHIFTED)
-_both = partial(bits, operands="b32 b32 u32 -> b32", make=_funnel, native=native.funnel)
+_moved("shl.<T>", make=partial(shift, np.left_shift), T=WORDS)
+_moved("shr.<T>", make=partial(shift, np.right_shift), T=_SHIFTED)
+_both = partial(bits, operands="b32 b32 u32 -> b32", make=_funnel)
 _both("shf.<way>.<mode>.b32", way="l r", mode=MODES)
 
 
@@ -116,7 +113,7 @@ def _lop3_and_predicate(boolean: str) -> Callable[..., tuple[Array, Array]]:
     return compute
 
 
-bits("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3, native=native.lookup3)
+bits("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3)
 bits(
     "lop3.<boolean>.b32",
     "b32 b32 b32 #u32 pred -> b32?|pred",

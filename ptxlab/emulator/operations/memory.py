@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.operations.move import join, split
+from ptxlab.emulator.operations.move import as_they_are
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Lowered, Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.scope import PASSED, Variable
-from ptxlab.emulator.prepare.steps import register_step, write
+from ptxlab.emulator.prepare.steps import computed, write
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, InWave, Wave
 from ptxlab.errors import LaunchError
-from ptxlab.numbers.types import TYPES, ScalarType
+from ptxlab.numbers.types import TYPES, ScalarType, joined, split
 from ptxlab.syntax.tree import Address
 
 SPACES = ("global", "shared", "shared::cluster", "local", "const", "param")
@@ -127,7 +127,7 @@ def store(context: Context, form: RowForm) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         columns = [threads.pick(source.read(frame.registers)) for source in sources]
-        scatter(access, frame, threads, join(columns, ITEM[access.nbytes]))
+        scatter(access, frame, threads, joined(*columns, dtype=ITEM[access.nbytes]))
 
     return run
 
@@ -191,8 +191,7 @@ def _load_parameter(
         value = partial(_given, offset=offset, dtype=kind.dtype)
         slot = context.constant(InWave(value), ("param", offset, kind.name))
         sources.append(Source(slot, kind.dtype))
-    context.lowered = Lowered(sources, destinations, lambda code, *values: values)
-    return register_step(_as_they_are, destinations, sources)
+    return computed(context, as_they_are, destinations, sources)
 
 
 def _require_inside(context: Context, variable: Variable, address: Address, nbytes: int) -> None:
@@ -216,10 +215,6 @@ def _require_unguarded(context: Context, variable: Variable) -> None:
 def _given(wave: Wave, offset: int, dtype: np.dtype[Any]) -> Array:
     """Return the value at ``offset`` in the parameter block of a launch."""
     return np.frombuffer(wave.parameters, dtype, 1, offset)
-
-
-def _as_they_are(*values: Array) -> Any:
-    return values if len(values) > 1 else values[0]
 
 
 def load_argument(
@@ -254,7 +249,7 @@ def store_argument(slot: int, offset: int, sources: list[Source]) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         registers = frame.registers
         old = registers[slot]
-        raw = join([source.read(registers) for source in sources], np.dtype(np.uint8))
+        raw = joined(*(source.read(registers) for source in sources), dtype=np.uint8)
         given = raw.reshape(-1, end - offset)
         new = np.empty((max(len(old), len(given)), old.shape[1]), np.uint8)
         new[:] = old

@@ -5,38 +5,15 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: mov".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
-
-import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Lowered, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
-from ptxlab.emulator.prepare.steps import alu_step, register_step
-from ptxlab.native import forms as native
-from ptxlab.numbers.types import TYPES
+from ptxlab.emulator.prepare.steps import alu_step, computed
+from ptxlab.numbers.types import TYPES, joined, split
 from ptxlab.syntax.tree import Vector
-
-
-def split(items: Array, dtype: np.dtype[Any], count: int) -> list[Array]:
-    """Return the ``count`` parts of each item, an array a part; the first is the low bits."""
-    if count == 1:
-        return [items.view(dtype)]
-    table = items.view(dtype).reshape(-1, count)
-    return [np.ascontiguousarray(table[:, i]) for i in range(count)]
-
-
-def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
-    """Return the items made of ``parts``; what all threads share is repeated beside other parts."""
-    if len(parts) == 1:
-        return np.ascontiguousarray(parts[0]).view(dtype)
-    table = np.empty((max(part.shape[0] for part in parts), len(parts)), parts[0].dtype)
-    for i, part in enumerate(parts):
-        table[:, i] = part
-    return table.reshape(-1).view(dtype)
 
 
 def move(context: Context, form: RowForm) -> Step:
@@ -62,14 +39,15 @@ def move(context: Context, form: RowForm) -> Step:
     if vector is target:
         destinations = [context.destination(e, part.name) for e in vector.elements]
         source = context.source(value, whole.name)
-        context.lowered = Lowered([source], destinations, partial(native.parts, count))
-        if count == 1:
-            return register_step(lambda bits: bits, destinations, [source])
-        return register_step(lambda bits: split(bits, part.dtype, count), destinations, [source])
+        return computed(
+            context,
+            lambda bits: as_they_are(*split(bits, part.dtype, count)),
+            destinations,
+            [source],
+        )
     sources = [context.source(e, part.name) for e in vector.elements]
     destination = context.destination(target, whole.name)
-    context.lowered = Lowered(sources, [destination], native.joined)
-    return register_step(lambda *parts: join(parts, whole.dtype), [destination], sources)
+    return computed(context, partial(joined, dtype=whole.dtype), [destination], sources)
 
 
 def move_vector(context: Context, form: RowForm) -> Step:
@@ -80,12 +58,15 @@ def move_vector(context: Context, form: RowForm) -> Step:
     target, value = context.operands(2)
     destinations = context.destinations(target, kind.name)
     sources = context.sources(value, kind.name)
-    context.lowered = Lowered(sources, destinations, lambda code, *elements: elements)
-    return register_step(lambda *elements: elements, destinations, sources)
+    return computed(context, as_they_are, destinations, sources)
+
+
+def as_they_are(*elements: Array) -> Array | tuple[Array, ...]:
+    return elements if len(elements) > 1 else elements[0]
 
 
 _TYPES = "u16 u32 u64 s16 s32 s64 b16 b32 b64 f32 f64 pred"
-row("mov.<T>", "$T -> $T", lambda a: a, step=move, native=native.moved, mix="move", T=_TYPES)
+row("mov.<T>", "$T -> $T", lambda a: a, step=move, mix="move", T=_TYPES)
 _ELEMENTS = _TYPES.removesuffix(" pred")
 row("mov.<vec>.<T>", "T*vec -> T*vec", step=move_vector, mix="move", vec="v2 v4", T=_ELEMENTS)
 row("mov.b128", "$b128 -> $b128", lambda a: a, step=move, mix="move", needs="sm_70 8.3")

@@ -52,13 +52,13 @@ class Participants(Protocol):
 class Lowered:
     """What an instruction does, for whoever makes machine code of it.
 
-    Either it makes its results of its sources as ``native`` says, a row's column, or it is an ``access``
+    Either it makes its results of its sources with ``compute``, a function of arrays, or it is an ``access``
     to memory whose first source is the address; what else a load or a store has are the elements moved.
     """
 
     sources: Sequence[Source]
     destinations: Sequence[Destination] = ()
-    native: Callable[..., Any] | None = None
+    compute: Callable[..., Any] | None = None
     access: Access | None = None
 
 

@@ -24,10 +24,8 @@ What an operation does is one of four functions:
 ``exit``     builds the ``Exit`` of an instruction that ends a block of steps, from the context, its
              form and the number of the next block, and says which blocks it may lead to.
 
-``native`` is the same in LLVM's assembly, where it has such a form (``ptxlab.native.forms``): a function
-             that is given the code it adds to, one value per source, and by keyword what fills the slots.
-
-Further readings of the same operation (machine code) are further columns.
+The first two are given values of machine code as well, which write down what is done to them
+(``ptxlab.native.tracing``): what is not to be computed before threads run asks ``arrays.some`` or ``arrays.alike``.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import product
 from typing import Any, Literal
 
@@ -175,7 +173,6 @@ class Row:
     make: Callable[..., Compute] | None = None
     step: Builder | None = None
     exit: Builder | None = None
-    native: Builder | None = None
 
     @property
     def tabled(self) -> bool:
@@ -282,10 +279,6 @@ class RowForm:
         assert self.row.make is not None
         return self.row.make(**self._chosen, **more)
 
-    def native(self) -> Compute | None:
-        """Return the function from values in LLVM's assembly to the results; None where there is none."""
-        return None if self.row.native is None else partial(self.row.native, **self._chosen)
-
     @property
     def _chosen(self) -> dict[str, str]:
         """What fills each slot that is not fixed."""
@@ -324,7 +317,6 @@ def row(
     make: Callable[..., Compute] | None = None,
     step: Builder | None = None,
     exit: Builder | None = None,
-    native: Builder | None = None,
     mix: Mix,
     work: int = 0,
     fidelity: Fidelity = "exact",
@@ -362,7 +354,6 @@ def row(
         make,
         step,
         exit,
-        native,
     )
     ROWS.setdefault(opcode, []).append(made)
 

@@ -139,10 +139,18 @@ def computation(context: Context, operation: Alu | RowForm, operands: Sequence[O
     if wanted != len(operands) - 1:
         context.reject(f"{name} takes {wanted} source operands, found {len(operands) - 1}")
     sources = sources_of(context, operation, operands[1:])
-    native = operation.native() if isinstance(operation, RowForm) else None
-    if native is not None:
-        context.lowered = Lowered(sources, destinations, native)
-    return register_step(operation.compute, destinations, sources)
+    return computed(context, operation.compute, destinations, sources)
+
+
+def computed(
+    context: Context,
+    compute: Callable[..., Any],
+    destinations: Sequence[Destination],
+    sources: Sequence[Source],
+) -> Step:
+    """Build the instruction that is a function of its sources, also for whoever makes machine code of it."""
+    context.lowered = Lowered(sources, destinations, compute)
+    return register_step(compute, destinations, sources)
 
 
 def destinations_of(

@@ -66,6 +66,16 @@ def test_threads_that_race_end_alike(both: Any, calls: list[bool], body: str) ->
     assert all(calls)
 
 
+@needs_llvm
+def test_a_choice_between_a_number_and_one_of_another_sign(both: Any) -> None:
+    """LLVM makes a single instruction of it that chooses bits, and with AVX-512 a wrong one."""
+    body = """ld.global.f32 f1, [d1]; ld.global.f32 f2, [d1+4]; bar.sync 0;
+        abs.f32 f3, f2; setp.gtu.f32 p1, f3, 0f7F800000; copysign.f32 f4, f1, f2; selp.f32 f5, f2, f4, p1;
+        bar.sync 0; st.global.f32 [d1], f5;"""
+    words = np.random.default_rng(2).integers(0, 1 << 32, 640, np.uint32)
+    both(kernel(body), words, grid=2)
+
+
 FAULTS = {
     "out of bounds": "ld.global.u32 r3, [d1+1020]; st.global.u32 [d1], r3;",
     "misaligned": "add.u64 d2, d1, 2; st.global.u32 [d1], r0; ld.global.u32 r3, [d2];",
@@ -113,7 +123,7 @@ def test_a_nan_that_is_only_moved_keeps_its_bits(both: Any) -> None:
 def test_text_that_llvm_refuses_is_told_to_who_asked_for_machine_code(
     monkeypatch: pytest.MonkeyPatch, calls: list[bool]
 ) -> None:
-    def refused(*_: Any) -> None:
+    def refused(*_: Any, **__: Any) -> None:
         raise RuntimeError("LLVM IR parsing error")
 
     monkeypatch.setenv("PTXLAB_ENGINE", "auto")

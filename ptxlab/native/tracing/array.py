@@ -1,0 +1,174 @@
+"""A value of machine code that numpy takes for an array: what numpy's functions do to it is written down.
+
+numpy hands its functions over (NEP 13, NEP 18). Where an array's contents decide what Python does next there is
+nothing to write, and NotTraced is raised: a shortcut must ask ``some`` or ``every`` first, and take the long way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from ptxlab.arrays import Symbolic
+from ptxlab.native.code import LANES, Code, Value
+from ptxlab.native.tracing import casts
+from ptxlab.native.tracing.ufuncs import (
+    BITWISE,
+    WRITTEN,
+    NotTraced,
+    any_nan,
+    constant,
+    llvm_type,
+)
+from ptxlab.numbers.formats import BF16, F16
+
+INTRINSICS: dict[str, Callable[..., Any]] = {}
+"""What has a way of its own, by the name of the function (``ptxlab.arrays.intrinsic``)."""
+
+_WIDENED = {F16.dtype: casts.single_from_half, BF16.dtype: casts.single_from_brain}
+_NARROWED = {F16.dtype: casts.half_from_single, BF16.dtype: casts.brain_from_single}
+
+
+class TracedArray(Symbolic, NDArrayOperatorsMixin):
+    """What stands for an array of all threads."""
+
+    shape, ndim, size = (LANES,), 1, LANES
+
+    def __init__(self, code: Code, value: Value, dtype: Any) -> None:
+        self.code, self.value, self.dtype = code, value, np.dtype(dtype)
+        is_known = value.literal and self.dtype.kind in "iu"
+        self.known = int(value.text) if is_known else None
+
+    def __len__(self) -> int:
+        return LANES
+
+    def __bool__(self) -> bool:
+        raise NotTraced
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotTraced
+
+    def __getitem__(self, at: int) -> int:
+        """Return the number that all threads have, where it is known."""
+        if self.known is None:
+            raise NotTraced
+        return self.known
+
+    def intrinsic(self, name: str, *others: Any, **options: Any) -> Any:
+        return INTRINSICS[name](self, *others, **options)
+
+    def made(self, value: Value, dtype: Any) -> TracedArray:
+        return TracedArray(self.code, value, dtype)
+
+    def like(self, x: Any, dtype: Any = None) -> TracedArray:
+        """Return anything that stands beside it as a traced array, of the same dtype if none is given."""
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        return (
+            x.astype(dtype) if isinstance(x, TracedArray) else self.made(constant(x, dtype), dtype)
+        )
+
+    def bits(self) -> TracedArray:
+        return self.view(f"u{self.dtype.itemsize}")
+
+    # ---- what arrays have -------------------------------------------------------------------
+
+    def view(self, dtype: Any) -> TracedArray:
+        dtype = np.dtype(dtype)
+        if dtype.itemsize != self.dtype.itemsize or "b" in {dtype.kind, self.dtype.kind}:
+            if dtype == self.dtype:
+                return self
+            raise NotTraced
+        return self.made(self.code.seen_as(self.value, llvm_type(dtype)), dtype)
+
+    def copy(self) -> TracedArray:
+        return self
+
+    def astype(self, dtype: Any, copy: bool = True) -> TracedArray:
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype:
+            return self
+        if self.dtype in _WIDENED:
+            single: TracedArray = _WIDENED[self.dtype](self.bits())
+            return single.astype(dtype)
+        if dtype in _NARROWED:
+            words: TracedArray = _NARROWED[dtype](self._single(dtype))
+            return words.view(dtype)
+        if not (_has_instructions(self.dtype) and _has_instructions(dtype)):
+            raise NotTraced
+        return self.made(self._converted(dtype), dtype)
+
+    def _single(self, narrower: np.dtype[Any]) -> TracedArray:
+        """Return it in f32, on the way to fewer bits."""
+        if self.dtype == np.float64 and narrower == F16.dtype:
+            odd: TracedArray = casts.odd_single(self)
+            return odd.astype(np.float32)
+        if self.dtype != np.float32:
+            raise NotTraced  # it would be rounded twice
+        return self
+
+    def _converted(self, to: np.dtype[Any]) -> Value:
+        code, value, kind, source = self.code, self.value, llvm_type(to), self.dtype
+        match source.kind, to.kind:
+            case "f", "f":
+                opcode = "fpext" if to.itemsize > source.itemsize else "fptrunc"
+                return any_nan(code.convert(opcode, value, kind))
+            case "f", "i" | "u":
+                # Beyond the range it is anything, but always the same.
+                found = code.convert("fptosi" if to.kind == "i" else "fptoui", value, kind)
+                return code.op("freeze", found)
+            case "b", "f":
+                return code.convert("uitofp", value, kind)
+            case _, "f":
+                return code.convert("sitofp" if source.kind == "i" else "uitofp", value, kind)
+            case _, "b":
+                zero = constant(0, source)
+                return code.compare("une" if source.kind == "f" else "ne", value, zero)
+        return code.extended(value, 8 * to.itemsize, signed=source.kind == "i")
+
+    # ---- numpy's own ways in ----------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **options: Any) -> Any:
+        write = WRITTEN.get(ufunc)
+        if write is None or method != "__call__" or options.keys() - {"dtype"}:
+            raise NotTraced
+        kinds = [_kind(x) for x in given]
+        if "dtype" in options:
+            kinds = [np.dtype(options["dtype"])] * len(given)
+        *wanted, result = ufunc.resolve_dtypes((*kinds, None))
+        if wanted[0] in _WIDENED and ufunc not in BITWISE:  # as numpy does: in f32, and back
+            single = ufunc(*(self.like(x, wanted[0]).astype(np.float32) for x in given))
+            return single.astype(result) if result in _NARROWED else single
+        if not (_has_instructions(wanted[0]) or wanted[0] in _WIDENED):
+            raise NotTraced
+        values = [self.like(x, kind).value for x, kind in zip(given, wanted, strict=True)]
+        return self.made(write(self.code, wanted[0], *values), result)
+
+    def __array_function__(
+        self, function: Any, types: Any, args: Sequence[Any], options: Any
+    ) -> Any:
+        if options or function not in (np.where, np.clip) or len(args) != 3:
+            raise NotTraced
+        if function is np.clip:
+            x, low, high = args
+            return np.minimum(np.maximum(x, low), high)
+        condition, *choices = args
+        dtype = np.result_type(*(x.dtype if isinstance(x, TracedArray) else x for x in choices))
+        yes, no = (self.like(x, dtype) for x in choices)
+        if dtype == np.float64 and (yes.value.literal or no.value.literal):
+            yes, no = yes.bits(), no.bits()  # LLVM may return any NaN for another
+        holds = self.like(condition, bool).value
+        return self.made(self.code.select(holds, yes.value, no.value), yes.dtype).view(dtype)
+
+
+def _kind(x: Any) -> Any:
+    """Return the dtype of what a ufunc is given, of one of Python's numbers its class."""
+    return type(x) if type(x) in (int, float) else np.dtype(bool) if type(x) is bool else x.dtype
+
+
+def _has_instructions(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biu" or dtype in (np.float32, np.float64)

@@ -1,0 +1,36 @@
+"""An operation's numpy function as machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ptxlab.native.code import Code, Value
+from ptxlab.native.tracing import intrinsics  # noqa: F401  (fills the table)
+from ptxlab.native.tracing.array import TracedArray
+from ptxlab.native.tracing.ufuncs import NotTraced, constant
+
+
+def trace(
+    compute: Callable[..., Any], dtypes: Sequence[np.dtype[Any]], code: Code, *values: Value
+) -> tuple[Value, ...] | None:
+    """Write what ``compute`` does to arrays of these dtypes, of which ``values`` are one element a thread.
+
+    Return the results; None where they have no machine code.
+    """
+    if any(dtype.itemsize > 8 for dtype in dtypes):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = compute(
+                *(TracedArray(code, *each) for each in zip(values, dtypes, strict=True))
+            )
+        results = found if isinstance(found, tuple | list) else (found,)
+        return tuple(
+            x.value if isinstance(x, TracedArray) else constant(x, np.asarray(x).dtype)
+            for x in results
+        )
+    except NotTraced:
+        return None
