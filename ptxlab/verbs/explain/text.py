@@ -26,7 +26,7 @@ def text(found: FormExplanation, *, full: bool = False) -> str:
         ("computes", _meaning(form)),
         ("needs", f"{form.minimum_target}, PTX {form.version}"),
         *([("runs on", ", ".join(form.targets) or "no target that ptxlab knows")] if full else []),
-        ("emulated", "yes" if found.emulated else "no"),
+        ("emulated", _emulated(found)),
         *([("hardware", _hardware(found))] if full else []),
     ]
     holder = next((o.layout.holder for o in form.signature if o.layout), "lane")
@@ -72,6 +72,12 @@ def as_json(found: FormExplanation) -> dict[str, Any]:
         "not_compiled": found.not_compiled,
         "others": [other.key for other in found.others],
     }
+
+
+def _emulated(found: FormExplanation) -> str:
+    if not found.emulated:
+        return "no"
+    return "yes" if found.form.fidelity != "unverified" else "yes; nobody has measured its bits"
 
 
 def _hardware(found: FormExplanation) -> str:

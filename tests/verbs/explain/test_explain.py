@@ -89,6 +89,25 @@ def test_what_the_warpgroup_and_tensor_memory_compile_to(
     assert any(one.startswith(opcode) for one, _ in compiled["sass"]), compiled
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("tcgen05.mma.cta_group::1.kind::f16.ss", "yes\n"),
+        ("tcgen05.mma.cta_group::2.kind::f16.ss", "yes; nobody has measured its bits\n"),
+        ("tcgen05.mma.cta_group::2.kind::i8.ss", "yes\n"),
+        (
+            "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32",
+            "yes; nobody has measured its bits\n",
+        ),
+    ],
+)
+def test_what_is_not_measured_says_so(
+    name: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name]) == 0
+    assert f"emulated {says}" in capsys.readouterr().out.replace("  ", " ").replace("  ", " ")
+
+
 def test_operands_in_shared_and_tensor_memory(capsys: pytest.CaptureFixture[str]) -> None:
     found = explain(capsys, "wgmma.m64n256k16.f32.bf16.rs", "--arch", "sm_90a")
     assert (found["variant"], found["flops"], found["emulated"]) == ("rs", 2 * 64 * 256 * 16, True)
