@@ -20,7 +20,6 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter
 from ptxlab.prediction.requests import SECTOR, Request
-from ptxlab.prediction.sectors import SectorMap
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.trace import SampledLoop
 from ptxlab.prediction.warps import Asked
@@ -32,6 +31,12 @@ _ROUNDS = 60
 
 SPREAD = 32
 """So many turns of the longest of the loops that are not run whole, and the same part of the others, are asked."""
+
+_BLOCK = 128
+"""Sectors in a row that are looked at together."""
+
+MOST_SECTORS = 1 << 24
+"""Sectors that are looked at one by one; of a larger region that is one block of every few."""
 
 _HOTTEST, _LEFT_OUT = 1, 255
 """Numbers of loops: the hottest, and what is asked of none."""
@@ -151,6 +156,41 @@ def _sectors(request: Request | Asked) -> Array:
         return request.every
     copies = (one for of_warp in request for one in of_warp if isinstance(one, Copy))
     return np.fromiter(chain.from_iterable(one.sectors for one in copies), np.int64)
+
+
+class SectorMap:
+    """The sectors of ``nbytes`` at ``base``; each has the least of the ``kinds`` it was added with."""
+
+    def __init__(self, base: int, nbytes: int) -> None:
+        self._first = base // SECTOR
+        sectors = -(-(base + nbytes) // SECTOR) - self._first
+        self._every = -(-sectors // MOST_SECTORS)
+        blocks = -(-sectors // (_BLOCK * self._every))
+        self._codes: Array = np.zeros(blocks * _BLOCK, np.uint8)
+        """255 less the kind, 0 where there is none: pages that nobody writes to take no memory."""
+
+    def add(self, sectors: Array, kind: int) -> None:
+        """Add sectors, by number, of those that are looked at."""
+        places = sectors - self._first
+        if self._every > 1:
+            blocks, within = np.divmod(places, _BLOCK)
+            groups, nth = np.divmod(blocks, self._every)
+            chosen = nth == (groups * 0x9E3779B1 >> 16) % self._every
+            places = groups[chosen] * _BLOCK + within[chosen]
+        code = 255 - kind
+        self._codes[places] = np.maximum(self._codes[places], code)
+
+    def count(self, kind: int) -> int:
+        """Return how many sectors are of a kind, those that were not looked at included."""
+        return int(np.count_nonzero(self._codes == 255 - kind)) * self._every
+
+    def shared(self, other: SectorMap, but: int) -> float:
+        """Return which part of what the ``other`` has is here, what is of the kind ``but`` left out of both."""
+        here, there = (
+            (one._codes != 0) & (one._codes != 255 - but) for one in (self, other)
+        )  # fmt: skip
+        theirs = np.count_nonzero(there)
+        return np.count_nonzero(here & there) / theirs if theirs else 0.0
 
 
 class _Touched:

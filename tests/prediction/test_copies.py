@@ -67,6 +67,10 @@ def test_a_box_that_begins_before_its_tensor_is_the_rest_of_it() -> None:
         BASE // 32 + 8 * row + 2 + n for row in range(2, 10) for n in (0, 1)
     )
     assert whole.nbytes == 8 * 16 * 4
+    aside = copied("UTMALDG.2D [UR8], [UR4]", words | {10: 4, 11: 2}, tensor())
+    assert aside.sectors == tuple(
+        BASE // 32 + 8 * row + n for row in range(2, 10) for n in range(3)
+    )
 
 
 def test_what_is_no_copy_of_a_box_is_refused() -> None:

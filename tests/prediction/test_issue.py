@@ -107,6 +107,8 @@ def test_products_queue_and_are_awaited() -> None:
     assert run.busy["tensor"] == 200
     run = issued([product, product, replace(wait, group=(0, 0))])
     assert waited(run, "wgmma") == {2: 220 - 2}
+    run = issued([product, replace(product, frees=3), replace(PLAIN, waits=(3,))])
+    assert waited(run, "short scoreboard") == {2: 100 - 2}  # what it reads is read when it begins
 
 
 def test_a_pause_is_slept() -> None:
@@ -134,3 +136,9 @@ def test_marks_are_told_when_they_are_passed_and_the_last_ends_all() -> None:
     run = Sm(find("rtx3090"), dict.fromkeys(range(10), PLAIN), [warp], shared=0).run()
     assert warp.passed == [2, 5]
     assert run.cycles == 6
+
+
+def test_a_scoreboard_is_held_until_the_last_is_there() -> None:
+    slow, fast = (replace(PLAIN, kind=kinds.VARIABLE, latency=n, writes=2) for n in (50, 20))
+    assert waited(issued([slow, fast, replace(PLAIN, waits=(2,))]), "short scoreboard") == {2: 48}
+    assert waited(issued([fast, slow, replace(PLAIN, waits=(2,))]), "short scoreboard") == {2: 49}

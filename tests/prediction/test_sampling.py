@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from contextlib import closing
 from pathlib import Path
@@ -11,11 +12,11 @@ import numpy as np
 import pytest
 
 from ptxlab.isa.targets import TARGETS
-from ptxlab.prediction import accesses, l2, sectors, trace
+from ptxlab.prediction import accesses, l2, trace
 from ptxlab.prediction.accesses import Accesses
+from ptxlab.prediction.l2 import SectorMap
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.sectors import SectorMap
 from ptxlab.prediction.trace import Loop, SampledLoop
 from ptxlab.prediction.unfilled import UnfilledDevice
 
@@ -97,7 +98,7 @@ def test_a_map_of_sectors_counts_each_once_by_the_least_kind() -> None:
 
 def test_of_a_large_region_some_blocks_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of 16 KiB of which a quarter was loaded; one of 16 blocks of 128 sectors is looked at."""
-    monkeypatch.setattr(sectors, "MOST", 1 << 16)
+    monkeypatch.setattr(l2, "MOST_SECTORS", 1 << 16)
     every = np.arange(1 << 20)
     found, other = (SectorMap(1 << 20, 32 << 20) for _ in range(2))
     found.add((1 << 15) + every[every % 512 < 128], 0)
@@ -131,6 +132,9 @@ def test_arrays_are_not_made_before_somebody_asks_for_their_numbers() -> None:
         assert buffer.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
         assert other.numpy().tolist() == [1, 2]
         assert device.zeros(3, "u32").numpy().tolist() == [0, 0, 0]
+        held = sys.getrefcount(told)
+        buffer.close()
+        assert sys.getrefcount(told) == held - 1  # what is closed is not kept
     assert told.made == 1
 
 

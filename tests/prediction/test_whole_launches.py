@@ -21,7 +21,12 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction, modelled
 from ptxlab.prediction.predict import as_machine_code, load_for, predict, target_of
+from ptxlab.prediction.resident import _Work
+from ptxlab.prediction.slow_paths import passed_by
+from ptxlab.prediction.sm import Run
 from ptxlab.prediction.unfilled import UnfilledDevice
+from ptxlab.prediction.warps import Warp
+from tests.machine.test_operations import instruction
 
 HEAD = """\
 .version 8.7
@@ -152,8 +157,10 @@ more:
 
 
 def test_a_return_begins_no_turn_of_a_loop() -> None:
-    numbers = np.array([0, 1, 10, 11, 2, 3, 10, 11, 4])  # 11 returns, to 2 and to 4
-    assert trace.loops(numbers, np.array([11])) == []
+    """A loop from 1 to 3 calls a function, 10 and 11, that returns to 2."""
+    numbers = np.array([0, *[1, 10, 11, 2, 3] * 3, 4])
+    assert [loop.head for loop in trace.loops(numbers, np.array([11]))] == [1]
+    assert {loop.head for loop in trace.loops(numbers, np.zeros(0, int))} == {1, 2}
 
 
 def test_tiles_are_those_of_all_warps_or_of_none() -> None:
@@ -195,3 +202,55 @@ def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
         )
         modelled(code, launch, chip, registers=16, shared=0)
     assert followed == [chosen]
+
+
+def test_a_buffer_that_is_passed_twice_is_there_once() -> None:
+    source = STREAM.replace(
+        ".param .u64 in", ".param .u64 in, .param .u64 other, .param .u64 third"
+    )
+    program, cubin = load_for(find("a100"), source)
+    with closing(UnfilledDevice(target_of(find("a100")))) as device:
+        one, two = device.upload(X), device.upload(X)
+        passed, config = [one, two, one], LaunchConfig.of(1, 32)
+        kernel = device.load(program).kernel()
+        _, launch = as_machine_code(Assembly(program, cubin), kernel, config, passed)
+    assert sorted(region.nbytes for region in launch.regions) == [X.nbytes] * 2
+
+
+def test_tiles_that_are_not_run_cost_what_those_did_that_were() -> None:
+    """Of six the first and two more: they begin at 100 and the last of them is over at 400."""
+    kinds = [np.arange(20)]
+    begun = [0, 3, 6, 9, 12, 15]
+
+    class Model:
+        warps = 1
+
+        def requests(self, chosen: Any, asked: Any) -> dict[int, Any]:
+            return {}
+
+        def run(self, numbers: Any, warps: list[Warp], ctas: int, chip: Any) -> Run:
+            assert [warp.marks for warp in warps] == [[3, 9], []]
+            assert [len(warp.trace) for warp in warps] == [12, 12]
+            warps[0].passed.extend([100, 400])
+            return Run(400, 24, {}, {})
+
+    work = _Work(Model(), np.arange(20), kinds, [0, 0], [0, 1], find("h100"))  # type: ignore[arg-type]
+    found = work.tiled({0: begun})
+    assert found.cycles == 400 + 3 * (400 - 100) / 2
+    assert found.ctas == 2
+
+
+def test_the_slow_path_of_a_division_is_passed_by() -> None:
+    """Behind a test of the operands, whichever way the branch goes; a call of another function is not."""
+    slow, other = "CALL.REL.NOINC `(__cuda_sm3x_div_rn_noftz_f32_slowpath)", "CALL.REL.NOINC `(f)"
+    labels = {".L": 3, "f": 5, "__cuda_sm3x_div_rn_noftz_f32_slowpath": 6}
+
+    def passed(*texts: str) -> dict[int, bool]:
+        return passed_by([instruction(text, n, labels) for n, text in enumerate(texts)])
+
+    branch, plain, end = "@!P0 BRA `(.L)", "FADD R0, R1, R2", "EXIT"
+    assert passed(branch, plain, slow, plain, end) == {0: True}
+    assert passed(branch, plain, end, slow, end) == {0: False}
+    assert passed(branch, plain, other, plain, end) == {}
+    assert passed(branch, plain, slow, slow, end) == {}
+    assert passed(f"@P0 {slow}", plain, end, plain, end) == {0: False}
