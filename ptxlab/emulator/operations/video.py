@@ -251,17 +251,18 @@ def _multiply_add(
 # ---- operands with selectors ----------------------------------------------------------------
 
 
-def chosen(form: RowForm, parts: Parts, **more: object) -> Alu:
-    """Return what ``form`` does with the selected parts; c is kept where they leave some of it."""
-    return Alu(
-        ("b32",), ("b32",) * (3 if parts[0] else form.sources), form.made(parts=parts, **more)
-    )
+def chosen(form: RowForm, parts: Parts, sources: int = 3, **more: object) -> Alu:
+    """Return what ``form`` does with the selected parts; c is kept where they leave some of it.
+
+    Of the ``sources`` it is the third, which may be left out elsewhere.
+    """
+    return Alu(("b32",), ("b32",) * (3 if parts[0] else sources), form.made(parts=parts, **more))
 
 
 def video_step(context: Context, form: RowForm) -> Step:
     """Build a video instruction: arithmetic on bytes, halves and words."""
     operands, parts = _split(context.instruction.operands)
-    return computation(context, chosen(form, parts), operands)
+    return computation(context, chosen(form, parts, len(operands) - 1), operands)
 
 
 def _multiply_add_step(context: Context, form: RowForm) -> Step:

@@ -248,3 +248,32 @@ def test_in_a_kernel(run: Any) -> None:
     good = body.replace("5.b0", "r4.b4444") + "st.global.u32 [d1+8], r5;"
     words = run(good, words=3)[0].tolist()
     assert words == [0xFF8802F0, (-(0x81FF - 0x10000) * 7 + 7) & MASK, 0x00880088]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vadd.u32.u32.u32 r4, r0, r2;", lambda x: x + 300),
+        ("vadd.s32.s32.s32.sat r4, -r0, r2;", None),
+        ("vsub.u32.u32.u32.sat r4, r0, r2;", lambda x: 0),
+        ("vmax.s32.u32.s32 r4, r0.b0, r2.b0;", lambda x: max(x, 44)),
+        ("vshl.u32.u32.u32.wrap r4, r0, r3;", lambda x: x << 1),
+        ("vset.u32.u32.lt r4, r0, r3;", lambda x: int(x < 33)),
+        ("vadd.u32.u32.u32 r4, r0, r2, r3;", lambda x: x + 300),
+        ("vadd.u32.u32.u32 r4.b1, r0, r2, r3;", lambda x: (x + 300) % 256 << 8 | 33),
+        ("vadd.u32.u32.u32.max r4, r0, r2, r3;", lambda x: x + 300),
+        ("vadd.u32.u32.u32.min r4, r0, r2, r3;", lambda x: 33),
+        ("vadd.u32.u32.u32 r4.b1, r0, r2;", None),
+        ("vadd.u32.u32.u32.max r4, r0, r2;", None),
+    ],
+)
+def test_the_third_operand_is_there_for_what_needs_it(
+    emulate: Any, text: str, expected: Callable[[int], int] | None
+) -> None:
+    """As ptxas has it: to be joined with, or to keep what a part of the destination leaves."""
+    body = f"mov.u32 r2, 300; mov.u32 r3, 33; {text} st.global.u32 [d1], r4;"
+    if expected is None:
+        with pytest.raises(PtxlabError):
+            emulate(body)
+        return
+    assert emulate(body)[:, 0].tolist() == [expected(thread) for thread in range(32)]
