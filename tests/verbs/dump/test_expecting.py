@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptxlab.main import main
+from ptxlab.matrix.catalog import named
+from ptxlab.verbs.dump.expecting import patterns
 
 PROGRAM = Path("ptx/mma_m16n8k16_bf16_f32.ptx")
 
@@ -67,3 +70,55 @@ def test_what_cannot_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, "--expect q: operands are" in out) == (2, True)
     status, out = dump(capsys, PROGRAM, "A=nothing[:16,:16]")
     assert status == 2
+
+
+@pytest.mark.parametrize(("times", "status"), [("2", 0), ("0.5", 1)])
+def test_a_tolerance_is_of_what_is_expected(
+    capsys: pytest.CaptureFixture[str], times: str, status: int
+) -> None:
+    """Half as much is half of what is expected away, twice as much is all of it."""
+    product = f"D=(d + a[:,:16].astype(f32) @ b[:16].astype(f32)) * {times}"
+    assert dump(capsys, PROGRAM, product, "--tolerance", "0.51")[0] == status
+
+
+def test_a_matrix_the_wrong_way_round_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = dump(capsys, PROGRAM, "B=a[0:8,0:16]")
+    assert status == 2
+    assert "the operand is 16x8, this is 8x16" in out
+    assert ", or a[0:8,0:16].T" in out
+    assert ".T" not in dump(capsys, PROGRAM, "B=a[0:8,0:8]")[1]
+
+
+def test_warps_that_were_not_there_hold_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "leaving.ptx"
+    text = PROGRAM.read_text()
+    kernel, brace = text.index(".entry"), text.index("{", text.index(".entry"))
+    assert kernel < brace
+    leave = (
+        "{ .reg .pred gone; .reg .b32 me; mov.u32 me, %tid.x; setp.ge.u32 gone, me, 32; @gone exit;"
+    )
+    path.write_text(text[:brace] + leave + text[brace + 1 :])
+    for warp, status in (("0", 0), ("1", 2)):
+        found, out = dump(capsys, path, "A=a[:,0:16]", "--block", "64", "--warp", warp)
+        assert found == status
+    assert "not all lanes of it were there" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", 8),
+        ("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", 4),
+    ],
+)
+def test_negative_integers_have_the_bits_of_their_type(name: str, bits: int) -> None:
+    form = named(name)
+    assert form is not None
+    layout = form.operand("A")
+    numbers = np.arange(-(1 << bits - 1), 1 << bits - 1).reshape(2, -1)
+    found = patterns(layout, numbers)
+    assert found is not None
+    assert found.tolist() == [[int(one) % (1 << bits) for one in row] for row in numbers]
+    assert patterns(layout, numbers.astype(np.float32)) is None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ptxlab.clients.imports import AfterImport
+from ptxlab.clients.session import Usage
 from ptxlab.errors import LaunchError
 from ptxlab.main import main
 from ptxlab.verbs.exec import child
@@ -117,3 +119,36 @@ def test_imports_are_as_they_were_behind_the_hooks(
     for _ in range(2):
         assert __import__("hooked_package").value == 3
     assert seen == [3]
+
+
+def test_a_forked_process_leaves_to_its_parent_what_that_has_launched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = child.Options("sm_80", check=False, timeout=0, folder=str(tmp_path))
+    monkeypatch.setenv(child.VARIABLE, json.dumps(asdict(options)))
+    child.session.cache_clear()
+    child._forget()  # nothing was launched: no session is opened for it
+    assert child.session.cache_info().currsize == 0
+    try:
+        session = child.session()
+        session.usage["k"] = Usage(3, 1.0, 5)
+        session.reports.append(None)  # type: ignore[arg-type]
+        child._forget()
+        assert child.session() is session
+        assert (session.usage, session.reports) == ({}, [])
+        child._report()
+        [report] = tmp_path.iterdir()
+        assert json.loads(report.read_text())["usage"] == {}
+    finally:
+        child.session.cache_clear()
+
+
+def test_what_is_a_library_and_what_the_program() -> None:
+    for path, library in (
+        ("/venv/lib/python3.12/site-packages/triton/runtime.py", True),
+        (child.__file__, True),
+        (json.__file__, True),
+        ("/home/me/train.py", False),
+        ("script.py", False),
+    ):
+        assert child._is_library(path) is library

@@ -13,6 +13,7 @@ from ptxlab.layouts.shared_memory import ACCESSES
 from ptxlab.main import main
 from ptxlab.matrix.matrix_plan import FORMS
 from ptxlab.verbs.layout.notation import parse_layout
+from ptxlab.verbs.layout.shared_memory import _vectors, check_shared
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -335,3 +336,25 @@ def test_descriptors_that_cannot_be(
     message = refusal(capsys, *arguments)
     for word in words:
         assert word in message
+
+
+def test_vectors_of_a_picture_lie_where_their_layout_runs() -> None:
+    """Each says in which banks it lies, of which there are 32: from the last one on it is the first again."""
+    rows = _vectors([[0, 16], [128, 120]], 1, 16, {120: "lane 5"})
+    columns = _vectors([[0, 16], [128, 120]], 0, 16, {})
+    assert [(cell.row, cell.col) for cell in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(cell.row, cell.col) for cell in columns] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert [(cell.label, cell.bank, cell.outlined) for cell in rows] == [
+        ("0", 0, False), ("4", 4, False), ("0", 0, False), ("lane 5", 30, True),
+    ]  # fmt: skip
+    assert rows[1].title == "0,1: byte 16, banks 4 to 7"
+    assert rows[3].title == "1,1: byte 120, banks 30 to 1"
+
+
+def test_a_tile_is_no_larger_than_shared_memory() -> None:
+    most = 227 * 1024  # CUDA C++ Programming Guide, "Technical Specifications": 9.0
+    check_shared(Layout((most // 2,), (1,)), 16)
+    with pytest.raises(
+        PtxlabError, match=r"takes 232,450 bytes of shared memory, and a CTA has 232,448"
+    ):
+        check_shared(Layout((most // 2 + 1,), (1,)), 16)

@@ -11,7 +11,9 @@ import pytest
 
 from ptxlab.main import main
 from ptxlab.observe.counters import Counts
+from ptxlab.observe.profile import ProfiledLine
 from ptxlab.verbs.profile import verb
+from ptxlab.verbs.profile.lines import KEYS, ShownLine, sort_keys, table
 from ptxlab.verbs.profile.verb import key
 from ptxlab.view import colour
 
@@ -241,3 +243,30 @@ def test_the_examples_of_the_help_run(
     for example in examples:
         run(capsys, *shlex.split(example.split("   ")[0])[2:])
     assert (tmp_path / "naive.html").stat().st_size > 10000
+
+
+def test_a_table_is_as_wide_as_the_terminal() -> None:
+    """Counters make way, the least first, and then the text is cut; some of it is always there."""
+    counts = Counts(**{one.name: 123_456_789 for one in fields(Counts)})
+    shown = [
+        ShownLine(str(number), "add " * 40, ProfiledLine(number, (), counts, None))
+        for number in (7, 800)
+    ]
+    whole = len(table(shown, colour.plain)[0])
+    least = len(table(shown, colour.plain, 1)[0]) + 2 + 24
+    widths = []
+    for screen in range(least, whole + 40):
+        head, *lines = table(shown, colour.plain, screen)
+        lines = [line for line in lines if not line.startswith("not shown")]
+        assert max(map(len, (head, *lines))) <= screen
+        assert all(len(line) >= len(head) + 2 + 20 for line in lines)
+        widths.append(len(head.split()))
+    assert widths == sorted(widths)
+    assert widths[0] < widths[-1]
+
+
+def test_a_name_of_a_counter_is_that_counter() -> None:
+    keys = sort_keys()
+    assert [keys[name] for name in ("line", *KEYS)] == ["line", *KEYS]
+    assert keys["global"] == "requests"
+    assert keys["inst_executed"] == "executed"
