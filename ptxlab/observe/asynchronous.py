@@ -18,7 +18,6 @@ from ptxlab.observe.bulk_stores import BulkStores
 from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.engines import Engines
-from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.handover import Handovers
 from ptxlab.observe.leaving import Leaving
 from ptxlab.observe.map_use import MapUse
@@ -57,7 +56,7 @@ class Asynchronous:
         clocks: Clocks,
         races: Races,
         shared: SharedMemory,
-        memory: GlobalRaces,
+        maps: MapUse,
         fences: Fences,
     ) -> None:
         self._scene = scene
@@ -65,7 +64,7 @@ class Asynchronous:
         self._leaving = Leaving(scene, clocks)
         self._products = WgmmaUse(scene)
         self.stores = BulkStores(scene)
-        self.maps = MapUse(scene, memory)
+        self.maps = maps
         self._bytes = MbarrierBytes(scene)
         self.layouts = TileLayouts(scene)
         self._engines = Engines(

@@ -34,7 +34,7 @@ from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.grid_order import CAVEAT, GridOrder
 from ptxlab.observe.history import History
-from ptxlab.observe.map_use import BoxUse
+from ptxlab.observe.map_use import BoxUse, MapUse
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.overruns import Overruns
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_fence, is_strong
@@ -87,6 +87,7 @@ class Checker(Watcher):
         self._copying = False
         self._reads = Reads(self._scene)
         self._global = GlobalRaces(self._scene)
+        self._maps = MapUse(self._scene, self._global)
         self._overruns = Overruns(self._scene)
         self._boxes = BoxUse(self._scene)
 
@@ -98,6 +99,7 @@ class Checker(Watcher):
         scene = self._scene
         scene.begin(wave)
         self._global.begin(wave)
+        self._maps.begin(wave)
         self._shared = SharedMemory(scene, self._reads)
         asynchronous = has_asynchronous(wave.functions) or wave.config.cluster_ctas > 1
         clocks = Clocks(wave, scene.agents, layers=1 + asynchronous)
@@ -107,9 +109,7 @@ class Checker(Watcher):
         self._flags = Flags(clocks, fences, wave.width)
         self._async: Asynchronous | None = None
         if asynchronous:
-            self._async = Asynchronous(
-                scene, clocks, self._races, self._shared, self._global, fences
-            )
+            self._async = Asynchronous(scene, clocks, self._races, self._shared, self._maps, fences)
         self._copies = AsyncCopies(scene, self._races)
         self._grids = GridOrder(scene)
         self._barriers = BarrierUse(scene)
@@ -176,7 +176,7 @@ class Checker(Watcher):
         if self._async is not None:
             self._async.stores.touch(memory, threads, first, access.nbytes, writes=access.writes)
             if self._scene.site.instruction.opcode == "cp" and "tensor" in access.verb:
-                self._async.maps.use(memory, threads, first, access.nbytes)
+                self._maps.use(memory, threads, first, access.nbytes)
         self._grids.touch(memory, threads, first, writes=access.writes)
         if memory.writable:
             self._global.touch(memory, threads, first, access.nbytes, access.writes, items)

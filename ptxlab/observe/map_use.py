@@ -19,6 +19,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.syntax.tree import Instruction
@@ -76,8 +77,12 @@ class MapUse:
     def __init__(self, scene: CheckScene, memory: GlobalRaces) -> None:
         self._scene = scene
         self._memory = memory
-        ctas = scene.wave.config.ctas
-        self._released, self._acquired = (np.zeros(ctas, np.int64) for _ in range(2))
+        self._released, self._acquired = np.zeros((2, 0), np.int64)
+
+    def begin(self, wave: Wave) -> None:
+        """Go on in another wave of the launch: its CTAs have not released or acquired anything yet."""
+        if not self._released.size:
+            self._released, self._acquired = np.zeros((2, wave.config.ctas), np.int64)
 
     def fence(self, instruction: Instruction, threads: Threads) -> None:
         if _PROXY in instruction.modifiers:

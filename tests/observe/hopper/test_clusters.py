@@ -150,3 +150,21 @@ def test_a_warp_that_is_not_whole(checked: Check) -> None:
         ("barrier", "divergent")
     }
     assert checked(body.replace("ALIGNED", ""), **GRID).verdict == "clean"
+
+
+def test_a_cta_that_has_ended(checked: Check) -> None:
+    """The other one takes its time, and comes when there is nobody any more."""
+    late = f"""
+        setp.eq.u32 p1, r4, 1; @p1 bra E; mov.u32 r10, 0;
+    AGAIN: add.u32 r10, r10, 1; setp.lt.u32 p2, r10, 20; @p2 bra AGAIN;
+        {READ} E:"""
+    report = checked(START + WRITE + MEET + late, grid=2, cluster=2)
+    ended = next(one for one in report.findings if one.rule == "ended")
+    assert (ended.kind, ended.severity, ended.count) == ("async", "error", 128)
+    assert lines(report, ended)[0] == "ld.shared::cluster.u32 r9, [r8]"
+    assert "accesses the shared memory of CTA (1, 0, 0), which has ended" in ended.message
+    both = MEET.replace("barrier", "E: barrier", 1)
+    assert (
+        checked(START + WRITE + MEET + late.replace("E:", "") + both, grid=2, cluster=2).findings
+        == ()
+    )

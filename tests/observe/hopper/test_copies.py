@@ -164,3 +164,35 @@ def test_cp_async_feeds_a_bulk_copy_without_a_fence(checked: Check) -> None:
     assert checked(fenced + SEND + AGAIN).verdict == "clean"
     finding = only(checked(copy.replace("FENCE", "") + SEND + AGAIN))
     assert (finding.severity, finding.rule, finding.count) == ("warning", "proxy", 512)
+
+
+HALF = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r5], [d2], 512, [r2];"
+
+
+def test_copies_of_several_threads_that_land_at_once(checked: Check) -> None:
+    """Both are counted: the phase ends when the last of them has landed."""
+    body = f"""
+        {INIT} setp.ge.u32 p3, r0, 2; @p3 bra W;
+        @p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024; bar.warp.sync 3;
+        mad.lo.u32 r5, r0, 512, r3; mad.wide.u32 d2, r0, 512, d1;
+        {HALF} {WAIT} {USE}"""
+    report = checked(body, block=256)
+    assert (report.verdict, report.findings) == ("clean", ())
+
+
+def test_a_phase_without_its_bytes_counts_those_of_no_other(checked: Check) -> None:
+    again = """
+        @!p0 bra V;
+        mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024; mov.u32 r5, r3; mov.u64 d2, d1;
+        HALF
+    V:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 1;
+        @!p1 bra V;"""
+    finding = next(
+        one
+        for one in checked(INIT + FETCH + again.replace("HALF", HALF)).findings
+        if "expects" in one.message
+    )
+    assert (
+        "expects 1024 bytes in this phase, and the copies that it hears of have 512"
+        in finding.message
+    )

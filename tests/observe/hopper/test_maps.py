@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ptxlab.device.protocol import Device
+from ptxlab.emulator.run import grid
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import check
 from tests.emulator.hopper.conftest import hopper_text
@@ -46,3 +47,47 @@ def test_a_map_changed_before_a_copy(hopper: Device, missing: str | None, rules:
         finding = only(report)
         assert lines(report, finding) == (COPY, CHANGE)
         assert "copies with the tensor map at byte 0 of buffer" in finding.message
+
+
+def test_a_map_that_is_copied_for_the_copy_engine_is_released_by_that(hopper: Device) -> None:
+    """It is changed in shared memory, from where tensormap.cp_fenceproxy puts it into global memory."""
+    tensor = hopper.tensor_map(hopper.zeros((64, 64), "u16"), box=(8, 64))
+    there = hopper.upload(np.frombuffer(tensor.data, np.uint8))
+    fill = """
+        mul.lo.u32 r7, r0, 4; add.u32 r8, r7, r3; cvt.u64.u32 d2, r7; add.u64 d2, d2, d1; setp.lt.u32 p3, r0, 32;
+        @!p3 bra H; ld.global.u32 r9, [d2]; st.shared.u32 [r8], r9; bar.warp.sync -1;
+        @p0 tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [r3], 0, 32; bar.warp.sync -1;
+        tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [d1], [r3], 128;
+    H:  bar.sync 0;"""
+    body = BODY.replace(f"    {CHANGE};\n    {RELEASE};\n", "").replace(
+        "[r3], [d1", "[r3+1024], [d1"
+    )
+    body = body.replace("ld.shared.u32 r6, [r3];", "").replace(
+        "    @!p0 bra W;", f"{fill}\n    @!p0 bra W;"
+    )
+    for missing, rules in ((None, []), (ACQUIRE, ["map acquire"])):
+        text = body if missing is None else body.replace(f"    {missing};\n", "")
+        report = check(
+            hopper.load(hopper_text(text)).kernel("k"),
+            LaunchConfig.of(1, 128),
+            [hopper.zeros(4, "u32"), there],
+        )
+        assert [finding.rule for finding in report.findings if finding.severity == "error"] == rules
+
+
+def test_each_cta_acquires_a_map_for_itself(
+    hopper: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two in waves of their own the second one does not."""
+    monkeypatch.setattr(grid, "WAVE_THREADS", 128)
+    tensor = hopper.tensor_map(hopper.zeros((64, 64), "u16"), box=(8, 64))
+    body = BODY.replace(f"    {CHANGE};", f"setp.ne.u32 p4, r1, 0; @p4 bra L;\n    {CHANGE};")
+    for copies, rules in ((f"L: {COPY}", ["map acquire"]), (f"L: {ACQUIRE}; {COPY}", [])):
+        there = hopper.upload(np.frombuffer(tensor.data, np.uint8))
+        text = body.replace("    mbarrier.arrive.expect_tx", "L:  mbarrier.arrive.expect_tx")
+        text = text.replace(f"    {COPY};", f"    {copies.removeprefix('L: ')};")
+        kernel = hopper.load(hopper_text(text)).kernel("k")
+        report = check(kernel, LaunchConfig.of(2, 128), [hopper.zeros(4, "u32"), there])
+        found = [finding for finding in report.findings if finding.kind == "async"]
+        assert [finding.rule for finding in found] == rules
+        assert all("of CTA (1, 0, 0) copies" in finding.message for finding in found)

@@ -95,6 +95,15 @@ def test_a_wait_for_the_group_before(checked: Check) -> None:
     assert "touches register f4" in finding.message
 
 
+def test_a_wait_for_the_first_of_two_products_on_the_same_registers(checked: Check) -> None:
+    """They are the second one's still."""
+    products = f"    {PRODUCT};\n{COMMIT}    {PRODUCT};\n{COMMIT}"
+    body = START + WRITE + FENCE + products + WAIT.replace("0", "1")
+    finding = only(checked(body + OUT + WAIT))
+    assert (finding.severity, finding.rule) == ("error", "registers")
+    assert checked(body + WAIT + OUT).verdict == "clean"
+
+
 def test_products_of_other_shapes_on_the_same_registers(checked: Check) -> None:
     other = PRODUCT.replace("m64n8k16.f32.f16.f16", "m64n8k16.f32.bf16.bf16")
     assert (

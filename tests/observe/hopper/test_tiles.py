@@ -193,3 +193,21 @@ def test_a_box_wholly_outside_its_tensor(
         f"thread (0, 0, 0) of CTA (0, 0, 0) has a box at (0, {where}) copied, wholly outside a tensor of "
         f"16 x 96, dimension 0 first, as are {many}"
     )
+
+
+def test_boxes_of_a_tensor_are_counted_at_all_copies_of_it(hopper: Device) -> None:
+    tensor = hopper.tensor_map(hopper.zeros((96, 16), "f16"), (8, 16))
+    there = hopper.upload(bytearray(tensor.data))
+    copy = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [r3+AT], [d1, {r5, r6}], [r2];"
+    body = f"""
+        @p0 mbarrier.init.shared.b64 [bar], 1; mov.u32 r5, 0; bar.sync 0; @!p0 bra W;
+        mbarrier.arrive.expect_tx.shared.b64 _, [bar], 768;
+        mov.u32 r6, 96; {copy.replace("AT", "0")}
+        mov.u32 r6, 0; {copy.replace("AT", "256")}
+        mov.u32 r6, 200; {copy.replace("AT", "512")}
+    W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0; @!p1 bra W;"""
+    kernel = hopper.load(hopper_text(body)).kernel("k")
+    report = check(kernel, LaunchConfig.of(1, 128), [hopper.zeros(128, "f32"), there])
+    found = [one for one in report.findings if one.rule == "outside"]
+    assert [one.severity for one in found] == ["info", "info"]
+    assert all("as are 2 of the 3 boxes of this tensor" in one.message for one in found)
