@@ -414,3 +414,16 @@ def test_all_bytes_of_a_map_are_copied(hopper: Device) -> None:
     arguments = [out, bytes(128), hopper.upload(at())]
     hopper.load(program(body)).kernel("k").launch(1, 64, arguments)
     assert out.numpy().tolist() == [*range(32), *[0] * 32]
+
+
+def test_a_map_is_copied_when_all_of_its_warp_have_come(hopper: Device) -> None:
+    """Those that wait for the others elsewhere wait for ever."""
+    body = """
+        setp.lt.u32 p2, r0, 7; @!p2 bra AWAY;
+        tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [d0], [r3], 128;
+        bra.uni E;
+    AWAY: bar.warp.sync -1;
+    E:"""
+    arguments = [hopper.zeros(64, "u32"), bytes(128), hopper.upload(at())]
+    with pytest.raises(LaunchError, match="deadlock"):
+        hopper.load(program(body)).kernel("k").launch(1, 32, arguments)

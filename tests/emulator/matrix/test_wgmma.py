@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from ptxlab.arrays import Array
+from ptxlab.device.opening import open_device
+from ptxlab.errors import LaunchError
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wgmma import WGMMA
+from tests.emulator.hopper.conftest import hopper_text
 from tests.emulator.matrix.operands import SMALL
 from tests.emulator.matrix.test_sparse import metadata_place, nibbles, unit, value_table, words
 from tests.emulator.matrix.warpgroups import SPANS, Placed, execute
@@ -202,3 +205,23 @@ def test_integers_wrap_or_are_clamped() -> None:
             case.b_place.write(memory, matrix)
         case.c[:] = 0x7FFFFFFF
         assert (case.run() == end).all()
+
+
+@pytest.mark.parametrize(
+    ("start", "first"), [(0, "0x0"), (0x3F0, "0x3f0"), (0x400, None), (0x40000 - 16, "0x3fff0")]
+)
+def test_descriptors_lie_in_the_shared_memory_of_the_cta(start: int, first: str | None) -> None:
+    """The system has the first KiB of it."""
+    body = f"""
+        mov.f32 f0, 0f00000000; mov.f32 f1, f0; mov.f32 f2, f0; mov.f32 f3, f0;
+        mov.b64 d4, {0x800400000 | start >> 4:#x}; mov.b64 d5, 0x800400040;
+        wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{f0, f1, f2, f3}}, d4, d5, 1, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+    device = open_device("emulator", arch="sm_90a")
+    kernel = device.load(hopper_text(body)).kernel("k")
+    if first is None:
+        kernel.launch(1, 128, [0, 0])
+        return
+    with pytest.raises(LaunchError, match=f"A reaches from byte {first} of shared memory"):
+        kernel.launch(1, 128, [0, 0])
