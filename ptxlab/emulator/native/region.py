@@ -208,8 +208,8 @@ class Builder:
         found: set[int] = set()
         for one in bounds:
             plain = one.lowered is not None and one.lowered.access is None
-            if not plain or one.site.reads & (self.wide | found):
-                found |= one.site.writes
+            if not plain or one.reads & (self.wide | found):
+                found |= one.writes
         return found
 
     def _shape(self, part: Stretch, spread: Set[int] = frozenset()) -> FunctionShape:

@@ -114,8 +114,8 @@ class Arrays:
     writes: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reads = set().union(*(one.site.reads for one in self.bounds))
-        self.writes = set().union(*(one.site.writes for one in self.bounds))
+        self.reads = set().union(*(one.reads for one in self.bounds))
+        self.writes = set().union(*(one.writes for one in self.bounds))
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         for step in self.steps:

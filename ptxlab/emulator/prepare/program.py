@@ -76,6 +76,17 @@ class Bound:
     leaves: bool
     lowered: Lowered | None = None
 
+    @property
+    def reads(self) -> set[int]:
+        """The registers that it reads, the carry flag among them, which no instruction names."""
+        lowered = () if self.lowered is None else self.lowered.sources
+        return {*self.site.reads, *(source.slot for source in lowered)}
+
+    @property
+    def writes(self) -> set[int]:
+        lowered = () if self.lowered is None else self.lowered.destinations
+        return {*self.site.writes, *(destination.slot for destination in lowered)}
+
     def __call__(self, frame: Frame, threads: Threads) -> None:
         """Run the steps, and tell the wave's watcher before and after them."""
         watcher = frame.wave.watcher

@@ -216,6 +216,11 @@ NESTS = {
         mov.u32 r10, 0; setp.eq.u32 p4, r0, 37; setp.gt.and.u32 p4, r20, 13, p4;
     INNER: selp.b32 r7, 0x20, -1, p4; shfl.sync.idx.b32 r11, r21, 5, 31, r7; add.u32 r21, r21, r11;
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
+    "carries": """
+        mov.u32 r10, 0; and.b32 r12, r0, 3; setp.eq.u32 p4, r12, 1;
+    INNER: @p4 add.cc.u32 r3, r21, 0xC0000000; and.b32 r13, r20, 7; setp.ne.u32 p5, r13, 6; @p5 bra PAST;
+        addc.cc.u32 r21, r21, r10; madc.lo.u32 r21, r21, 3, r20;
+    PAST: addc.u32 r3, r3, r22; add.u32 r21, r21, r3; add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
     "atomics": """
         mov.u32 r10, 0;
     INNER: atom.global.add.u32 r11, [d0], 3; xor.b32 r21, r21, r11; atom.global.exch.b32 r12, [d0+4], r21;
