@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab import open_device
 from ptxlab.emulator.native import engine
-from ptxlab.errors import DeviceUnavailable, PtxlabError
+from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError
 from ptxlab.native import compiler
 from ptxlab.syntax.parser import parse
 
@@ -105,6 +105,31 @@ def test_shared_memory_that_is_smaller_than_what_a_block_moves(both: Any, beyond
         add.u32 r4, r4, r0; ld.shared.v2.u32 {{r5, r6}}, [r3+{beyond}]; st.global.u32 [d1], r4;"""
     text = kernel(body).replace("s[4096]", "s[16]")
     assert "shared load of 8 bytes" in both(text, np.zeros(256, np.uint32))
+
+
+@needs_llvm
+def test_memory_that_is_read_only_is_not_written(
+    monkeypatch: pytest.MonkeyPatch, calls: list[bool]
+) -> None:
+    words, messages = np.arange(256, dtype=np.uint32), []
+    words.flags.writeable = False
+    for engine_ in ("array", "native"):
+        monkeypatch.setenv("PTXLAB_ENGINE", engine_)
+        device: Any = open_device("emulator", arch="sm_90a")
+        out, address = device.zeros(256, "u32"), device.map(words)
+        read = kernel(
+            f"add.u64 d2, d1, {address - out.address}; ld.global.u32 r3, [d2]; st.global.u32 [d1], r3;"
+        )
+        loaded = device.load(read).kernel("k")
+        loaded.launch(1, 256, [out])
+        assert out.numpy().tolist() == words.tolist()
+        with pytest.raises(LaunchError) as caught:
+            device.load(kernel("st.global.u32 [d1], r2;")).kernel("k").launch(1, 256, [address])
+        messages.append(caught.value.message)
+    assert messages[0] == messages[1]
+    assert "writes to array uint32[256]" in messages[0]
+    assert words.tolist() == list(range(256))
+    assert calls
 
 
 @needs_llvm

@@ -172,6 +172,17 @@ def test_a_half_is_rounded_once() -> None:
     assert found.tolist() == [1.5 + 2**-10] * 8
 
 
+@pytest.mark.parametrize(("name", "bits"), [("cvt.rn.f16.f64", 10), ("cvt.rn.bf16.f64", 7)])
+def test_a_double_is_rounded_once(name: str, bits: int) -> None:
+    """What is next to a tie by less than f32 can tell is none."""
+    tie, step, little = 1 + 2.0 ** -(bits + 1), 2.0**-bits, 2.0**-40
+    sizes = [tie - little, tie, tie + little, tie + step - little, tie + step, tie + step + little]
+    wanted = [1, 1, 1 + step, 1 + step, 1 + 2 * step, 1 + 2 * step]
+    for sign in (1, -1):
+        [found] = run_natively(named(name), sign * np.array([*sizes, 1, 1]))
+        assert found[:6].astype(np.float64).tolist() == [sign * one for one in wanted]
+
+
 def test_native_forms_have_the_bits_of_arrays() -> None:
     forms = native_forms()
     # One of each operation and type, of the arithmetic that compilers cheat at all in double precision.
