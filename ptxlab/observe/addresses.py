@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ptxlab.emulator.operations.memory import state_space
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.instrument.sites import Scoped, instructions
-from ptxlab.observe.value_flow import loads, results
+from ptxlab.observe.value_flow import fills_parameter, loads, results
 from ptxlab.syntax.tree import Address, Element, Function, Group, Name, Operand, Symbol
 
 _OWN_WAY = (
@@ -44,7 +46,7 @@ def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[
 def _depends(site: Scoped, known: Collection[str], held: Collection[str]) -> bool:
     instruction = site.instruction
     sources = instruction.operands[1:]
-    if instruction.opcode == "call":
+    if effects_of(instruction).leads == "function":
         given = [name for operand in sources[1:] for name in _names(operand)]
         return any(name in known or name in held for name in given)
     if loads(instruction):
@@ -60,9 +62,9 @@ def _handed(site: Scoped) -> list[str]:
     """Return the parameters that the instruction fills: those of a call to come, or its results."""
     instruction = site.instruction
     first = instruction.operands[0] if instruction.operands else None
-    if instruction.opcode == "call" and isinstance(first, Group):
+    if effects_of(instruction).leads == "function" and isinstance(first, Group):
         return _names(first)
-    filled = instruction.opcode == "st" and "param" in instruction.modifiers
+    filled = fills_parameter(instruction)
     return [first.base.text] if filled and isinstance(first, Address) and first.base else []
 
 
@@ -73,7 +75,10 @@ def _names(operand: Operand) -> list[str]:
 
 def _may_be_address(site: Scoped, register: str) -> bool:
     """Say whether a register can be one: what a function makes of an address is often none."""
-    returned = site.instruction.opcode == "call" or "param" in site.instruction.modifiers
+    instruction = site.instruction
+    returned = (
+        effects_of(instruction).leads == "function" or state_space(instruction.modifiers) == "param"
+    )
     return not returned or site.type_of(register) in _WIDE
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARPGROUP
@@ -26,26 +27,26 @@ class Agents:
         ctas = wave.config.cluster_ctas
         self.threads = wave.cta_width * ctas
         self.columns = self.threads
-        sizes = {
-            "mbarrier": wave.shared_pitch // OBJECT_BYTES,
-            "copies": wave.cta_width,
+        sizes: dict[Queue, int] = {
+            "signals": wave.shared_pitch // OBJECT_BYTES,
+            "bulk_copies": wave.cta_width,
             "products": -(-wave.cta_width // WARPGROUP),
         }
-        self._known = {kind: np.full(ctas * size, -1) for kind, size in sizes.items()}
-        self._kinds: list[tuple[str, int]] = []
+        self._known = {queue: np.full(ctas * size, -1) for queue, size in sizes.items()}
+        self._kinds: list[tuple[Queue, int]] = []
 
-    def engines(self, kind: str, places: Array) -> Array:
-        """Return the engines of a kind.
+    def engines(self, queue: Queue, places: Array) -> Array:
+        """Return the engines of a queue.
 
         The ``places`` are words of shared memory, threads or warpgroups, counted through the wave.
         """
-        known = self._known[kind]
+        known = self._known[queue]
         clusters, inside = np.divmod(places, len(known))
         new = np.unique(inside[known[inside] < 0])
         if new.size:
             known[new] = np.arange(self.columns, self.columns + new.size)
             self.columns += new.size
-            self._kinds += [(kind, int(place)) for place in new]
+            self._kinds += [(queue, int(place)) for place in new]
         return self._at(clusters, known[inside])
 
     def column(self, agents: Array) -> Array:
@@ -65,8 +66,8 @@ class Agents:
         agents: Array = np.where(columns < self.threads, clusters * self.threads + columns, engines)
         return agents
 
-    def engine(self, agent: int) -> tuple[str, int] | None:
-        """Return the kind of an engine and its place in its cluster; None for a thread."""
+    def engine(self, agent: int) -> tuple[Queue, int] | None:
+        """Return the queue of an engine and its place in its cluster; None for a thread."""
         if agent < self._wave.width:
             return None
         return self._kinds[(agent - self._wave.width) % _MOST]

@@ -14,12 +14,13 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.observe.check_scene import CheckScene, Wording, entries
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.races import Races
-from ptxlab.syntax.tree import Integer
+from ptxlab.observe.value_flow import groups_left
 
 _THREAD_BITS = 24
 _THREADS = (1 << _THREAD_BITS) - 1
@@ -88,19 +89,16 @@ class AsyncCopies:
         self._copies[self._started].sources.append((start, nbytes, threads))
 
     def control(self, site: Site, threads: Threads) -> None:
-        """Follow cp.async.commit_group, wait_group and wait_all."""
-        modifiers = site.instruction.modifiers
-        if "commit_group" in modifiers:
+        """Follow the groups of copies."""
+        if effects_of(site.instruction).commits:
             for copy in self._copies.values():
                 if not copy.committed.all():
                     copy.committed |= threads.mask[copy.threads]
             self._flights.commit(threads)
-        elif "wait_all" in modifiers:
+        elif (left := groups_left(site)) is None:
             self.wait_all(threads)
-        elif "wait_group" in modifiers:
-            [allowed] = site.instruction.operands
-            assert isinstance(allowed, Integer)
-            self._flights.wait(threads, allowed.value)
+        else:
+            self._flights.wait(threads, left)
 
     def wait_all(self, threads: Threads) -> None:
         self._flights.wait_all(threads)

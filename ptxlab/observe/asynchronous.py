@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
@@ -17,31 +18,22 @@ from ptxlab.instrument.sites import instructions
 from ptxlab.observe.bulk_stores import BulkStores
 from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.engines import Engines
+from ptxlab.observe.engines import GROUPED, Engines
 from ptxlab.observe.handover import Handovers
 from ptxlab.observe.leaving import Leaving
 from ptxlab.observe.map_use import MapUse
 from ptxlab.observe.phases import MbarrierBytes
-from ptxlab.observe.races import Races, is_fence
-from ptxlab.observe.releases import Fences, is_relaxed
+from ptxlab.observe.races import Races
+from ptxlab.observe.releases import Fences
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.unwritten import SharedMemory
 from ptxlab.observe.wgmma_use import WgmmaUse
-from ptxlab.syntax.tree import Function, Instruction
-
-
-def is_asynchronous(instruction: Instruction) -> bool:
-    """Say whether an instruction is about mbarriers, clusters, bulk copies or warpgroups."""
-    return (
-        instruction.opcode in ("mbarrier", "wgmma", "mapa")
-        or not {"bulk", "cluster", "mbarrier"}.isdisjoint(instruction.modifiers)
-        or (instruction.opcode in ("st", "red") and "async" in instruction.modifiers)
-    )
+from ptxlab.syntax.tree import Function
 
 
 def has_asynchronous(functions: Iterable[Function]) -> bool:
     return any(
-        is_asynchronous(site.instruction)
+        effects_of(site.instruction).asynchronous
         for function in functions
         for site in instructions(function)
     )
@@ -73,14 +65,14 @@ class Asynchronous:
         self.handovers = Handovers(scene, clocks, races, fences)
 
     def before(self, site: Site, frame: Frame, passing: Threads) -> None:
-        instruction = site.instruction
+        effects = effects_of(site.instruction)
         self._products.see(site, frame, passing)
-        if is_fence(instruction):
-            self.handovers.fence(site, passing)
-            self.maps.fence(instruction, passing)
-        elif instruction.opcode == "barrier" and "cluster" in instruction.modifiers:
+        if effects.fence:
+            self.handovers.fence(effects, passing)
+            self.maps.fence(effects, passing)
+        elif effects.barrier == "cluster":
             self.handovers.cluster(site, passing)
-        elif instruction.opcode == "wgmma" or "bulk" in instruction.modifiers:
+        elif {effects.commits, effects.waits}.intersection(GROUPED):
             self._engines.control(site, passing)
 
     def touch(self, threads: Array, first: Array, nbytes: int, *, writes: bool) -> None:
@@ -105,10 +97,11 @@ class Asynchronous:
                 self._leaving.note(ctas, threads)
 
     def arrive(self, site: Site, threads: Threads, words: Array) -> None:
+        effects = effects_of(site.instruction)
         # Who sees the phase complete has seen a relaxed arrival, which is told of nowhere else.
-        self.reach(threads.index, words * OBJECT_BYTES, noted=not is_relaxed(site.instruction))
+        self.reach(threads.index, words * OBJECT_BYTES, noted=not effects.relaxed)
         self.handovers.arrive(site, threads, words)
-        if "expect_tx" in site.instruction.modifiers:
+        if "expect_tx" in (effects.mbarrier, effects.tx):
             self._bytes.expect(site, words)
 
     def complete(self, words: Array) -> None:
@@ -120,7 +113,7 @@ class Asynchronous:
         self._bytes.stuck()
 
     def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
-        if self._scene.site.instruction.opcode == "wgmma":
+        if effects_of(self._scene.site.instruction).begins == "products":
             self._engines.multiply(threads, moved)
             return
         if told is not None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import CheckScene, Wording
@@ -117,15 +118,9 @@ class BarrierUse:
         self._scene.find("barrier", severity, rule, count, told, other, site, "threads")
 
 
-def is_barrier(instruction: Instruction) -> bool:
-    """Say whether ``instruction`` is about a barrier of its CTA."""
-    others = {"warp", "cluster"}
-    return instruction.opcode in ("bar", "barrier") and others.isdisjoint(instruction.modifiers)
-
-
 def counts_threads(instruction: Instruction) -> bool:
-    return len(instruction.operands) > (3 if "red" in instruction.modifiers else 1)
+    return len(instruction.operands) > (3 if effects_of(instruction).meets == "red" else 1)
 
 
 def _aligned(instruction: Instruction) -> bool:
-    return instruction.opcode == "bar" or "aligned" in instruction.modifiers
+    return bool(effects_of(instruction).aligned)

@@ -14,7 +14,9 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
-from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.operations.tensor_map import MAP_READ
+from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
@@ -22,12 +24,8 @@ from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.async_copies import AsyncCopies
-from ptxlab.observe.asynchronous import (
-    Asynchronous,
-    has_asynchronous,
-    is_asynchronous,
-)
-from ptxlab.observe.barrier_use import BarrierUse, is_barrier
+from ptxlab.observe.asynchronous import Asynchronous, has_asynchronous
+from ptxlab.observe.barrier_use import BarrierUse
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
 from ptxlab.observe.check_scene import CheckScene, entries
 from ptxlab.observe.clocks import Clocks
@@ -37,14 +35,12 @@ from ptxlab.observe.history import History
 from ptxlab.observe.map_use import BoxUse, MapUse
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.overruns import Overruns
-from ptxlab.observe.races import Races, Stored, is_async_copy, is_fence, is_strong
+from ptxlab.observe.races import Races, Stored
 from ptxlab.observe.registers import RegisterStates
 from ptxlab.observe.releases import Fences, Flags, is_flag
 from ptxlab.observe.unwritten import LocalMemory, Reads, SharedMemory
-from ptxlab.syntax.tree import Instruction, PtxModule, SourceText
+from ptxlab.syntax.tree import PtxModule, SourceText
 from ptxlab.tensormap.tensor_map import TensorMap
-
-_ORDERING = frozenset({"acquire", "release", "acq_rel", "sc"})
 
 
 def check(
@@ -121,23 +117,24 @@ class Checker(Watcher):
         self._registers.see(site, frame, threads, passing)
         if passing is None:
             return
-        instruction = site.instruction
-        if is_fence(instruction) and "proxy" not in instruction.modifiers:
-            self._fences.fence(instruction, passing.index)
-        elif form_of(instruction).row.mix == "warp":
+        form = form_of(site.instruction)
+        effects = form.effects
+        if effects.fence == "memory":
+            self._fences.fence(effects, passing.index)
+        elif form.row.mix == "warp":
             self._flags.meet(passing)
         if self._async is not None:
             self._async.before(site, frame, passing)
-        self._copying = instruction.opcode == "cp" and is_async_copy(instruction)
-        if instruction.opcode == "cp" and not self._copying and not is_asynchronous(instruction):
+        self._copying = effects.begins == "copies"
+        if "copies" in (effects.commits, effects.waits):
             self._copies.control(site, passing)
-        elif is_barrier(instruction):
+        elif effects.barrier == "cta":
             self._barriers.arrive(site, passing)
-        elif instruction.opcode == "griddepcontrol":
-            self._grids.control(instruction, passing)
+        elif effects.barrier == "grid":
+            self._grids.control(effects, passing)
         else:
-            self._global.execute(instruction, passing)
-            if self._fence is None and _orders_memory(instruction):
+            self._global.execute(site.instruction, passing)
+            if self._fence is None and _orders_memory(effects):
                 self._fence = site
 
     def touch(
@@ -175,7 +172,7 @@ class Checker(Watcher):
     ) -> None:
         if self._async is not None:
             self._async.stores.touch(memory, threads, first, access.nbytes, writes=access.writes)
-            if self._scene.site.instruction.opcode == "cp" and "tensor" in access.verb:
+            if access.verb == MAP_READ and effects_of(self._scene.site.instruction).begins:
                 self._maps.use(memory, threads, first, access.nbytes)
         self._grids.touch(memory, threads, first, writes=access.writes)
         if memory.writable:
@@ -192,6 +189,7 @@ class Checker(Watcher):
         self, access: Access, memory: Region, threads: Array, first: Array, items: Array | None
     ) -> None:
         scene, instruction = self._scene, self._scene.site.instruction
+        effects = effects_of(instruction)
         self._overruns.touch(threads, first, access.nbytes)
         granules, count = scene.shadow.cover(first, access.nbytes)
         if self._async is not None and access.writes:
@@ -204,9 +202,9 @@ class Checker(Watcher):
             self._async.touch(threads, first, access.nbytes, writes=access.writes)
         if is_flag(instruction):
             self._flags.access(instruction, Threads(scene.wave.width, index=threads), first)
-        kind = AccessKind(access.writes, is_strong(instruction))
+        kind = AccessKind(access.writes, effects.strong)
         touch = Touch(kind, scene.number(scene.site), entries(threads, count), granules)
-        if not access.writes or instruction.opcode in ("atom", "red"):
+        if not access.writes or effects.atomic:
             found = self._shared.read(touch)
             if found is not None:
                 self._registers.load(threads, found.reshape(threads.size, count))
@@ -340,8 +338,9 @@ def _rows(items: Array | None, part: Part) -> Array | None:
     return items[part.where]
 
 
-def _orders_memory(instruction: Instruction) -> bool:
-    """Say whether an instruction orders memory by a flag, which races in shared memory do not follow."""
-    if is_asynchronous(instruction) or "proxy" in instruction.modifiers:
-        return False
-    return is_fence(instruction) or not _ORDERING.isdisjoint(instruction.modifiers)
+def _orders_memory(effects: Effects) -> bool:
+    """Say whether an operation orders memory by a flag in global memory, which races in shared memory do not follow."""
+    ordering = effects.acquires or effects.releases
+    if effects.fence or effects.asynchronous:
+        ordering = effects.fence == "memory"
+    return ordering and effects.scope != "cluster"

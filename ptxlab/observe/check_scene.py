@@ -9,6 +9,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.instrument.sites import sources
 from ptxlab.observe.agents import Agents
@@ -21,9 +22,9 @@ from ptxlab.syntax.names import called
 Wording = tuple[str, str]
 """A message and a hint."""
 
-_ENGINES = {
-    "mbarrier": "a copy that an mbarrier hears of",
-    "copies": "a bulk copy",
+_ENGINES: dict[Queue, str] = {
+    "signals": "a copy that an mbarrier hears of",
+    "bulk_copies": "a bulk copy",
     "products": "a wgmma",
 }
 
@@ -119,7 +120,7 @@ class CheckScene:
         engine = self.engine(number)
         return self.thread(number) if engine is None else _ENGINES[engine[0]]
 
-    def engine(self, number: int) -> tuple[str, int] | None:
+    def engine(self, number: int) -> tuple[Queue, int] | None:
         return self.agents.engine(number)
 
     def shared(self, granule: int) -> str:

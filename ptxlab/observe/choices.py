@@ -8,15 +8,12 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.unwritten import State
 from ptxlab.observe.value_flow import slots
 from ptxlab.syntax.tree import Integer, Not, Operand
-
-CHOOSING = frozenset({"selp", "slct"})
-"""The instructions whose result is one of two operands as it is."""
 
 
 def taken(site: Site, frame: Frame, states: Sequence[State]) -> dict[int, Array]:
@@ -24,13 +21,13 @@ def taken(site: Site, frame: Frame, states: Sequence[State]) -> dict[int, Array]
 
     ``states`` say where registers are not written.
     """
-    match site.instruction.opcode, site.instruction.modifiers:
-        case "selp" | "slct", _:
-            return _chosen(site, frame)
-        case ("and" | "or") as opcode, ("pred",):
-            return _undecided(site, frame, states, deciding=opcode == "or")
-        case "wgmma", _:
-            return _added_to(site, frame)
+    effects = effects_of(site.instruction)
+    if effects.passes == "chosen":
+        return _chosen(site, frame)
+    if effects.decides and form_of(site.instruction).results == ("pred",):
+        return _undecided(site, frame, states, deciding=effects.decides == "1")
+    if effects.begins == "products":
+        return _added_to(site, frame)
     return {}
 
 

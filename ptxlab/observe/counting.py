@@ -14,6 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import WINDOW_SIZE, Access, Allocation
@@ -151,7 +152,7 @@ class Counting(Watcher):
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         tally, requests = self._current, self._requests
         self._current, self._requests = None, []
-        if tally is None or "const" in site.instruction.modifiers:
+        if tally is None or state_space(site.instruction.modifiers) == "const":
             return
         for writes in (False, True):
             together = [request for request in requests if request.access.writes == writes]

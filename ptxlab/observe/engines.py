@@ -11,6 +11,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.effects import Queue
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
@@ -20,10 +22,13 @@ from ptxlab.observe.check_scene import CheckScene, entries
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.leaving import Leaving
 from ptxlab.observe.ordering import AccessKind, Touch
-from ptxlab.observe.races import Races, is_strong
+from ptxlab.observe.races import Races
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.unwritten import SharedMemory
-from ptxlab.syntax.tree import Integer
+from ptxlab.observe.value_flow import groups_left
+
+GROUPED: tuple[Queue, ...] = ("bulk_copies", "products")
+"""The queues of engines that threads wait for in groups."""
 
 
 class Engines:
@@ -46,16 +51,18 @@ class Engines:
         self._shared = shared
         self._stores = stores
         self._layouts = layouts
-        self._copies, self._products = (Groups(scene.wave.width, Schedule()) for _ in range(2))
+        self._groups: dict[Queue, Groups] = {
+            queue: Groups(scene.wave.width, Schedule()) for queue in GROUPED
+        }
 
     def copy(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
         """See bulk copies begin that mbarriers are told of, or that are waited for in groups."""
         clocks, agents = self._clocks, self._clocks.agents
         if told is None:
-            engines = agents.engines("copies", threads.index)
+            engines = agents.engines("bulk_copies", threads.index)
             of_item = [engines[one.owner] for one in moved]
         else:
-            of_item = [agents.engines("mbarrier", self._words(one, threads, told)) for one in moved]
+            of_item = [agents.engines("signals", self._words(one, threads, told)) for one in moved]
         for one, engine in zip(moved, of_item, strict=True):
             if one.memory.name == "shared":
                 self._see(one, engine, threads.index[one.owner])
@@ -71,7 +78,7 @@ class Engines:
         def land(chosen: Array | None) -> None:
             self._stores.waited(stores, threads.index[slice(None) if chosen is None else chosen])
 
-        self._copies.start(threads, land, read)
+        self._groups["bulk_copies"].start(threads, land, read)
 
     def multiply(self, threads: Threads, moved: list[Moved]) -> None:
         clocks, width = self._clocks, self._scene.wave.width
@@ -87,18 +94,17 @@ class Engines:
             clocks.learn(threads.index[who], known, np.searchsorted(groups, of_thread[who]))
             clocks.hear(threads.index[who], engines[who], time)
 
-        self._products.start(threads, hear)
+        self._groups["products"].start(threads, hear)
 
     def control(self, site: Site, threads: Threads) -> None:
         """Follow the groups of bulk copies and of products."""
-        instruction = site.instruction
-        groups = self._products if instruction.opcode == "wgmma" else self._copies
-        if "commit_group" in instruction.modifiers:
-            groups.commit(threads)
-        elif "wait_group" in instruction.modifiers:
-            [allowed] = instruction.operands
-            assert isinstance(allowed, Integer)
-            groups.wait(threads, allowed.value, read_only="read" in instruction.modifiers)
+        effects = effects_of(site.instruction)
+        if effects.commits:
+            self._groups[effects.commits].commit(threads)
+        else:
+            left = groups_left(site)
+            assert left is not None
+            self._groups[effects.waits].wait(threads, left, read_only=effects.until == "read")
 
     def _words(self, one: Moved, threads: Threads, told: Told) -> Array:
         """Return for each item the mbarrier that hears of it: it is where the item is written."""
@@ -114,7 +120,7 @@ class Engines:
     def _see(self, one: Moved, engines: Array, behind: Array) -> None:
         scene = self._scene
         granules, count = scene.shadow.cover(one.first, one.size)
-        kind = AccessKind(one.writes, strong=is_strong(scene.site.instruction), engine=True)
+        kind = AccessKind(one.writes, strong=effects_of(scene.site.instruction).strong, engine=True)
         engine, row = entries(engines, count), entries(behind, count)
         touch = Touch(kind, scene.number(scene.site), engine, granules, row)
         self._races.compare(touch)

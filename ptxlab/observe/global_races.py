@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import CheckScene, Wording, entries
-from ptxlab.observe.races import is_fence, is_strong
 from ptxlab.observe.shadow import Shadow, ShadowTable
+from ptxlab.observe.value_flow import reads
 from ptxlab.syntax.tree import Instruction
 
-_RELEASES = frozenset({"release", "acq_rel", "sc"})
 _THREAD_BITS = 40
 _THREADS = (1 << _THREAD_BITS) - 1
 _WARPS = _THREADS & -WARP
@@ -122,9 +122,10 @@ class GlobalRaces:
 
     def execute(self, instruction: Instruction, threads: Threads) -> None:
         """See ``threads`` execute what may be a fence, or read a flag."""
-        if is_fence(instruction) or not _RELEASES.isdisjoint(instruction.modifiers):
+        effects = effects_of(instruction)
+        if effects.releases or effects.fence not in ("", "registers"):
             self.order(self._fenced, threads.mask)
-        if instruction.opcode in ("atom", "ld") and is_strong(instruction):
+        if effects.strong and reads(instruction):
             self.order(self._heard, threads.mask)
 
     def release(self, threads: Threads) -> None:
@@ -180,7 +181,7 @@ class GlobalRaces:
         granules, count = known.shadow.cover(first, nbytes)
         me = entries(self._threads[threads], count)
         keys = self._now << _THREAD_BITS | me
-        strong = is_strong(self._scene.site.instruction)
+        strong = effects_of(self._scene.site.instruction).strong
         place = 2 * self._scene.number(self._scene.site) + strong
         accesses = _Accesses(memory, known, granules, me, place, writes, items)
         self._compare(accesses, known.write)

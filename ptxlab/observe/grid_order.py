@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.instrument.sites import instructions
 from ptxlab.observe.check_scene import CheckScene
-from ptxlab.syntax.tree import Instruction
 
 CAVEAT = (
     "what griddepcontrol orders, with grids that this one overlaps: here a grid begins when the one before "
@@ -30,18 +31,18 @@ class GridOrder:
 
     def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
-        found = [
-            site.instruction.modifiers
+        found = {
+            effects.meets
             for function in scene.wave.functions
             for site in instructions(function)
-            if site.instruction.opcode == "griddepcontrol"
-        ]
+            if (effects := effects_of(site.instruction)).barrier == "grid"
+        }
         self.controls = bool(found)
-        self._waits = any("wait" in modifiers for modifiers in found)
+        self._waits = "wait" in found
         self._waited = np.zeros(scene.wave.ctas, bool)
 
-    def control(self, instruction: Instruction, threads: Threads) -> None:
-        if "wait" in instruction.modifiers:
+    def control(self, effects: Effects, threads: Threads) -> None:
+        if effects.meets == "wait":
             self._waited[self._scene.wave.cta_of[threads.index]] = True
 
     def touch(self, memory: Allocation, threads: Array, first: Array, *, writes: bool) -> None:

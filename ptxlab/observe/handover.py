@@ -13,6 +13,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
@@ -23,7 +25,7 @@ from ptxlab.observe.knowledge import HEARD
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.phases import Phases
 from ptxlab.observe.races import Races
-from ptxlab.observe.releases import Fences, Releases, is_relaxed
+from ptxlab.observe.releases import Fences, Releases
 
 
 class Handovers:
@@ -47,7 +49,7 @@ class Handovers:
     # ---- mbarriers ----
 
     def arrive(self, site: Site, threads: Threads, words: Array) -> None:
-        what, *_ = site.instruction.modifiers
+        what = effects_of(site.instruction).mbarrier
         makes = what in ("init", "inval")
         self.any |= makes
         if what == "init":
@@ -62,10 +64,11 @@ class Handovers:
         """See ``threads`` arrive: they tell what they know, as far as the scope of that reaches."""
         ctas = words * OBJECT_BYTES // self._scene.wave.shared_pitch
         away = ctas != self._scene.wave.cta_of[threads.index]
-        if away.any() and "cluster" not in site.instruction.modifiers:
+        effects = effects_of(site.instruction)
+        if away.any() and effects.scope != "cluster":
             threads, words = self._too_narrow(site, threads, words, away)
         objects = self._of(words)
-        if not is_relaxed(site.instruction):
+        if not effects.relaxed:
             self._objects.release(threads, objects)
         elif (rows := self._fences.told(threads.index, near=not away.any())) is not None:
             self._objects.arrive(objects, rows)
@@ -74,7 +77,7 @@ class Handovers:
         self, site: Site, threads: Threads, words: Array, away: Array
     ) -> tuple[Threads, Array]:
         """Report arrivals ``away`` from their CTA that are of its scope. Return those that tell something."""
-        said = "cta" in site.instruction.modifiers
+        said = effects_of(site.instruction).scope == "cta"
         who = self._scene.thread(int(threads.index[away.argmax()]))
         what = (
             "releases to its own CTA alone, .cta"
@@ -98,7 +101,7 @@ class Handovers:
 
     def done(self, words: Array) -> None:
         """See copies done that these mbarriers hear of."""
-        self._objects.signal(self._of(words), self._clocks.agents.engines("mbarrier", words))
+        self._objects.signal(self._of(words), self._clocks.agents.engines("signals", words))
 
     def complete(self, words: Array) -> None:
         objects = self._of(words)
@@ -109,7 +112,7 @@ class Handovers:
         self._touch(AccessKind(writes=False, strong=True), threads.index, words)
         objects = self._of(words)
         self._phases.waited(threads.index, objects, self._clocks.now)
-        if is_relaxed(self._scene.site.instruction):
+        if effects_of(self._scene.site.instruction).relaxed:
             self._fences.see(threads.index, self._objects.told(objects))
         else:
             self._objects.acquire(threads, objects)
@@ -181,22 +184,22 @@ class Handovers:
 
     # ---- clusters ----
 
-    def fence(self, site: Site, threads: Threads) -> None:
+    def fence(self, effects: Effects, threads: Threads) -> None:
         """See a fence of the proxies."""
-        modifiers = site.instruction.modifiers
-        if "async" in modifiers and "global" not in modifiers:
+        if effects.fence == "async" and effects.space != "global":
             self._clocks.fence(threads.index)
 
     def cluster(self, site: Site, threads: Threads) -> None:
         """See threads arrive or wait at the barrier of their cluster."""
-        if "aligned" in site.instruction.modifiers:
+        effects = effects_of(site.instruction)
+        if effects.aligned:
             self._divergent(site, threads)
         index = threads.index
         clusters = index // self._cluster
-        if "wait" in site.instruction.modifiers:
+        if effects.meets == "wait":
             self._clusters.acquire(threads, clusters)
             self._met[self._scene.wave.cta_of[index]] = True
-        elif not is_relaxed(site.instruction):
+        elif not effects.relaxed:
             self._clusters.release(threads, clusters)
         elif (rows := self._fences.told(index, near=False)) is not None:
             self._clusters.arrive(clusters, rows)

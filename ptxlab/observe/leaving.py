@@ -92,9 +92,9 @@ class Leaving:
             who = self._scene.thread(int(agents[0]))
             words = f"{name} can end before {who} has accessed its shared memory", _END
         else:
-            if engine[0] == "copies":
+            if engine[0] == "bulk_copies":
                 severity = "warning"  # programs that run right on H100 leave out the last wait
-            reads = engine[0] != "mbarrier"
+            reads = engine[0] != "signals"
             doing = "read" if reads else "written to"
             words = (
                 f"{name} can end while its shared memory is still {doing} by the work begun here",
@@ -104,8 +104,8 @@ class Leaving:
 
 
 _WAITS = {
-    "mbarrier": "wait for the phase of the mbarrier that hears of the copy",
-    "copies": "cp.async.bulk.wait_group.read 0 by the threads that began the copies",
+    "signals": "wait for the phase of the mbarrier that hears of the copy",
+    "bulk_copies": "cp.async.bulk.wait_group.read 0 by the threads that began the copies",
     "products": "wgmma.commit_group, then wgmma.wait_group 0",
 }
 """What threads wait with for each kind of engine."""

@@ -17,12 +17,13 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.global_races import GlobalRaces
-from ptxlab.syntax.tree import Instruction
 from ptxlab.tensormap.tensor_map import TensorMap
 
 
@@ -84,10 +85,10 @@ class MapUse:
         if not self._released.size:
             self._released, self._acquired = np.zeros((2, wave.config.ctas), np.int64)
 
-    def fence(self, instruction: Instruction, threads: Threads) -> None:
-        if _PROXY in instruction.modifiers:
-            acquires = "acquire" in instruction.modifiers
-            self._memory.order(self._acquired if acquires else self._released, threads.mask)
+    def fence(self, effects: Effects, threads: Threads) -> None:
+        if effects.fence == _PROXY:
+            times = self._acquired if effects.acquires else self._released
+            self._memory.order(times, threads.mask)
 
     def use(self, memory: Allocation, threads: Array, first: Array, nbytes: int) -> None:
         """See ``threads`` begin copies with maps of which ``nbytes`` lie at the bytes ``first``."""
@@ -99,7 +100,7 @@ class MapUse:
             site = scene.numbered(place)
             here = (times > 0) & (places == place)
             released = self._released[writers // width] > times
-            if site.instruction.opcode == "tensormap" and _PROXY in site.instruction.modifiers:
+            if effects_of(site.instruction).fence == _PROXY:  # it releases what it writes
                 released[:] = True
             for done, what in ((released, "release"), (self._acquired[mine] > times, "acquire")):
                 missing = np.flatnonzero(here & ~done)

@@ -10,6 +10,7 @@ from collections import defaultdict
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.instrument.sites import Scoped, instructions
@@ -90,7 +91,7 @@ def _bases(function: Function) -> dict[str, set[str]]:
 
 
 def _made_of(site: Scoped, known: dict[str, set[str]]) -> set[str]:
-    if loads(site.instruction) or site.instruction.opcode == "call":
+    if loads(site.instruction) or effects_of(site.instruction).leads == "function":
         return {_UNKNOWN}
     made: set[str] = set()
     for operand in site.instruction.operands[1:]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxlab.device.protocol import Arguments, Kernel
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.instrument.sites import instructions, sources
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts, total
@@ -176,7 +177,8 @@ def _loops(function: Function, body: Sequence[Counted]) -> Iterator[tuple[Counte
             labels[statement.name] = number
         elif isinstance(statement, Instruction):
             number += 1
-            for operand in statement.operands if statement.opcode == "bra" else ():
+            leads = effects_of(statement).leads == "label"
+            for operand in statement.operands if leads else ():
                 if isinstance(operand, Name) and operand.text in labels:
                     yield tuple(body[labels[operand.text] : number])
 

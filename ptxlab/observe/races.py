@@ -14,31 +14,15 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_report import SEVERITIES
 from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import AccessKind, EarlierAccesses, Touch
-from ptxlab.syntax.tree import Instruction
 
 _ERROR, _WARNING, _INFO = range(len(SEVERITIES))
 _NAMES = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}
-_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
-
-
-def is_strong(instruction: Instruction) -> bool:
-    reduces = instruction.opcode in ("atom", "red") or "reduce" in instruction.modifiers
-    return reduces or not _STRONG.isdisjoint(instruction.modifiers)
-
-
-def is_fence(instruction: Instruction) -> bool:
-    return instruction.opcode in ("fence", "membar")
-
-
-def is_async_copy(instruction: Instruction) -> bool:
-    """Say whether ``instruction`` is a cp.async that copies, not one about groups of them, or a bulk copy."""
-    name = instruction.name
-    return name.startswith("cp.async.c") and "shared" in name and "mbarrier" not in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +95,9 @@ class Races:
                 severity, rule, words = unfenced(scene, kinds, granule, pair[1], other)
             elif engines:
                 severity, rule, words = race(scene, what, kinds, granule, pair, other)
-            elif other.instruction.opcode == "mbarrier" and not kind.strong:
+            elif effects_of(other.instruction).mbarrier and not kind.strong:
                 severity, rule, words = unready(scene, granule, pair[0], other)
-            elif what == "RAW" and is_async_copy(other.instruction):
+            elif what == "RAW" and effects_of(other.instruction).begins == "copies":
                 words = _copied(scene, granule, *pair)
             else:
                 check, words = "race", _raced(scene, what, severity, granule, *pair)
@@ -174,9 +158,9 @@ Said = tuple[str, str, Wording]
 """A severity, a rule and the words."""
 
 _WAITS = {
-    "mbarrier": "wait for the phase of the mbarrier that hears of it (mbarrier.try_wait) in the same "
+    "signals": "wait for the phase of the mbarrier that hears of it (mbarrier.try_wait) in the same "
     "thread, or before a barrier of both; a relaxed wait needs a fence after it",
-    "copies": "cp.async.bulk.wait_group.read by the thread that began it, then a barrier of both; a wait "
+    "bulk_copies": "cp.async.bulk.wait_group.read by the thread that began it, then a barrier of both; a wait "
     "by another thread waits for nothing",
     "products": "wgmma.wait_group for its group, then, for threads of other warpgroups, a barrier or an "
     "arrival that they wait for",
@@ -203,14 +187,14 @@ def race(
     (now, before), where = kinds, scene.shared(granule)
     does = "writes" if now.writes else "reads"
     did = "writes" if before.writes else "reads"
-    who = f"this {_work(scene.site)}" if now.engine else scene.agent(pair[0])
+    who = f"this {effects_of(scene.site.instruction).work}" if now.engine else scene.agent(pair[0])
     if not before.engine:
         had = "wrote" if before.writes else "read"
         message = f"{what}: {who} {does} {where}, which {scene.agent(pair[1])} {had}"
         return "error", what, (f"{message}, and nothing orders the two", _BOTH)
     engine = scene.engine(pair[1])
     assert engine is not None
-    work = f"the {_work(other)} of line {other.line}"
+    work = f"the {effects_of(other.instruction).work} of line {other.line}"
     message = f"{what}: {who} {does} {where}, which {work} {did} until it is waited for"
     return "error", what, (message, _WAITS[engine[0]])
 
@@ -223,20 +207,20 @@ def unfenced(
     does = "writes" if now.writes else "reads"
     had = "wrote" if before.writes else "read"
     message = (
-        f"this {_work(scene.site)} {does} {scene.shared(granule)}, which {scene.agent(thread)} {had}, and no "
+        f"this {effects_of(scene.site.instruction).work} {does} {scene.shared(granule)}, which {scene.agent(thread)} {had}, and no "
         "fence.proxy.async lies between the two"
     )
     severity = "error"
     if not before.writes:
         severity = "info"  # most programs leave it out there
-    elif now.writes or other.instruction.opcode == "cp":
+    elif now.writes or effects_of(other.instruction).begins:
         severity = "warning"
     return severity, "proxy", (message, _FENCE)
 
 
 def unready(scene: CheckScene, granule: int, thread: int, other: Site) -> Said:
     """Describe the use of an mbarrier of whose beginning or end a thread has not heard."""
-    what = "makes" if "init" in other.instruction.modifiers else "unmakes"
+    what = "makes" if effects_of(other.instruction).mbarrier == "init" else "unmakes"
     message = (
         f"{scene.agent(thread)} uses the mbarrier {scene.shared(granule)}, and nothing orders that with "
         f"line {other.line}, which {what} it"
@@ -246,9 +230,3 @@ def unready(scene: CheckScene, granule: int, thread: int, other: Site) -> Said:
         "fence.mbarrier_init before an arrival that is relaxed"
     )
     return "error", what, (message, hint)
-
-
-def _work(site: Site) -> str:
-    if site.instruction.opcode == "wgmma":
-        return "product"
-    return "store" if site.instruction.opcode == "st" else "copy"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -122,7 +122,8 @@ def matrix_form(site: Site) -> Form | None:
 
 def descriptor_slots(site: Site) -> Iterator[tuple[str, int | None]]:
     """Yield by its name, ``a`` or ``b``, the register that holds each matrix descriptor of a ``wgmma``."""
-    if site.instruction.opcode != "wgmma" or (form := matrix_form(site)) is None:
+    form = matrix_form(site)
+    if form is None or not effects_of(site.instruction).begins:
         return
     for operand, written in zip(form.signature, site.instruction.operands, strict=False):
         if operand.name.endswith("-desc"):

@@ -14,11 +14,14 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
+from ptxlab.matrix.ldmatrix import RowMove
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.observe.check_scene import CheckScene, Wording
-from ptxlab.observe.choices import CHOOSING, taken
+from ptxlab.observe.choices import taken
 from ptxlab.observe.unwritten import UNREAD, LocalMemory, Reads, State
 from ptxlab.observe.value_flow import (
     NamedRegister,
@@ -126,7 +129,7 @@ class RegisterStates:
         threads: Threads,
     ) -> dict[int, Array]:
         """Return the states of the results where some sources are not written all over."""
-        opcode = site.instruction.opcode
+        form = form_of(site.instruction)
         reads = taken(site, frame, states)
         found: dict[int, Array] = {}
         for slot, name in tainted:
@@ -135,11 +138,12 @@ class RegisterStates:
             if state is None or not (here & (state != 0)).any():
                 continue
             state = np.where(here, state, 0)
-            moved = flow.moves or (opcode in CHOOSING and slot in reads)
+            moved = flow.moves or (form.effects.passes == "chosen" and slot in reads)
             found[slot] = state if moved else self._read(name, state)
         if not found:
             return {}
-        apart = multiplied(site, found) if opcode in ("mma", "wmma") else None
+        product = isinstance(form.matrix, MatrixInstruction) and not form.effects.begins
+        apart = multiplied(site, found) if product else None
         if apart is not None:
             return apart
         worst: Array = np.maximum.reduce([*found.values()])
@@ -202,7 +206,7 @@ class RegisterStates:
             return
         results, states = self._flows[site].loads, self._states[frame]
         for threads, found in self._loaded:
-            if site.instruction.opcode == "ldmatrix":
+            if isinstance(form_of(site.instruction).matrix, RowMove):
                 rows = np.zeros_like(self._new)
                 rows[threads] = found.max(axis=1)
                 columns = loaded_rows(site, rows)

@@ -11,12 +11,16 @@ from collections.abc import Iterable
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.operations.memory import state_space
+from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.forms import effects_of, form_of
+from ptxlab.emulator.prepare.row import Mix
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import HEARD, TimeRows, in_warps
-from ptxlab.observe.races import is_strong
+from ptxlab.observe.value_flow import reads
 from ptxlab.syntax.tree import Function, Instruction
 
 
@@ -91,21 +95,14 @@ class Releases:
         return rows
 
 
-def is_relaxed(instruction: Instruction) -> bool:
-    """Say whether an instruction arrives or waits at a barrier object, and orders nothing by itself."""
-    return instruction.opcode in ("mbarrier", "barrier") and "relaxed" in instruction.modifiers
-
-
-_FLAGS = frozenset({"ld", "st", "atom", "red"})
-_RELEASES = frozenset({"release", "acq_rel", "sc"})
-_ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
+_ACCESSES: frozenset[Mix] = frozenset({"load", "store", "atomic"})
 
 
 def is_flag(instruction: Instruction) -> bool:
     """Say whether an instruction may access a flag in shared memory, by which threads tell each other."""
-    away = {"global", "async"}
-    strong = instruction.opcode in _FLAGS and is_strong(instruction)
-    return strong and away.isdisjoint(instruction.modifiers)
+    if not effects_of(instruction).strong or form_of(instruction).row.mix not in _ACCESSES:
+        return False
+    return state_space(instruction.modifiers) != "global"
 
 
 class Fences:
@@ -119,21 +116,21 @@ class Fences:
         self._clocks = clocks
         self._width = width
         self.needed = any(
-            is_relaxed(site.instruction) or is_flag(site.instruction)
+            effects_of(site.instruction).relaxed or is_flag(site.instruction)
             for function in functions
             for site in instructions(function)
         )
         self._known: dict[bool, TimeRows] = {}
         self._seen: TimeRows | None = None
 
-    def fence(self, instruction: Instruction, threads: Array) -> None:
+    def fence(self, effects: Effects, threads: Array) -> None:
         """See threads execute a fence of memory, not of proxies."""
         if not self.needed:
             return
-        if self._seen is not None and "release" not in instruction.modifiers:
+        if self._seen is not None and effects.semantics != "release":
             self._clocks.learn(threads, self._seen.data, threads)
-        if "acquire" not in instruction.modifiers:
-            known = self._known.setdefault("cta" in instruction.modifiers, self._rows())
+        if effects.semantics != "acquire":
+            known = self._known.setdefault(effects.scope == "cta", self._rows())
             known.learn(threads, self._clocks.released(threads))
 
     def told(self, threads: Array, *, near: bool) -> Array | None:
@@ -188,13 +185,11 @@ class Flags:
 
     def access(self, instruction: Instruction, threads: Threads, first: Array) -> None:
         """See a strong access of threads to the words of which these are the ``first`` bytes."""
-        opcode, modifiers = instruction.opcode, instruction.modifiers
-        if opcode != "ld":
-            self._write(
-                threads.index, first, not _RELEASES.isdisjoint(modifiers), adds=opcode != "st"
-            )
-        if opcode in ("ld", "atom"):
-            self._read(threads, first, not _ACQUIRES.isdisjoint(modifiers))
+        effects, reading = effects_of(instruction), reads(instruction)
+        if effects.atomic or not reading:
+            self._write(threads.index, first, effects.releases, adds=effects.atomic)
+        if reading:
+            self._read(threads, first, effects.acquires)
 
     def _write(self, threads: Array, first: Array, releases: bool, *, adds: bool) -> None:
         if releases:

@@ -11,6 +11,8 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site
+from ptxlab.emulator.operations.tensor_map import MAP_READ
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.memory import Access, Part
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
@@ -114,7 +116,7 @@ class StepRecorder(Tracer):
                 mine = self._scene.follows(index)
                 copies = self._flights.beginning is not None
                 self._shared.access(access, index[mine], first[mine], copies=copies)
-            elif access.verb == "read of a tensor map" and len(self._map) < MAP_BYTES:
+            elif access.verb == MAP_READ and len(self._map) < MAP_BYTES:
                 self._map += part.memory.data[first[0] : first[0] + access.nbytes].tobytes()
 
     def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
@@ -126,7 +128,7 @@ class StepRecorder(Tracer):
 
     def _read(self, site: Site, frame: Frame, threads: Threads) -> None:
         """Note what a product reads of shared memory; what its descriptors say wrongly stops the launch."""
-        if site.instruction.opcode == "wgmma":
+        if effects_of(site.instruction).begins == "products":
             with suppress(ValueError):
                 found = tuple(factors(site, frame, threads, self._position))
                 self._factors[len(self._flights.found) - 1] = found

@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.transfer import Moved, Tiles
 from ptxlab.matrix.canonical import MODES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
@@ -38,6 +39,10 @@ class TileLayouts:
         self._copies: list[_Filled | None] = [None]
         self._numbers: dict[_Filled, int] = {}
 
+    @property
+    def _product(self) -> bool:
+        return effects_of(self._scene.site.instruction).begins == "products"
+
     def see(self, moved: Moved, granules: Array) -> None:
         """See asynchronous work begin that reads or writes granules of shared memory."""
         tiles = moved.tiles
@@ -45,7 +50,7 @@ class TileLayouts:
             self.written(granules, tiles)
         if tiles is None:
             return
-        if self._scene.site.instruction.opcode == "wgmma" and self._fits(tiles, granules):
+        if self._product and self._fits(tiles, granules):
             return  # where the pattern begins is told of the copies
         self._aligned(tiles)
 
@@ -86,7 +91,7 @@ class TileLayouts:
         late = np.flatnonzero(behind >= mode.span)
         if tiles.swizzle == "none" or not late.size:
             return
-        product = scene.site.instruction.opcode == "wgmma"
+        product = self._product
         message = (
             f"the tile of this {'product' if product else 'copy'} begins at "
             f"{scene.shared_at(int(tiles.first[late[0]]))}, {int(behind[late[0]])} bytes behind a multiple of "

@@ -13,6 +13,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run import memory
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
@@ -20,10 +21,9 @@ from ptxlab.emulator.run.wave import Frame, Wave, unravel
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.instrument.sites import sources
 from ptxlab.launch_config import Dim3, LaunchConfig
-from ptxlab.observe.barrier_use import is_barrier
 from ptxlab.observe.timeline import StepAccess, Timeline, TracedInstruction
 from ptxlab.observe.trace_barriers import BarrierTrace, MbarrierTrace, Waits
-from ptxlab.observe.trace_flights import Flights, queue_of, tiles
+from ptxlab.observe.trace_flights import Flights, tiles
 from ptxlab.observe.trace_scene import TraceScene
 from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text
@@ -109,15 +109,15 @@ class Tracer(Watcher):
         acting = () if passing is None else scene.warps(passing.mask)
         if passing is None or not acting:
             return
-        queue = queue_of(instruction)
-        if queue is not None:
-            self._flights.begin(queue, passing, acting)
-        elif "commit_group" in instruction.modifiers:
-            self._flights.commit(instruction, acting)
-        elif is_barrier(instruction):
+        effects = effects_of(instruction)
+        if effects.begins:
+            self._flights.begin(effects.begins, passing, acting)
+        elif effects.commits:
+            self._flights.commit(effects.commits, acting)
+        elif effects.barrier == "cta":
             self._barriers.meet(instruction, acting)
-        elif instruction.opcode == "barrier" and "cluster" in instruction.modifiers:
-            self._barriers.meet_cluster(instruction, acting)
+        elif effects.barrier == "cluster":
+            self._barriers.meet_cluster(effects, acting)
 
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         if self._live:

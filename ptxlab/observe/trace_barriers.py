@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, PHASES
 from ptxlab.observe.timeline import MbarrierMoment, Meeting, SharedSpan, TracedMbarrier, Wait, Warps
 from ptxlab.observe.trace_scene import TraceScene
@@ -56,9 +57,9 @@ class BarrierTrace:
         self._open: dict[tuple[int | None, str], Meeting] = {}
         self._met = 0
 
-    def meet_cluster(self, instruction: Instruction, warps: Warps) -> None:
+    def meet_cluster(self, effects: Effects, warps: Warps) -> None:
         """See warps arrive at the barrier of the cluster, or go on behind it."""
-        if "arrive" in instruction.modifiers:
+        if effects.meets == "arrive":
             self._meeting(None, "cluster")
         else:
             self._waits.over(warps, self._met)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.run.memory import Bytes
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved
 from ptxlab.observe.timeline import FilledTile, Flight, SharedSpan, TileFill, Warps, united
 from ptxlab.observe.trace_scene import TraceScene
-from ptxlab.syntax.tree import Instruction
 
 GRANULE = 16
 """Bytes of shared memory of which is known what copy filled them last."""
@@ -40,7 +40,7 @@ class Flights:
         self._groups: dict[tuple[str, int], int] = {}
         self._filled = np.full(wave.ctas * wave.shared_pitch // GRANULE, NOTHING)
 
-    def begin(self, queue: str, threads: Threads, warps: Warps) -> None:
+    def begin(self, queue: Queue, threads: Threads, warps: Warps) -> None:
         """Begin work that comes next in a queue of the wave."""
         scene = self._scene
         flight = self.beginning = Flight(queue, scene.step, warps)
@@ -85,10 +85,8 @@ class Flights:
         if queue == "products":
             self._feed(flight)
 
-    def commit(self, instruction: Instruction, warps: Warps) -> None:
-        """Put what the warps have begun into their next group."""
-        bulk = "bulk" in instruction.modifiers
-        queue = "products" if instruction.opcode == "wgmma" else "bulk_copies" if bulk else "copies"
+    def commit(self, queue: Queue, warps: Warps) -> None:
+        """Put what the warps have begun in a queue into their next group."""
         group = self._groups[queue, warps[0]] = self._groups.get((queue, warps[0]), -1) + 1
         for flight, _ in self._aloft.values():
             mine = flight.queue == queue and flight.group is None
@@ -109,22 +107,6 @@ class Flights:
         for span in product.reads:
             start = (self._scene.first + span.cta) * self._scene.wave.shared_pitch
             self.access(np.arange(start + span.start, start + span.end, GRANULE), writes=False)
-
-
-def queue_of(instruction: Instruction) -> str | None:
-    """Return the queue of the wave that an instruction adds work to; None where it begins none."""
-    opcode, modifiers = instruction.opcode, instruction.modifiers
-    if opcode == "wgmma":
-        return "products" if "mma_async" in modifiers else None
-    if opcode in ("st", "red"):
-        return "signals" if "async" in modifiers else None
-    if opcode != "cp" or "prefetch" in modifiers:
-        return None
-    if "mbarrier::complete_tx::bytes" in modifiers:
-        return "signals"
-    if "bulk_group" in modifiers:
-        return "bulk_copies"
-    return "copies" if "global" in modifiers else None
 
 
 # ---- tiles of shared memory ---------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.prepare.row import Mix, Row, UnknownForm
 from ptxlab.emulator.prepare.scope import Scope
@@ -18,7 +19,7 @@ from ptxlab.instrument.sites import Scoped
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.syntax.tree import Address, Group, Instruction, Name, Operand, Pair, Vector
+from ptxlab.syntax.tree import Address, Group, Instruction, Integer, Name, Operand, Pair, Vector
 
 NamedRegister = tuple[int, str]
 """The number of a register in its frame, and its name."""
@@ -53,15 +54,16 @@ class ValueFlow:
 def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueFlow:
     """Return the flow of an instruction in a function whose registers have these ``names``."""
     instruction = site.instruction
-    opcode, operands, guard = instruction.opcode, instruction.operands, instruction.guard
-    row = form_of(instruction).row
+    operands, guard = instruction.operands, instruction.guard
+    form = form_of(instruction)
+    row, effects = form.row, form.effects
     guards = {} if guard is None else dict.fromkeys(slots(site, Name(guard.name)))
     addresses = {slot for operand in _addresses(operands) for slot in slots(site, operand)}
     writes = tuple(slot for slot, _ in _named(site.writes, names))
     stored: tuple[NamedRegister | None, ...] = ()
     reads = site.reads - guards.keys()
     used = reads & addresses
-    if opcode == "st" and "param" not in instruction.modifiers:
+    if row.mix == "store" and not fills_parameter(instruction):
         found = slots(site, operands[1])
         stored = tuple(None if slot is None else (slot, names[slot]) for slot in found)
     elif row.mix in _USING or not writes:
@@ -69,12 +71,14 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueF
     elif row.mix == "warp":
         others = operands[2:] or operands[1:]  # which lanes, and those that take part
         used = used | {slot for one in others for slot in slots(site, one) if slot in reads}
-    if opcode == "ret":
+    if effects.leads == "caller":
         used = used | set(layout.results)
     loading = bool(addresses) and row.mix in _LOADING
     target = operands[0] if operands else None
     first = target.first if isinstance(target, Pair) else target
-    shuffled = slots(site, first)[0] if opcode == "shfl" and first is not None else None
+    shuffled = None
+    if effects.passes == "lane" and first is not None:
+        [shuffled] = slots(site, first)
     return ValueFlow(
         guard=_named(site.reads & guards.keys(), names),
         used=_named(used, names),
@@ -104,7 +108,7 @@ def results(site: Scoped) -> list[str]:
     if first is None or isinstance(first, Address):
         return []
     row = _row_of(instruction)
-    written = row is None or row.results or (row.tabled and row.opcode != "wgmma")
+    written = row is None or row.results or (row.tabled and not row.effects.begins)
     return site.registers(first) if written or isinstance(first, Group) else []
 
 
@@ -113,6 +117,19 @@ def loads(instruction: Instruction) -> bool:
     row = _row_of(instruction)
     loading = row is None or row.mix in _LOADING | {"atomic"}
     return loading and any(_addresses(instruction.operands))
+
+
+def fills_parameter(instruction: Instruction) -> bool:
+    """Say whether an instruction stores to a parameter of a call, or a result, which are registers."""
+    row = _row_of(instruction)
+    store = row is not None and row.mix == "store"
+    return store and state_space(instruction.modifiers) == "param"
+
+
+def reads(instruction: Instruction) -> bool:
+    """Say whether an instruction has a result that is what was in memory."""
+    row = _row_of(instruction)
+    return row is not None and bool(row.results) and loads(instruction)
 
 
 def _row_of(instruction: Instruction) -> Row | None:
@@ -148,6 +165,12 @@ def slots(site: Site, operand: Operand) -> tuple[int | None, ...]:
         operand = operand.base
     register = site.register(operand.text) if isinstance(operand, Name) else None
     return (None if register is None else register.slot,)
+
+
+def groups_left(site: Site) -> int | None:
+    """Return how many groups an instruction that waits for a queue leaves under way; None where it leaves none."""
+    allowed = site.instruction.operands[:1]
+    return allowed[0].value if allowed and isinstance(allowed[0], Integer) else None
 
 
 # ---- fragments: all states are [warps, register, lane] ---------------------------------------

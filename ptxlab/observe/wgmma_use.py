@@ -16,14 +16,17 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.operations.warp import in_teams
+from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP, WARPGROUP
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.observe.check_scene import CheckScene
-from ptxlab.observe.value_flow import slots
-from ptxlab.syntax.tree import Instruction, Integer, Vector
+from ptxlab.observe.value_flow import groups_left, slots
+from ptxlab.syntax.tree import Vector
 
 
 class _Registers:
@@ -71,9 +74,9 @@ class WgmmaUse:
     def see(self, site: Site, frame: Frame, threads: Threads) -> None:
         if not self._names:
             return
-        modifiers = site.instruction.modifiers
+        effects = effects_of(site.instruction)
         self._time += 1
-        if site.instruction.opcode != "wgmma":
+        if not _is_about_products(effects):
             touched = self._touches.get(site)
             if touched is None:
                 touched = self._touches[site] = self._touched(site)
@@ -81,16 +84,14 @@ class WgmmaUse:
                 self._touch(touched, frame, threads)
             return
         self._divergent(site, threads)
-        if "fence" in modifiers:
+        if effects.fence:
             self._fenced[_warps(threads)] = self._time
-        elif "commit_group" in modifiers:
+        elif effects.commits:
             self._groups.commit(threads)
-        elif "wait_group" in modifiers:
-            [allowed] = site.instruction.operands
-            assert isinstance(allowed, Integer)
-            self._groups.wait(threads, allowed.value)
-        else:
+        elif effects.begins:
             self._begin(site, frame, threads)
+        elif (left := groups_left(site)) is not None:
+            self._groups.wait(threads, left)
 
     def _divergent(self, site: Site, threads: Threads) -> None:
         """Report parts of warpgroups, of which the rest has ended or goes elsewhere."""
@@ -233,8 +234,10 @@ def _warps(threads: Threads) -> Array:
     return np.flatnonzero(threads.mask.reshape(-1, WARP).any(axis=1))
 
 
-def _is_product(instruction: Instruction) -> bool:
-    return instruction.opcode == "wgmma" and "mma_async" in instruction.modifiers
+def _is_about_products(effects: Effects) -> bool:
+    """Say whether a warpgroup executes it together: it begins products, orders their registers, or waits for them."""
+    queues = effects.begins, effects.commits, effects.waits
+    return effects.fence == "registers" or "products" in queues
 
 
 def _names_of_products(scene: CheckScene) -> dict[str, frozenset[str]]:
@@ -243,7 +246,7 @@ def _names_of_products(scene: CheckScene) -> dict[str, frozenset[str]]:
     for function in scene.wave.functions:
         names: set[str] = set()
         for site in instructions(function):
-            if _is_product(site.instruction):
+            if effects_of(site.instruction).begins == "products":
                 for operand in site.instruction.operands[:2]:
                     names.update(site.registers(operand) if isinstance(operand, Vector) else ())
         if names:
@@ -266,9 +269,11 @@ def _may_follow(site: Site, into_d: bool, other: _Product, was_d: bool) -> bool:
     """Say whether a product may have a register that another one under way has."""
     if not into_d and not was_d:
         return True
-    shapes = [_shape(one.instruction) for one in (site, other.site)]
+    shapes = [_shape(one) for one in (site, other.site)]
     return into_d and was_d and shapes[0] == shapes[1]
 
 
-def _shape(instruction: Instruction) -> str:
-    return next(name for name in instruction.modifiers if name.startswith("m64"))
+def _shape(site: Site) -> str:
+    form = form_of(site.instruction).matrix
+    assert isinstance(form, MatrixInstruction)
+    return form.shape

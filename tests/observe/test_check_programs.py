@@ -41,7 +41,10 @@ def run_line(path: str, kernel: str) -> CheckReport:
     parser = Parser()
     configure(parser)
     asked = read_launch(parser.parse_args([path, "--kernel", kernel]))
-    launch = bind_launch(asked, EmulatorDevice(TARGETS["sm_90a"]))
+    text = (resources.path(path) if path in resources.names() else Path(path)).read_text()
+    written_for = re.search(r"^\.target (sm_100a)", text, re.MULTILINE)
+    target = TARGETS["sm_90a" if written_for is None else written_for[1]]
+    launch = bind_launch(asked, EmulatorDevice(target))
     return check(launch.kernel, launch.config, launch.passed)
 
 

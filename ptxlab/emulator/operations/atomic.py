@@ -23,6 +23,7 @@ from ptxlab.emulator.operations.memory import (
     without_hint,
 )
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
@@ -215,7 +216,9 @@ _SHARED = "{.<sem>}{.<scope>}.<space>"
 _GLOBAL = "{.<sem>}{.<scope>}{.global}"
 _SPACES = "shared shared::cta shared::cluster"
 
-_atomic = partial(row, step=atomic, mix="atomic", scope=SCOPES, needs=_NEEDS)
+_atomic = partial(
+    row, step=atomic, mix="atomic", effects=Effects(atomic=True), scope=SCOPES, needs=_NEEDS
+)
 _atom = partial(_atomic, sem="relaxed acquire release acq_rel")
 _red = partial(_atomic, sem="relaxed release")
 

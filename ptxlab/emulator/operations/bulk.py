@@ -18,6 +18,7 @@ from ptxlab.emulator.operations.mbarrier import Objects, given
 from ptxlab.emulator.operations.memory import HINT, state_space, vector_size
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import CLUSTER, located
@@ -303,7 +304,11 @@ _row = partial(row, mix="asynchronous copy", needs="sm_90 8.0")
 _SIZED = "[b8@to] [b8@from] u32<1048561/16"
 _TO_SHARED = f"{_SIZED} [b64@to]"
 
-_copy = partial(_row, step=copy)
+TOLD = Effects(begins="signals", work="copy")
+GROUPED = Effects(begins="bulk_copies", work="copy")
+
+_copy = partial(_row, step=copy, effects=TOLD)
+_grouped = partial(_row, step=copy, effects=GROUPED)
 for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
     for _cast, _mask in (("", ""), (f".{MULTICAST}", " u16")):
         _copy(
@@ -317,15 +322,21 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
         needs="sm_90 8.6",
         **{"to": "shared::cta", "from": "global"},
     )
-    _copy(
+    _grouped(
         f"cp.async.bulk.<to>.<from>.bulk_group{_hint}",
         _SIZED + _policy,
         **{"to": "global", "from": "shared::cta"},
     )
     _row(f"cp.async.bulk.prefetch.L2.global{_hint}", "[b8] u32<1048561/16" + _policy, step=prefetch)
 _group = partial(_row, operands="")
-_group("cp.async.bulk.commit_group", step=commit_group)
-_row("cp.async.bulk.wait_group{.<read>}", "#u32", step=wait_group, read="read")
+_group("cp.async.bulk.commit_group", step=commit_group, effects=Effects(commits="bulk_copies"))
+_row(
+    "cp.async.bulk.wait_group{.<read>}",
+    "#u32",
+    step=wait_group,
+    effects=Effects(waits="bulk_copies", until="<read>"),
+    read="read",
+)
 
 _IN_SHARED = (
     ("add", "", "u32 s32 u64"),
@@ -344,6 +355,7 @@ for _op, _noftz, _types in _IN_SHARED:
     _copy(
         f"cp.reduce.async.bulk.<to>.<from>.{SIGNAL}.<op>{_noftz}.<T>",
         _TO_SHARED,
+        effects=replace(TOLD, atomic=True),
         op=_op,
         T=_types,
         **{"to": "shared::cluster", "from": "shared::cta"},
@@ -353,6 +365,7 @@ for _op, _noftz, _types in _IN_SHARED:
         "[T] T [b64]",
         step=store,
         needs="sm_90 8.1",
+        effects=replace(TOLD, atomic=True),
         op=_op,
         T=_types.replace("u64", "u64 s64"),
     )
@@ -363,15 +376,16 @@ _copy(
 )
 for _op, _noftz, _types in REDUCED:
     for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
-        _copy(
+        _grouped(
             f"cp.reduce.async.bulk.<to>.<from>.bulk_group{_hint}.<op>{_noftz}.<T>",
             _SIZED + _policy,
+            effects=replace(GROUPED, atomic=True),
             op=_op,
             T=_types,
             **{"to": "global", "from": "shared::cta"},
         )
 _WORDS, _DOUBLES = "b32 u32 s32 f32", "b64 u64 s64 f64"
-_store = partial(_row, step=store, needs="sm_90 8.1")
+_store = partial(_row, step=store, needs="sm_90 8.1", effects=replace(TOLD, work="store"))
 for _vec, _types in (("v2", f"{_WORDS} {_DOUBLES}"), ("v4", _WORDS)):
     _store(
         f"st.async{{.weak}}{{.shared::cluster}}.{SIGNAL}{{.<vec>}}.<T>",

@@ -12,6 +12,7 @@ from functools import partial
 from ptxlab.emulator.operations.control import ExitBlocks, Jump, by_value, end
 from ptxlab.emulator.operations.memory import load_argument, store_argument
 from ptxlab.emulator.prepare.context import SINK, Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.operand import agrees
 from ptxlab.emulator.prepare.operand_check import check_result, check_value
 from ptxlab.emulator.prepare.program import (
@@ -326,5 +327,5 @@ def leave_function(context: Context, form: RowForm, following: int) -> ExitBlock
     return go_back, ()
 
 
-row("call{.uni}", "@function", exit=call, mix="control")
-row("ret{.uni}", "", exit=leave_function, mix="control")
+row("call{.uni}", "@function", exit=call, mix="control", effects=Effects(leads="function"))
+row("ret{.uni}", "", exit=leave_function, mix="control", effects=Effects(leads="caller"))

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.memory import RANK_SHIFT, SHARED_WINDOW
@@ -103,7 +104,8 @@ def _barrier(context: Context, form: RowForm) -> Step:
     return run
 
 
-_meet = partial(row, step=_barrier, mix="synchronization")
+_meets = Effects(barrier="cluster", meets="<mode>", aligned="<aligned>")
+_meet = partial(row, step=_barrier, mix="synchronization", effects=_meets)
 _meet(
     "barrier.cluster.<mode>{.<sem>}{.aligned}",
     "",

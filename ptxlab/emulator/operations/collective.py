@@ -17,6 +17,7 @@ from ptxlab.emulator.operations.atomic import REDUCTIONS
 from ptxlab.emulator.operations.shuffle_native import natively
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import destinations_of, sources_of, write
@@ -242,7 +243,13 @@ def shuffle(context: Context, form: RowForm) -> Step:
     return natively(run, mode, [*sources, mask], given, destinations)
 
 
-_row("shfl{.sync}.<mode>.b32", "b32 b32 b32 u32 -> b32|pred", step=shuffle, mode="up down bfly idx")
+_row(
+    "shfl{.sync}.<mode>.b32",
+    "b32 b32 b32 u32 -> b32|pred",
+    step=shuffle,
+    effects=Effects(passes="lane"),
+    mode="up down bfly idx",
+)
 
 
 # ---- elect ----------------------------------------------------------------------------------
@@ -304,4 +311,11 @@ def warp_barrier(context: Context, form: RowForm) -> Step:
     return run
 
 
-row("bar.warp.sync", "u32", step=warp_barrier, mix="synchronization", collective=True)
+row(
+    "bar.warp.sync",
+    "u32",
+    step=warp_barrier,
+    mix="synchronization",
+    collective=True,
+    effects=Effects(barrier="warp", meets="sync"),
+)

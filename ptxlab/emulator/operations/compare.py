@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array, intrinsic
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush
@@ -227,6 +228,7 @@ def _select_by_sign(T: str, ftz: str = "") -> Callable[[Array, Array, Array], Ar
     return lambda a, b, c: np.where((flush(c) if ftz else c) >= 0, a, b)
 
 
-comparison("selp.<T>", "T T pred -> T", _select, T=_SELECTED)
-comparison("slct.<T>.s32", "T T s32 -> T", make=_select_by_sign, T=_SELECTED)
-comparison("slct{.ftz}.<T>.f32", "T T f32 -> T", make=_select_by_sign, T=_SELECTED)
+_choice = partial(comparison, effects=Effects(passes="chosen"))
+_choice("selp.<T>", "T T pred -> T", _select, T=_SELECTED)
+_choice("slct.<T>.s32", "T T s32 -> T", make=_select_by_sign, T=_SELECTED)
+_choice("slct{.ftz}.<T>.f32", "T T f32 -> T", make=_select_by_sign, T=_SELECTED)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.operand_check import check_value
 from ptxlab.emulator.prepare.program import Arrival, Converged, Ended, Exit, Onward, Reduction
 from ptxlab.emulator.prepare.row import RowForm, row
@@ -125,7 +126,7 @@ def leave_kernel(context: Context, form: RowForm, following: int) -> ExitBlocks:
     return end, ()
 
 
-row("bra{.uni}", "@label", exit=branch, mix="control")
+row("bra{.uni}", "@label", exit=branch, mix="control", effects=Effects(leads="label"))
 row("brx.idx{.uni}", "u32 @list", exit=table, mix="control")
 row("exit", "", exit=leave_kernel, mix="control")
 
@@ -190,8 +191,10 @@ def _reduction(context: Context, form: RowForm, operands: list[tree.Operand]) ->
     return Reduction(form["op"], context.source(operands.pop(), "pred"), destination)
 
 
-_meet = partial(row, exit=barrier, mix="synchronization", needs={"cta": "sm_30 7.8"})
-for _opcode, _aligned in (("bar", ""), ("barrier", "{.aligned}")):
+_barrier = partial(row, exit=barrier, mix="synchronization", needs={"cta": "sm_30 7.8"})
+for _opcode, _aligned, _whole in (("bar", "", "aligned"), ("barrier", "{.aligned}", "<aligned>")):
+    _meets = Effects(barrier="cta", meets="<mode>", aligned=_whole)
+    _meet = partial(_barrier, effects=_meets)
     _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32<16 u32/32?", mode="sync")
     _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32<16 u32/32", mode="arrive")
     _reduce = partial(_meet, mode="red")

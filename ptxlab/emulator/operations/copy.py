@@ -11,6 +11,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.copy_native import committed, natively, waited
 from ptxlab.emulator.operations.memory import HINT, NEEDS, PREFETCHES
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import parts
@@ -154,12 +155,14 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
         f"[b8@shared] [b8@global] #u32 ~u32?{_policy}",
         step=copy,
         mix="asynchronous copy",
+        effects=Effects(begins="copies", work="copy"),
         cache=" ".join(SIZES),
         needs={"": "sm_80 7.0", **NEEDS},
         shared="shared shared::cta",
         prefetch=PREFETCHES,
     )
 _group = partial(row, mix="asynchronous copy", needs="sm_80 7.0")
-_group("cp.async.commit_group", "", step=commit_group)
-_group("cp.async.wait_all", "", step=wait_all)
-_group("cp.async.wait_group", "#u32", step=wait_group)
+_group("cp.async.commit_group", "", step=commit_group, effects=Effects(commits="copies"))
+_waits = partial(_group, effects=Effects(waits="copies"))
+_waits("cp.async.wait_all", "", step=wait_all)
+_waits("cp.async.wait_group", "#u32", step=wait_group)

@@ -13,12 +13,18 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bits import COUNTS, MODES, bits
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.numbers.types import TYPES
 
 WORDS = "b16 b32 b64"
 
-for _opcode, _function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
-    bits(f"{_opcode}.<T>", "T T -> T", _function, T=f"{WORDS} pred")
+for _opcode, _function, _decides in (
+    ("and", np.bitwise_and, "0"),
+    ("or", np.bitwise_or, "1"),
+    ("xor", np.bitwise_xor, ""),
+):
+    _effects = Effects(decides=_decides)
+    bits(f"{_opcode}.<T>", "T T -> T", _function, effects=_effects, T=f"{WORDS} pred")
 bits("not.<T>", "T -> T", np.bitwise_not, T=f"{WORDS} pred")
 bits("cnot.<T>", "T -> T", lambda a: (a == 0).astype(a.dtype), T=WORDS)
 

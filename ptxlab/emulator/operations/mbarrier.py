@@ -16,6 +16,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.prepare.context import SINK, Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import register_step, write
@@ -325,13 +326,15 @@ _OWN, _ANY = "shared shared::cta", "shared shared::cta shared::cluster"
 _row = partial(row, mix="synchronization", needs=_NEEDS)
 _order = {"scope": "cta cluster"}
 
-_row("mbarrier.init{.<space>}.b64", "[b64] u32<1048576", step=_init, space=_OWN)
-_row("mbarrier.inval{.<space>}.b64", "[b64]", step=_invalidate, space=_OWN)
+_makes, _unmakes = Effects(mbarrier="init"), Effects(mbarrier="inval")
+_row("mbarrier.init{.<space>}.b64", "[b64] u32<1048576", step=_init, effects=_makes, space=_OWN)
+_row("mbarrier.inval{.<space>}.b64", "[b64]", step=_invalidate, effects=_unmakes, space=_OWN)
+_does = Effects(mbarrier="<what>", tx="<tx>")
 for _ordered, _sems in (("", {}), (".<sem>.<scope>", {"sem": "relaxed", **_order})):
-    _expects = partial(_row, step=_expect, what="expect_tx complete_tx", space=_ANY)
+    _expects = partial(_row, step=_expect, effects=_does, what="expect_tx complete_tx", space=_ANY)
     _expects(f"mbarrier.<what>{_ordered}{{.<space>}}.b64", "[b64] u32", **_sems)
 for _ordered, _sems in (("", {}), (".<sem>.<scope>", {"sem": "release relaxed", **_order})):
-    _arrives = partial(_row, step=_arrive, what="arrive arrive_drop", **_sems)
+    _arrives = partial(_row, step=_arrive, effects=_does, what="arrive arrive_drop", **_sems)
     _rest = f"{_ordered}{{.<space>}}.b64"
     _arrives(f"mbarrier.<what>{_rest}", "[b64] u32? -> u64?", space=_ANY)
     _arrives(f"mbarrier.<what>.<tx>{_rest}", "[b64] u32 -> u64?", tx="expect_tx", space=_ANY)
@@ -340,12 +343,13 @@ for _ordered in ("", ".release.cta"):
         f"mbarrier.<what>.<open>{_ordered}{{.<space>}}.b64",
         "[b64] u32 -> u64?",
         step=_arrive,
+        effects=_does,
         what="arrive arrive_drop",
         open="noComplete",
         space=_OWN,
     )
 _row("mbarrier.pending_count.b64", "u64 -> u32", step=_pending_count)
-_waiting = partial(_row, step=_wait, collective=True, space=_OWN)
+_waiting = partial(_row, step=_wait, collective=True, effects=Effects(mbarrier="wait"), space=_OWN)
 for _ordered, _sems in (("", {}), (".<sem>.<scope>", {"sem": "acquire relaxed", **_order})):
     _rest = f"{_ordered}{{.<space>}}.b64"
     for _name, _time in (("test_wait", ""), ("try_wait", " u32?")):
@@ -362,6 +366,7 @@ row(
     step=_copies_arrive,
     mix="asynchronous copy",
     needs=_NEEDS,
+    effects=Effects(mbarrier="arrive", behind="copies"),
     noinc="noinc",
     space=_OWN,
 )

@@ -14,6 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.register_pool import UNIT
@@ -120,9 +121,11 @@ def trap(context: Context, form: RowForm) -> Step:
 
 _PROXIES = {"alias": "sm_60 7.5", "async": "sm_90 8.0"}
 
-_order = partial(row, operands="", step=fence, mix="synchronization", fidelity="ordering")
+_fenced = partial(row, operands="", step=fence, mix="synchronization", fidelity="ordering")
+_order = partial(_fenced, effects=Effects(fence="memory"))
 _order("membar.<scope>", scope="cta gl sys")
-_order("membar.proxy.<proxy>", needs=_PROXIES, proxy="alias async")
+_proxy = Effects(fence="<proxy>", space="<space>")
+_fenced("membar.proxy.<proxy>", needs=_PROXIES, effects=_proxy, proxy="alias async")
 _order(
     "fence{.<sem>}.<scope>",
     needs={"cluster": "sm_90 7.8"},
@@ -131,15 +134,27 @@ _order(
 )
 for _side in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"):
     _order(f"fence.{_side}.cluster", needs="sm_90 8.6")
-    _order(f"fence.proxy.async::generic.{_side}.cluster", needs="sm_90 8.6")
+    _fenced(
+        f"fence.proxy.<proxy>.{_side}.cluster",
+        needs="sm_90 8.6",
+        effects=_proxy,
+        proxy="async::generic",
+    )
 _order("fence.mbarrier_init.release.cluster", needs="sm_90 8.0")
-_order("fence.proxy.alias", needs="sm_70 7.5")
-_order(
-    "fence.proxy.async{.<space>}",
+_fenced("fence.proxy.<proxy>", needs="sm_70 7.5", effects=_proxy, proxy="alias")
+_fenced(
+    "fence.proxy.<proxy>{.<space>}",
     needs=_PROXIES,
+    effects=_proxy,
+    proxy="async",
     space="global shared::cta shared::cluster",
 )
-_order("griddepcontrol.<what>", needs="sm_90 7.8", what="wait launch_dependents")
+_fenced(
+    "griddepcontrol.<what>",
+    needs="sm_90 7.8",
+    effects=Effects(barrier="grid", meets="<what>"),
+    what="wait launch_dependents",
+)
 row(
     "setmaxnreg.<what>.sync.aligned.u32",
     "#u32",

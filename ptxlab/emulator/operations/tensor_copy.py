@@ -16,9 +16,11 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bulk import (
+    GROUPED,
     MULTICAST,
     REDUCED,
     SIGNAL,
+    TOLD,
     BulkCopies,
     Signal,
     multicast,
@@ -359,6 +361,7 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
                 f"[b8@to] {_tensor} [b64@to]{_more}{_mask}{_policy}",
                 step=load,
                 needs=_NEEDS,
+                effects=TOLD,
                 to="shared::cluster",
                 group="cta_group::1 cta_group::2",
             )
@@ -367,6 +370,7 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
             f"[b8@to] {_tensor} [b64@to]{_more}{_policy}",
             step=load,
             needs={**_NEEDS, "": "sm_90 8.6", "tile::gather4": "sm_100 8.6"},
+            effects=TOLD,
             to="shared::cta",
             group="cta_group::1 cta_group::2",
         )
@@ -381,7 +385,7 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
         (".<mode>", _IM2COL, "im2col_no_offs", "&s32*dim"),
         (".<mode>", "2d", "tile::scatter4", "&s32*dim+3"),
     ):
-        _stores = partial(_row, step=store, dim=_dims, mode=_name, needs=_NEEDS)
+        _stores = partial(_row, step=store, effects=GROUPED, dim=_dims, mode=_name, needs=_NEEDS)
         _end = f"{_mode}.bulk_group{_hint}"
         _stores(f"cp.async.bulk.tensor.<dim>.global.shared::cta{_end}", f"{_tensor} [b8]{_policy}")
         if _name == "tile::scatter4":
@@ -389,5 +393,6 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
         _stores(
             f"cp.reduce.async.bulk.tensor.<dim>.global.shared::cta.<op>{_end}",
             f"&s32*dim [b8]{_policy}",
+            effects=replace(GROUPED, atomic=True),
             op="add min max inc dec and or xor",
         )

@@ -21,6 +21,7 @@ from ptxlab.emulator.operations.mbarrier import Objects
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.tensor_memory_allocate import enter
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
@@ -233,6 +234,9 @@ def commit(context: Context, asked: RowForm) -> Step:
             wave.ctas, index=np.unique(np.concatenate([one.ctas[:, 0] for one in issued]))
         )
 
+        if wave.watched:
+            wave.watcher.arrive(owners, index)
+
         def land() -> None:
             wave.tensor_work.wait_all(units, until)
             ones = np.ones(index.size, np.int64)
@@ -250,7 +254,13 @@ def fence(context: Context, asked: RowForm) -> Step:
     return nothing
 
 
-row("tcgen05.commit.*", "", step=commit, mix="synchronization")
+row(
+    "tcgen05.commit.*",
+    "",
+    step=commit,
+    mix="synchronization",
+    effects=Effects(mbarrier="arrive", behind="tensor_work"),
+)
 for _when in ("before", "after"):
     row(
         f"tcgen05.fence::{_when}_thread_sync.*",

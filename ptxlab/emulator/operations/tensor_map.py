@@ -15,6 +15,7 @@ from ptxlab.emulator.operations.memory import gather, scatter, state_space
 from ptxlab.emulator.operations.order import fence, nothing
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.memory import ITEM, Access
@@ -26,11 +27,12 @@ from ptxlab.tensormap.encoding import MAP_BYTES
 from ptxlab.tensormap.encoding import replace as replaced
 
 PIECE = 16
+MAP_READ, MAP_WRITE = "read of a tensor map", "write of a tensor map"
 
 
 def map_at(context: Context, operand: Operand, space: str, *, writes: bool) -> Sequence[Access]:
     base, offset = context.address(operand)
-    verb = f"{'write' if writes else 'read'} of a tensor map"
+    verb = MAP_WRITE if writes else MAP_READ
     return [
         Access(space, base, offset + at, PIECE, context.line, verb, writes)
         for at in range(0, MAP_BYTES, PIECE)
@@ -124,11 +126,17 @@ _map(
     "[b8] [b8] #u32",
     step=_copy,
     collective=True,
+    effects=Effects(fence="tensormap::generic"),
     needs="sm_90 8.3",
     scope="cta cluster gpu sys",
 )
 _fence = partial(
-    row, mix="synchronization", fidelity="ordering", needs="sm_90 8.3", scope="cta cluster gpu sys"
+    row,
+    mix="synchronization",
+    fidelity="ordering",
+    effects=Effects(fence="tensormap::generic"),
+    needs="sm_90 8.3",
+    scope="cta cluster gpu sys",
 )
 _fence("fence.proxy.tensormap::generic.release.<scope>", "", step=fence)
 _fence("fence.proxy.tensormap::generic.acquire.<scope>", "[b8] #u32", step=_acquire)

@@ -24,6 +24,7 @@ from ptxlab.emulator.operations.matrix_native import NativeProduct, blank, each,
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.warp import Aligned, WholeWarps
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
@@ -373,8 +374,31 @@ def wait_group(context: Context, asked: RowForm) -> Step:
     return lambda frame, threads: frame.wave.products.wait(threads, allowed.value)
 
 
-row("wgmma.mma_async.*", "", step=multiply_async, mix="matrix multiply", collective=True)
+row(
+    "wgmma.mma_async.*",
+    "",
+    step=multiply_async,
+    mix="matrix multiply",
+    collective=True,
+    effects=Effects(begins="products", work="product"),
+)
 _order = partial(row, mix="synchronization", needs="sm_90a 8.0", collective=True)
-_order("wgmma.fence.sync{.aligned}", "", step=fence, fidelity="ordering")
-_order("wgmma.commit_group.sync{.aligned}", "", step=commit_group)
-_order("wgmma.wait_group.sync{.aligned}", "#u32<4294967296", step=wait_group)
+_order(
+    "wgmma.fence.sync{.aligned}",
+    "",
+    step=fence,
+    fidelity="ordering",
+    effects=Effects(fence="registers"),
+)
+_order(
+    "wgmma.commit_group.sync{.aligned}",
+    "",
+    step=commit_group,
+    effects=Effects(commits="products"),
+)
+_order(
+    "wgmma.wait_group.sync{.aligned}",
+    "#u32<4294967296",
+    step=wait_group,
+    effects=Effects(waits="products"),
+)

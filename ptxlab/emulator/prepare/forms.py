@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import NO_EFFECTS, Effects
 from ptxlab.emulator.prepare.row import ROWS, ModifierSlot, Row, RowForm, UnknownForm
 from ptxlab.errors import PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.legality import Needs
@@ -96,6 +97,14 @@ def form_of(instruction: Instruction) -> RowForm:
     """Return the form of ``instruction``. Raises like ``find``."""
     sources = max(len(instruction.operands) - 1, 0)
     return find(instruction.opcode, instruction.modifiers, sources)
+
+
+def effects_of(instruction: Instruction) -> Effects:
+    """Return what an instruction does beside computing: nothing that is known of one that no row has."""
+    try:
+        return form_of(instruction).effects
+    except (KeyError, UnknownForm):
+        return NO_EFFECTS
 
 
 def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ from itertools import product
 from typing import Any, Literal
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.effects import NO_EFFECTS, Effects
 from ptxlab.emulator.prepare.order import Order, leads, order_of
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.matrix.form import Fidelity, Form
@@ -157,6 +158,7 @@ class Row:
     operands of a ``wider`` one may have more bits than their type (PTX ISA, "Operand Size Exceeding
     Instruction-Type Size").
     ``needs`` maps modifiers to what an instruction needs that has all of them ("": whatever it has).
+    ``effects`` are what it does beside computing, with names of slots (``effects.Effects``).
     """
 
     opcode: str
@@ -165,6 +167,7 @@ class Row:
     results: tuple[OperandClass, ...]
     mix: Mix
     needs: Mapping[str, Needs]
+    effects: Effects = NO_EFFECTS
     work: int = 0
     fidelity: Fidelity = "exact"
     collective: bool = False
@@ -296,6 +299,11 @@ class RowForm:
         return named(self.name)
 
     @cached_property
+    def effects(self) -> Effects:
+        """What it does beside computing."""
+        return self.row.effects.of(self.__getitem__, self.modifiers)
+
+    @cached_property
     def needs(self) -> Needs:
         """The least target and version."""
         if self.matrix is not None:
@@ -323,6 +331,7 @@ def row(
     collective: bool = False,
     wider: bool = False,
     needs: str | Mapping[str, str] = "",
+    effects: Effects = NO_EFFECTS,
     **sets: str,
 ) -> None:
     """Register an operation; see the module and ``Row``.
@@ -346,6 +355,7 @@ def row(
             for names, text in asked.items()
             if text and names_here.issuperset(names.split())
         },
+        effects,
         work,
         fidelity,
         collective,
