@@ -1,7 +1,7 @@
 """Who accesses memory: the threads of a wave, and the engines that work for them.
 
 An engine is what is waited for as one: the copies that one mbarrier hears of, the bulk copies of one
-thread, the products of one warpgroup. The threads of a wave are the agents 0 to its width; agents of a
+thread, the products of one warpgroup, of which each warp has a part of its own. The threads of a wave are the agents 0 to its width; agents of a
 cluster have columns, its threads first and the engines in the order in which they are met.
 """
 
@@ -13,10 +13,12 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.wave import Wave
-from ptxlab.isa.targets import WARPGROUP
+from ptxlab.isa.targets import WARP, WARPGROUP
 
 _MOST = 1 << 20
 """Engines that a cluster may have."""
+PARTS = WARPGROUP // WARP
+"""Columns behind that of a warpgroup's products, each of the part of a warp: who waits hears of its own."""
 
 
 class Agents:
@@ -34,6 +36,8 @@ class Agents:
         }
         self._known = {queue: np.full(ctas * size, -1) for queue, size in sizes.items()}
         self._kinds: list[tuple[Queue, int]] = []
+        self.products: list[int] = []
+        self._of_products = np.zeros(self.columns, bool)
 
     def engines(self, queue: Queue, places: Array) -> Array:
         """Return the engines of a queue.
@@ -44,10 +48,20 @@ class Agents:
         clusters, inside = np.divmod(places, len(known))
         new = np.unique(inside[known[inside] < 0])
         if new.size:
-            known[new] = np.arange(self.columns, self.columns + new.size)
-            self.columns += new.size
-            self._kinds += [(queue, int(place)) for place in new]
+            parts = 1 + PARTS if queue == "products" else 1
+            known[new] = self.columns + parts * np.arange(new.size)
+            self.columns += parts * new.size
+            self._kinds += [(queue, int(place)) for place in new for _ in range(parts)]
+            whole = np.zeros((new.size, parts), bool)
+            whole[:, 0] = parts > 1
+            self._of_products = np.append(self._of_products, whole)
+            self.products = np.flatnonzero(self._of_products).tolist()
         return self._at(clusters, known[inside])
+
+    def of_products(self, columns: Array) -> Array:
+        """Say which columns are those of the products of a warpgroup, which its warps' parts follow."""
+        found: Array = self._of_products[columns]
+        return found
 
     def column(self, agents: Array) -> Array:
         width = self._wave.width

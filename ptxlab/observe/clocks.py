@@ -16,7 +16,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP, WARPGROUP
-from ptxlab.observe.agents import Agents
+from ptxlab.observe.agents import PARTS, Agents
 from ptxlab.observe.knowledge import FENCED, HEARD, TimeRows, WaveKnowledge, in_warps
 
 _MOST_BYTES = 1 << 30
@@ -52,11 +52,18 @@ class Clocks:
 
     # ---- what is known ----
 
-    def of(self, heard: Array, by: Array, layer: int = HEARD) -> Array:
-        """Return for pairs of an agent and a row up to when the row has heard of it."""
+    def of(self, heard: Array, by: Array, layer: int = HEARD, *, part: bool = False) -> Array:
+        """Return for pairs of an agent and a row up to when the row has heard of it.
+
+        Of products that is all their warps, or a ``part`` of them.
+        """
         columns = self.agents.column(heard)
         self._fit()
         times = self._known.at(layer, by, columns)
+        if self.agents.products and not part:
+            at = np.flatnonzero(self.agents.of_products(columns))
+            parts = [self._known.at(layer, by[at], columns[at] + 1 + warp) for warp in range(PARTS)]
+            times[at] = np.minimum.reduce(parts)
         if layer == HEARD and self._met.any():
             near = (heard // WARP == by // WARP) & (by < self._wave.width)
             times = np.where(near, np.maximum(times, self._met[by * near // WARP]), times)
@@ -69,6 +76,8 @@ class Clocks:
         """Return up to when all of a cluster have heard of an agent: [layers, clusters, columns]."""
         floor, size = self._known.floor.data, self._wave.config.cluster_ctas
         known: Array = floor.reshape(self.layers, -1, size, floor.shape[2]).min(axis=2)
+        for column in self.agents.products:
+            known[:, :, column] = known[:, :, column + 1 : column + 1 + PARTS].min(axis=2)
         return known
 
     # ---- what is told ----
@@ -162,6 +171,17 @@ class Clocks:
                 self._known.learn(threads[others], rows)
             self._fenced[threads] = self.now
             self._news[threads // WARP] = True
+
+    def hear_of_products(self, threads: Array, engines: Array, time: int) -> None:
+        """Have threads that waited for a product hear of it: of the part of their warp."""
+        self.hear(threads, engines, time)
+        self.hear(threads, engines + 1 + threads // WARP % PARTS, time)
+
+    def tell_of_products(self, rows: Array) -> None:
+        """Let rows that know of one warp's part of a product know of it all."""
+        for column in self.agents.products:
+            parts = rows[HEARD, :, column + 1 : column + 1 + PARTS]
+            np.maximum(parts, rows[HEARD, :, column, None], out=parts)
 
     def issue(self, threads: Array) -> tuple[Array, Array]:
         """Have whole warpgroups begin a product, which comes after what each of their warps knows.

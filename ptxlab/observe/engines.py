@@ -92,7 +92,7 @@ class Engines:
         def hear(chosen: Array | None) -> None:
             who = np.arange(threads.size) if chosen is None else chosen
             clocks.learn(threads.index[who], known, np.searchsorted(groups, of_thread[who]))
-            clocks.hear(threads.index[who], engines[who], time)
+            clocks.hear_of_products(threads.index[who], engines[who], time)
 
         self._groups["products"].start(threads, hear)
 
@@ -120,7 +120,8 @@ class Engines:
     def _see(self, one: Moved, engines: Array, behind: Array) -> None:
         scene = self._scene
         granules, count = scene.shadow.cover(one.first, one.size)
-        kind = AccessKind(one.writes, strong=effects_of(scene.site.instruction).strong, engine=True)
+        strong = one.writes and effects_of(scene.site.instruction).strong  # sources are just read
+        kind = AccessKind(one.writes, strong, engine=True)
         engine, row = entries(engines, count), entries(behind, count)
         touch = Touch(kind, scene.number(scene.site), engine, granules, row)
         self._races.compare(touch)

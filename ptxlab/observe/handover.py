@@ -40,7 +40,7 @@ class Handovers:
         self._numbers: Array = np.full(wave.ctas * wave.shared_pitch // OBJECT_BYTES, -1)
         self._count = 0
         self.any = False
-        self._objects = Releases(clocks, 0)
+        self._objects = Releases(clocks, 0, for_warpgroups=True)
         self._clusters = Releases(clocks, wave.width // self._cluster)
         self._phases = Phases(scene)
         self._fences = fences

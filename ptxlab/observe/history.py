@@ -181,7 +181,9 @@ class History:
         other_warp = by // WARP != other // WARP
         best = np.lexsort((log.times[entry], other_warp, unheard, at))
         best = best[np.flatnonzero(np.diff(at[best], append=-1))]
-        return EarlierAccesses(at[best], other[best], log.places[entry[best]], ~unheard[best])
+        partly = unheard & (log.times[entry] < self._clocks.of(other, by, part=True))
+        columns = (at, other, log.places[entry], ~unheard, partly)
+        return EarlierAccesses(*(column[best] for column in columns))
 
     def _ctas(self, granules: Array) -> Array:
         ctas: Array = granules * self._shadow.size // self._wave.shared_pitch

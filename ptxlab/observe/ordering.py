@@ -43,10 +43,12 @@ class Touch:
 class EarlierAccesses:
     """For the entries ``at`` of a touch: who accessed the granule before, unordered, and where.
 
-    Those ``unfenced`` are ordered, but not for the proxy of an engine.
+    Those ``unfenced`` are ordered, but not for the proxy of an engine. Of those ``partly`` ordered, a part is
+    that one warp of a warpgroup has waited for.
     """
 
     at: Array
     threads: Array
     places: Array
     unfenced: Array
+    partly: Array

@@ -81,6 +81,7 @@ class Races:
         in_warp = (threads // WARP == earlier.threads // WARP) & (not engines)
         severities = np.where(in_warp, _WARNING, _ERROR)
         severities[same] = _INFO
+        severities[earlier.partly] = _WARNING
         groups = (earlier.places * 2 + earlier.unfenced) * len(SEVERITIES) + severities
         for first, count in zip(
             *np.unique(groups, return_index=True, return_counts=True)[1:], strict=True
@@ -94,7 +95,8 @@ class Races:
             if earlier.unfenced[first]:
                 severity, rule, words = unfenced(scene, kinds, granule, pair[1], other)
             elif engines:
-                severity, rule, words = race(scene, what, kinds, granule, pair, other)
+                partly = bool(earlier.partly[first])
+                severity, rule, words = race(scene, what, kinds, granule, pair, other, partly)
             elif effects_of(other.instruction).mbarrier and not kind.strong:
                 severity, rule, words = unready(scene, granule, pair[0], other)
             elif what == "RAW" and effects_of(other.instruction).begins == "copies":
@@ -169,6 +171,10 @@ _FENCE = (
     "fence.proxy.async.shared::cta between the two: in the thread that accessed it first, before the "
     "barrier that tells of it"
 )
+_EACH_WARP = (
+    "a barrier of the warpgroup between wgmma.wait_group, by which a warp waits for itself alone, and what "
+    "overwrites operands; or an arrival at an mbarrier, which is taken to be for all of it"
+)
 _BOTH = "a barrier or mbarrier that both meet at between the two orders them"
 
 
@@ -179,10 +185,12 @@ def race(
     granule: int,
     pair: tuple[int, int],
     other: Site,
+    partly: bool,
 ) -> Said:
     """Describe accesses in the order in which they were made, one of them by an engine.
 
-    ``kinds`` and ``pair`` are of the later access, and of the ``other`` one before it.
+    ``kinds`` and ``pair`` are of the later access, and of the ``other`` one before it, which a warp of a
+    warpgroup may have waited for, and so been ordered ``partly``.
     """
     (now, before), where = kinds, scene.shared(granule)
     does = "writes" if now.writes else "reads"
@@ -196,6 +204,8 @@ def race(
     assert engine is not None
     work = f"the {effects_of(other.instruction).work} of line {other.line}"
     message = f"{what}: {who} {does} {where}, which {work} {did} until it is waited for"
+    if partly:  # programs that run right on H100 leave the barrier out
+        return "warning", what, (f"{message} by each warp of its warpgroup", _EACH_WARP)
     return "error", what, (message, _WAITS[engine[0]])
 
 

@@ -25,10 +25,15 @@ from ptxlab.syntax.tree import Function, Instruction
 
 
 class Releases:
-    """What barrier objects tell those who wait for them: of the phase under way, and of the last one."""
+    """What barrier objects tell those who wait for them: of the phase under way, and of the last one.
 
-    def __init__(self, clocks: Clocks, count: int) -> None:
+    Arrivals may be ``for_warpgroups``: of products that one warp has waited for they tell for the others, as
+    CUTLASS frees a slot by one arrival of a warpgroup.
+    """
+
+    def __init__(self, clocks: Clocks, count: int, *, for_warpgroups: bool = False) -> None:
         self._clocks = clocks
+        self._for_warpgroups = for_warpgroups
         self._coming, self._told = TimeRows(clocks.layers, count), TimeRows(clocks.layers, count)
 
     def more(self, count: int) -> None:
@@ -68,6 +73,8 @@ class Releases:
 
     def arrive(self, objects: Array, rows: Array) -> None:
         """Tell the phase under way of each object the row beside it."""
+        if self._for_warpgroups:
+            self._clocks.tell_of_products(rows)
         self._coming.fit(rows.shape[2])
         order = np.argsort(objects, kind="stable")
         ordered = objects[order]

@@ -36,7 +36,8 @@ AGAIN = "    st.shared.v4.b32 [r5], {r0, r0, r0, r0};\n"
 
 
 def test_products_that_follow_each_other(checked: Check) -> None:
-    report = checked(START + WRITE + FENCE + TWICE + COMMIT + WAIT + OUT + AGAIN)
+    right = START + WRITE + FENCE + TWICE + COMMIT + WAIT + OUT + "    bar.sync 0;\n" + AGAIN
+    report = checked(right)
     assert (report.verdict, report.findings) == ("clean", ())
 
 
