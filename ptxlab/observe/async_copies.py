@@ -17,7 +17,7 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.observe.check_scene import CheckScene, Wording, entries
+from ptxlab.observe.check_context import CheckContext, Wording, entries
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.races import Races
 from ptxlab.observe.value_flow import groups_left
@@ -47,13 +47,13 @@ class _Copy:
 class AsyncCopies:
     """Follows the copies of a wave, and tells ``races`` of each when it has been waited for."""
 
-    def __init__(self, scene: CheckScene, races: Races) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext, races: Races) -> None:
+        self._context = context
         self._races = races
-        self._flights = Groups(scene.wave.width, Schedule())
+        self._flights = Groups(context.wave.width, Schedule())
         self._copies: dict[int, _Copy] = {}
         self._started = 0
-        self._pending = scene.shadow.table(np.int64)
+        self._pending = context.shadow.table(np.int64)
         self._write = AccessKind(writes=True)
 
     # ---- what copying instructions do ----
@@ -63,10 +63,10 @@ class AsyncCopies:
         return bool(self._copies)
 
     def start(self, threads: Array, first: Array, nbytes: int) -> None:
-        scene = self._scene
+        context = self._context
         self._started += 1
-        granules, count = scene.shadow.cover(first, nbytes)
-        touch = Touch(self._write, scene.number(scene.site), entries(threads, count), granules)
+        granules, count = context.shadow.cover(first, nbytes)
+        touch = Touch(self._write, context.number(context.site), entries(threads, count), granules)
         self.touch(touch)
         self._races.compare(touch)
         marks = self._started << _THREAD_BITS | touch.threads
@@ -74,14 +74,14 @@ class AsyncCopies:
         self._twice(touch, marks)
         copy = self._copies[self._started] = _Copy(
             self._started,
-            scene.site,
+            context.site,
             threads,
             first,
             nbytes,
             threads.size,
             np.zeros(threads.size, bool),
         )
-        group = Threads(scene.wave.width, index=threads)
+        group = Threads(context.wave.width, index=threads)
         self._flights.start(group, lambda chosen: self._land(copy, chosen))
 
     def read(self, start: Array, nbytes: int, threads: Array) -> None:
@@ -107,11 +107,11 @@ class AsyncCopies:
         """Make of a copy that was waited for, all or some of its threads', a write just now."""
         first = copy.first if chosen is None else copy.first[chosen]
         threads = copy.threads if chosen is None else copy.threads[chosen]
-        granules, count = self._scene.shadow.cover(first, copy.nbytes)
+        granules, count = self._context.shadow.cover(first, copy.nbytes)
         threads = entries(threads, count)
         mine = self._pending.data[granules] == (copy.number << _THREAD_BITS | threads)
         self._pending.data[granules[mine]] = 0
-        self._races.remember(Touch(self._write, self._scene.number(copy.site), threads, granules))
+        self._races.remember(Touch(self._write, self._context.number(copy.site), threads, granules))
         copy.left -= first.size
         if not copy.left:
             del self._copies[copy.number]
@@ -133,10 +133,10 @@ class AsyncCopies:
             here = np.flatnonzero(numbers == number)
             thread, other = int(threads[here[0]]), int(others[here[0]])
             did = "overwrites" if touch.kind.writes else "reads"
-            where = self._scene.shared(int(touch.granules[at[here[0]]]))
-            words = _early(self._scene, copy, f"{did} {where}", "to", thread, other)
-            count = here.size * self._scene.shadow.size
-            self._scene.find("async", "error", did, count, words, copy.site)
+            where = self._context.shared(int(touch.granules[at[here[0]]]))
+            words = _early(self._context, copy, f"{did} {where}", "to", thread, other)
+            count = here.size * self._context.shadow.size
+            self._context.find("async", "error", did, count, words, copy.site)
 
     def write(self, start: Array, nbytes: int, threads: Array) -> None:
         """See writes of ``nbytes`` each to global memory: none may be to what a copy still reads."""
@@ -148,8 +148,8 @@ class AsyncCopies:
                 mine, theirs = found
                 did = f"overwrites {int(start[mine[0]]):#x} in global memory"
                 who = int(threads[mine[0]]), int(readers[theirs[0]])
-                words = _early(self._scene, copy, did, "from", *who)
-                self._scene.find("async", "error", "source", mine.size, words, copy.site)
+                words = _early(self._context, copy, did, "from", *who)
+                self._context.find("async", "error", "source", mine.size, words, copy.site)
 
     def _twice(self, touch: Touch, marks: Array) -> None:
         """Report threads that copy to one place with the same instruction."""
@@ -157,14 +157,14 @@ class AsyncCopies:
         lost = np.flatnonzero(kept != marks)
         if lost.size:
             thread, other = int(touch.threads[lost[0]]), int(kept[lost[0]] & _THREADS)
-            where = self._scene.shared(int(touch.granules[lost[0]]))
+            where = self._context.shared(int(touch.granules[lost[0]]))
             message = (
-                f"WAW: {self._scene.thread(thread)} and {self._scene.thread(other)} both copy to "
+                f"WAW: {self._context.thread(thread)} and {self._context.thread(other)} both copy to "
                 f"{where}, and nothing orders the two"
             )
             words = message, "let one thread copy it"
-            count = lost.size * self._scene.shadow.size
-            self._scene.find("race", "error", "twice", count, words, self._scene.site)
+            count = lost.size * self._context.shadow.size
+            self._context.find("race", "error", "twice", count, words, self._context.site)
 
     def end(self) -> None:
         words = (
@@ -173,10 +173,12 @@ class AsyncCopies:
         )
         for copy in self._copies.values():
             count = copy.left * copy.nbytes
-            self._scene.find("async", "warning", "end", count, words, site=copy.site)
+            self._context.find("async", "warning", "end", count, words, site=copy.site)
 
 
-def _early(scene: CheckScene, copy: _Copy, did: str, way: str, thread: int, other: int) -> Wording:
+def _early(
+    context: CheckContext, copy: _Copy, did: str, way: str, thread: int, other: int
+) -> Wording:
     """Describe what ``thread`` did to memory ``way`` (to or from) which ``other`` still copies."""
     committed = copy.committed[np.searchsorted(copy.threads, other)]
     state = "not yet waited for" if committed else "neither committed nor waited for"
@@ -185,9 +187,9 @@ def _early(scene: CheckScene, copy: _Copy, did: str, way: str, thread: int, othe
     if committed:
         hint = "cp.async.wait_group N leaves the last N groups in flight; wait for this one"
     if thread != other:
-        who = f"which {scene.thread(other)} copies {way}"
+        who = f"which {context.thread(other)} copies {way}"
         hint += ", by the thread that copies, and a barrier after that"
-    return f"{scene.thread(thread)} {did}, {who}: a copy {state}", hint
+    return f"{context.thread(thread)} {did}, {who}: a copy {state}", hint
 
 
 def overlap(start: Array, nbytes: int, others: Array, length: int) -> tuple[Array, Array] | None:

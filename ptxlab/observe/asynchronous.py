@@ -1,32 +1,40 @@
 """Programs of asynchronous work: mbarriers, clusters, bulk copies and products of warpgroups.
 
-Here what happens to them is handed to those who follow it.
+Here what happens to them is handed to those who follow it, and what the copy engine and the tensor cores access is
+followed. They access memory at any time until somebody waits for it, so that it is noted when it begins, as done by
+an engine of which threads hear by waiting alone. It comes after what the thread knows that began it. Source: PTX
+ISA, "Asynchronous operations", "Asynchronous copy", "wgmma.wait_group".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.prepare.forms import effects_of
+from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.instrument.sites import instructions
 from ptxlab.observe.bulk_stores import BulkStores
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext, entries
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.engines import GROUPED, Engines
-from ptxlab.observe.handover import Handovers
-from ptxlab.observe.leaving import Leaving
+from ptxlab.observe.cta_lifetime import CtaLifetime
 from ptxlab.observe.map_use import MapUse
+from ptxlab.observe.mbarrier_order import MbarrierOrder
+from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.phases import MbarrierBytes
 from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Fences
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.unwritten import SharedMemory
+from ptxlab.observe.value_flow import groups_left
 from ptxlab.observe.wgmma_use import WgmmaUse
 from ptxlab.syntax.tree import Function
 
@@ -44,42 +52,42 @@ class Asynchronous:
 
     def __init__(
         self,
-        scene: CheckScene,
+        context: CheckContext,
         clocks: Clocks,
         races: Races,
         shared: SharedMemory,
         maps: MapUse,
         fences: Fences,
     ) -> None:
-        self._scene = scene
+        self._context = context
         self._clocks = clocks
-        self._leaving = Leaving(scene, clocks)
-        self._products = WgmmaUse(scene)
-        self.stores = BulkStores(scene)
+        self._lifetimes = CtaLifetime(context, clocks)
+        self._products = WgmmaUse(context)
+        self.stores = BulkStores(context)
         self.maps = maps
-        self._bytes = MbarrierBytes(scene)
-        self.layouts = TileLayouts(scene)
+        self._bytes = MbarrierBytes(context)
+        self.layouts = TileLayouts(context)
         self._engines = Engines(
-            scene, clocks, races, self._leaving, shared, self.stores, self.layouts
+            context, clocks, races, self._lifetimes, shared, self.stores, self.layouts
         )
-        self.handovers = Handovers(scene, clocks, races, fences)
+        self.mbarrier_order = MbarrierOrder(context, clocks, races, fences)
 
     def before(self, site: Site, frame: Frame, passing: Threads) -> None:
         effects = effects_of(site.instruction)
         self._products.see(site, frame, passing)
         if effects.fence:
-            self.handovers.fence(effects, passing)
+            self.mbarrier_order.fence(effects, passing)
             self.maps.fence(effects, passing)
         elif effects.barrier == "cluster":
-            self.handovers.cluster(site, passing)
+            self.mbarrier_order.cluster(site, passing)
         elif {effects.commits, effects.waits}.intersection(GROUPED):
             self._engines.control(site, passing)
 
     def touch(self, threads: Array, first: Array, nbytes: int, *, writes: bool) -> None:
         """See plain accesses to shared memory."""
-        wave = self._scene.wave
-        if self.handovers.any:
-            self.handovers.overlap(threads, first, nbytes, writes=writes)
+        wave = self._context.wave
+        if self.mbarrier_order.any:
+            self.mbarrier_order.overlap(threads, first, nbytes, writes=writes)
         if wave.config.cluster_ctas > 1:
             self.reach(threads, first)
 
@@ -88,38 +96,40 @@ class Asynchronous:
 
         Not ``noted`` is what the end of that CTA need not be held against.
         """
-        ctas = first // self._scene.wave.shared_pitch
-        away = ctas != self._scene.wave.cta_of[threads]
+        ctas = first // self._context.wave.shared_pitch
+        away = ctas != self._context.wave.cta_of[threads]
         if away.any():
             threads, ctas = threads[away], ctas[away]
-            self._leaving.reach(threads, ctas, self.handovers.started(threads))
+            self._lifetimes.reach(threads, ctas, self.mbarrier_order.started(threads))
             if noted:
-                self._leaving.note(ctas, threads)
+                self._lifetimes.note(ctas, threads)
 
     def arrive(self, site: Site, threads: Threads, words: Array) -> None:
         effects = effects_of(site.instruction)
         # Who sees the phase complete has seen a relaxed arrival, which is told of nowhere else.
         self.reach(threads.index, words * OBJECT_BYTES, noted=not effects.relaxed)
-        self.handovers.arrive(site, threads, words)
+        self.mbarrier_order.arrive(site, threads, words)
         if "expect_tx" in (effects.mbarrier, effects.tx):
             self._bytes.expect(site, words)
 
     def complete(self, words: Array) -> None:
         self._bytes.complete(words)
-        self.handovers.complete(words)
+        self.mbarrier_order.complete(words)
 
     def stuck(self) -> None:
         """See that nobody can go on any more."""
         self._bytes.stuck()
 
-    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
-        if effects_of(self._scene.site.instruction).begins == "products":
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
+        if effects_of(self._context.site.instruction).begins == "products":
             self._engines.multiply(threads, moved)
             return
         if told is not None:
             owners = threads.index[told.owner]
-            self.handovers.use(owners, told.words)
-            self._bytes.copy(self._scene.site, told.words, told.nbytes)
+            self.mbarrier_order.use(owners, told.words)
+            self._bytes.copy(self._context.site, told.words, told.nbytes)
             self.reach(owners, told.words * OBJECT_BYTES, noted=False)
         self._engines.copy(threads, moved, told)
 
@@ -127,9 +137,116 @@ class Asynchronous:
         """See asynchronous work done that mbarriers hear of."""
         if threads is None:
             self._bytes.done(words)
-            self.handovers.done(words)
+            self.mbarrier_order.done(words)
         else:
-            self.handovers.copies_arrive(threads, words)
+            self.mbarrier_order.copies_arrive(threads, words)
 
     def ended(self, over: Array) -> None:
-        self._leaving.end(over, self.handovers.known_in)
+        self._lifetimes.end(over, self.mbarrier_order.known_in)
+
+
+GROUPED: tuple[Queue, ...] = ("bulk_copies", "products")
+"""The queues of engines that threads wait for in groups."""
+
+
+class Engines:
+    """Follows the work of a wave."""
+
+    def __init__(
+        self,
+        context: CheckContext,
+        clocks: Clocks,
+        races: Races,
+        lifetimes: CtaLifetime,
+        shared: SharedMemory,
+        stores: BulkStores,
+        layouts: TileLayouts,
+    ) -> None:
+        self._context = context
+        self._clocks = clocks
+        self._races = races
+        self._lifetimes = lifetimes
+        self._shared = shared
+        self._stores = stores
+        self._layouts = layouts
+        self._groups: dict[Queue, Groups] = {
+            queue: Groups(context.wave.width, Schedule()) for queue in GROUPED
+        }
+
+    def copy(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
+        """See bulk copies begin that mbarriers are told of, or that are waited for in groups."""
+        clocks, agents = self._clocks, self._clocks.agents
+        if told is None:
+            engines = agents.engines("bulk_copies", threads.index)
+            of_item = [engines[one.owner] for one in moved]
+        else:
+            of_item = [agents.engines("signals", self._words(one, threads, told)) for one in moved]
+        for one, engine in zip(moved, of_item, strict=True):
+            if one.memory.name == "shared":
+                self._see(one, engine, threads.index[one.owner])
+        time = clocks.tick()
+        if told is not None:
+            return
+        stores = self._stores.begin(threads, moved)
+
+        def read(chosen: Array | None) -> None:
+            who = slice(None) if chosen is None else chosen
+            clocks.hear(threads.index[who], engines[who], time)
+
+        def land(chosen: Array | None) -> None:
+            self._stores.waited(stores, threads.index[slice(None) if chosen is None else chosen])
+
+        self._groups["bulk_copies"].start(threads, land, read)
+
+    def multiply(self, threads: Threads, moved: list[MemoryAccess]) -> None:
+        clocks, width = self._clocks, self._context.wave.width
+        groups, known = clocks.issue(threads.index)
+        of_thread = np.repeat(groups, threads.size // groups.size)
+        engines = clocks.agents.engines("products", of_thread - width)
+        for one in moved:
+            self._see(one, engines[one.owner], of_thread[one.owner])
+        time = clocks.tick()
+
+        def hear(chosen: Array | None) -> None:
+            who = np.arange(threads.size) if chosen is None else chosen
+            clocks.learn(threads.index[who], known, np.searchsorted(groups, of_thread[who]))
+            clocks.hear_of_products(threads.index[who], engines[who], time)
+
+        self._groups["products"].start(threads, hear)
+
+    def control(self, site: Site, threads: Threads) -> None:
+        """Follow the groups of bulk copies and of products."""
+        effects = effects_of(site.instruction)
+        if effects.commits:
+            self._groups[effects.commits].commit(threads)
+        else:
+            left = groups_left(site)
+            assert left is not None
+            self._groups[effects.waits].wait(threads, left, read_only=effects.until == "read")
+
+    def _words(self, one: MemoryAccess, threads: Threads, told: CompletionSignal) -> Array:
+        """Return for each item the mbarrier that hears of it: it is where the item is written."""
+        of_thread = np.zeros(threads.size, np.int64)
+        of_thread[told.owner] = told.words
+        found: Array = of_thread[one.owner]
+        if one.writes:
+            pitch = self._context.wave.shared_pitch
+            words = pitch // OBJECT_BYTES
+            found = found % words + one.first // pitch * words
+        return found
+
+    def _see(self, one: MemoryAccess, engines: Array, behind: Array) -> None:
+        context = self._context
+        granules, count = context.shadow.cover(one.first, one.size)
+        strong = one.writes and effects_of(context.site.instruction).strong  # sources are just read
+        kind = AccessKind(one.writes, strong, engine=True)
+        engine, row = entries(engines, count), entries(behind, count)
+        touch = Touch(kind, context.number(context.site), engine, granules, row)
+        self._races.compare(touch)
+        self._races.remember(touch)
+        self._lifetimes.note(one.first // context.wave.shared_pitch, engines)
+        self._layouts.see(one, granules)
+        if one.writes:
+            self._shared.write(granules)

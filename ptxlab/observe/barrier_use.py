@@ -15,7 +15,7 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import CheckScene, Wording
+from ptxlab.observe.check_context import CheckContext, Wording
 from ptxlab.syntax.tree import Instruction
 
 _NOWHERE = -1
@@ -24,21 +24,21 @@ _NOWHERE = -1
 class BarrierUse:
     """Follows at which barrier each thread of a wave has arrived."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
-        self._at: Array = np.full(scene.wave.width, _NOWHERE)
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._at: Array = np.full(context.wave.width, _NOWHERE)
 
     def arrive(self, site: Site, threads: Threads) -> None:
-        self._at[threads.mask] = self._scene.number(site)
+        self._at[threads.mask] = self._context.number(site)
 
     def counted(self, waited: Array) -> bool:
         """Say whether the barrier that these have ``waited`` at is for a number of threads."""
         at = self._at[waited][:1]
-        return not at.size or counts_threads(self._scene.numbered(int(at[0])).instruction)
+        return not at.size or counts_threads(self._context.numbered(int(at[0])).instruction)
 
     def synchronize(self, arrived: Array, waited: Array) -> None:
         """See a barrier complete in the CTAs that threads have ``arrived`` in, and ``waited``."""
-        wave = self._scene.wave
+        wave = self._context.wave
         ctas: Array = np.logical_or.reduce(arrived.reshape(wave.ctas, -1), axis=1)
         here = ctas[wave.cta_of]
         numbers = np.where(waited, self._at, _NOWHERE)
@@ -52,28 +52,28 @@ class BarrierUse:
 
     def _within_warp(self, arrived: Array, numbers: Array, start: int) -> None:
         """Report threads that are missing from an aligned barrier, or at another instruction."""
-        scene, inside = self._scene, slice(start, start + WARP)
+        context, inside = self._context, slice(start, start + WARP)
         at = numbers[inside]
-        site = scene.numbered(int(at.max()))
+        site = context.numbered(int(at.max()))
         if not _aligned(site.instruction):
             return
         waited = at != _NOWHERE
         first = start + int(waited.argmax())
-        missing = np.flatnonzero(scene.wave.alive.mask[inside] & ~arrived[inside])
+        missing = np.flatnonzero(context.wave.alive.mask[inside] & ~arrived[inside])
         elsewhere = np.flatnonzero(waited & (at != at.max()))
         if missing.size:
             self._find_absent("warp", start + missing, site, first)
         elif elsewhere.size:
-            other = scene.numbered(int(at[elsewhere[0]]))
+            other = context.numbered(int(at[elsewhere[0]]))
             self._find_apart("warp", elsewhere.size, site, other, first)
 
     def _within_cta(self, arrived: Array, numbers: Array, start: int) -> None:
         """Report warps that are missing from a barrier of the whole CTA, or at another instruction."""
-        wave, scene = self._scene.wave, self._scene
+        wave, context = self._context.wave, self._context
         inside = slice(start, start + wave.cta_width)
         by_warp = numbers[inside].reshape(-1, WARP).max(axis=1)
         places = np.unique(by_warp[by_warp != _NOWHERE])
-        site = scene.numbered(int(places[-1])) if places.size else None
+        site = context.numbered(int(places[-1])) if places.size else None
         if site is None or counts_threads(site.instruction):
             return
         first = start + int(arrived[inside].argmax())
@@ -83,10 +83,10 @@ class BarrierUse:
             self._find_absent("CTA", start + missing, site, first)
         if places.size > 1 and _aligned(site.instruction):
             elsewhere = WARP * int((by_warp == places[0]).sum())
-            self._find_apart("CTA", elsewhere, site, scene.numbered(int(places[0])), first)
+            self._find_apart("CTA", elsewhere, site, context.numbered(int(places[0])), first)
 
     def _find_absent(self, group: str, missing: Array, site: Site, first: int) -> None:
-        absent = self._scene.thread(missing[0])
+        absent = self._context.thread(missing[0])
         what = f"of which {absent} has ended without coming to this barrier"
         hint = (
             "every thread of the CTA is to execute the barrier: take it out of the condition, or "
@@ -112,10 +112,10 @@ class BarrierUse:
         by: int,
     ) -> None:
         """Note a barrier at ``site`` where thread ``by`` waits for its ``group``, a warp or CTA."""
-        whom = "its warp" if group == "warp" else self._scene.cta(by)
-        told = f"{self._scene.thread(by)} waits for {whom}, {words[0]}", words[1]
+        whom = "its warp" if group == "warp" else self._context.cta(by)
+        told = f"{self._context.thread(by)} waits for {whom}, {words[0]}", words[1]
         severity, rule = "error" if group == "warp" else "warning", f"{rule} {group}"
-        self._scene.find("barrier", severity, rule, count, told, other, site, "threads")
+        self._context.find("barrier", severity, rule, count, told, other, site, "threads")
 
 
 def counts_threads(instruction: Instruction) -> bool:

@@ -14,9 +14,9 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved
+from ptxlab.emulator.run.transfer import MemoryAccess
 from ptxlab.observe.async_copies import overlap
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext
 
 
 @dataclass(slots=True)
@@ -33,14 +33,14 @@ class _Store:
 class BulkStores:
     """The bulk copies of a wave to global memory that have not been waited for."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._stores: list[_Store] = []
 
-    def begin(self, threads: Threads, moved: Iterable[Moved]) -> list[_Store]:
+    def begin(self, threads: Threads, moved: Iterable[MemoryAccess]) -> list[_Store]:
         """See stores begin, and return them."""
         begun = [
-            _Store(self._scene.site, one.memory, one.first, one.size, threads.index[one.owner])
+            _Store(self._context.site, one.memory, one.first, one.size, threads.index[one.owner])
             for one in moved
             if one.writes and isinstance(one.memory, Allocation) and one.first.size
         ]
@@ -66,9 +66,9 @@ class BulkStores:
             did = "overwrites" if writes else "reads"
             who, other = int(threads[mine[0]]), int(store.threads[theirs[0]])
             message = (
-                f"{self._scene.thread(who)} {did} byte {int(first[mine[0]])} of {memory.name}, which the "
-                f"copy of line {store.site.line} writes until {self._scene.thread(other)} has waited for it"
+                f"{self._context.thread(who)} {did} byte {int(first[mine[0]])} of {memory.name}, which the "
+                f"copy of line {store.site.line} writes until {self._context.thread(other)} has waited for it"
             )
             hint = "cp.async.bulk.wait_group without .read by the thread that began the copy, then a barrier"
             count = mine.size * nbytes
-            self._scene.find("async", "error", did, count, (message, hint), store.site)
+            self._context.find("async", "error", did, count, (message, hint), store.site)

@@ -19,15 +19,15 @@ from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.async_copies import AsyncCopies
 from ptxlab.observe.asynchronous import Asynchronous, has_asynchronous
 from ptxlab.observe.barrier_use import BarrierUse
+from ptxlab.observe.check_context import CheckContext, entries
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
-from ptxlab.observe.check_scene import CheckScene, entries
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.grid_order import CAVEAT, GridOrder
@@ -77,43 +77,45 @@ class Checker(Watcher):
 
     def __init__(self, checks: Sequence[str]) -> None:
         self._checks = tuple(name for name in CHECKS if name in checks)
-        self._scene = CheckScene()
+        self._context = CheckContext()
         self._fence: Site | None = None
         self._module: PtxModule | None = None
         self._copying = False
-        self._reads = Reads(self._scene)
-        self._global = GlobalRaces(self._scene)
-        self._maps = MapUse(self._scene, self._global)
-        self._overruns = Overruns(self._scene)
-        self._boxes = BoxUse(self._scene)
+        self._reads = Reads(self._context)
+        self._global = GlobalRaces(self._context)
+        self._maps = MapUse(self._context, self._global)
+        self._overruns = Overruns(self._context)
+        self._boxes = BoxUse(self._context)
 
     # ---- what the launch does ----
 
     def begin(self, wave: Wave) -> None:
         self._module = wave.module
         self._wave = wave
-        scene = self._scene
-        scene.begin(wave)
+        context = self._context
+        context.begin(wave)
         self._global.begin(wave)
         self._maps.begin(wave)
-        self._shared = SharedMemory(scene, self._reads)
+        self._shared = SharedMemory(context, self._reads)
         asynchronous = has_asynchronous(wave.functions) or wave.config.cluster_ctas > 1
-        clocks = Clocks(wave, scene.agents, layers=1 + asynchronous)
-        self._order = History(wave, scene.shadow, clocks)
-        self._races = Races(scene, self._order)
+        clocks = Clocks(wave, context.agents, layers=1 + asynchronous)
+        self._order = History(wave, context.shadow, clocks)
+        self._races = Races(context, self._order)
         fences = self._fences = Fences(clocks, wave.functions, wave.width)
         self._flags = Flags(clocks, fences, wave.width)
         self._async: Asynchronous | None = None
         if asynchronous:
-            self._async = Asynchronous(scene, clocks, self._races, self._shared, self._maps, fences)
-        self._copies = AsyncCopies(scene, self._races)
-        self._grids = GridOrder(scene)
-        self._barriers = BarrierUse(scene)
-        self._local = LocalMemory(scene)
-        self._registers = RegisterStates(scene, self._local, self._reads)
+            self._async = Asynchronous(
+                context, clocks, self._races, self._shared, self._maps, fences
+            )
+        self._copies = AsyncCopies(context, self._races)
+        self._grids = GridOrder(context)
+        self._barriers = BarrierUse(context)
+        self._local = LocalMemory(context)
+        self._registers = RegisterStates(context, self._local, self._reads)
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
-        self._scene.site, self._scene.frame = site, frame
+        self._context.site, self._context.frame = site, frame
         self._registers.see(site, frame, threads, passing)
         if passing is None:
             return
@@ -172,7 +174,7 @@ class Checker(Watcher):
     ) -> None:
         if self._async is not None:
             self._async.stores.touch(memory, threads, first, access.nbytes, writes=access.writes)
-            if access.verb == MAP_READ and effects_of(self._scene.site.instruction).begins:
+            if access.verb == MAP_READ and effects_of(self._context.site.instruction).begins:
                 self._maps.use(memory, threads, first, access.nbytes)
         self._grids.touch(memory, threads, first, writes=access.writes)
         if memory.writable:
@@ -188,10 +190,10 @@ class Checker(Watcher):
     def _touch_shared(
         self, access: Access, memory: Region, threads: Array, first: Array, items: Array | None
     ) -> None:
-        scene, instruction = self._scene, self._scene.site.instruction
+        context, instruction = self._context, self._context.site.instruction
         effects = effects_of(instruction)
         self._overruns.touch(threads, first, access.nbytes)
-        granules, count = scene.shadow.cover(first, access.nbytes)
+        granules, count = context.shadow.cover(first, access.nbytes)
         if self._async is not None and access.writes:
             self._async.layouts.written(granules)
         if self._copying:
@@ -201,9 +203,9 @@ class Checker(Watcher):
         if self._async is not None:
             self._async.touch(threads, first, access.nbytes, writes=access.writes)
         if is_flag(instruction):
-            self._flags.access(instruction, Threads(scene.wave.width, index=threads), first)
+            self._flags.access(instruction, Threads(context.wave.width, index=threads), first)
         kind = AccessKind(access.writes, effects.strong)
-        touch = Touch(kind, scene.number(scene.site), entries(threads, count), granules)
+        touch = Touch(kind, context.number(context.site), entries(threads, count), granules)
         if not access.writes or effects.atomic:
             found = self._shared.read(touch)
             if found is not None:
@@ -214,7 +216,7 @@ class Checker(Watcher):
         stored = None
         if items is not None:
             rows = np.ascontiguousarray(items).view(np.uint8).reshape(-1, access.nbytes)
-            stored = Stored(threads, rows, memory.data.reshape(-1, scene.shadow.size))
+            stored = Stored(threads, rows, memory.data.reshape(-1, context.shadow.size))
         self._races.see(touch, stored)
 
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
@@ -233,7 +235,7 @@ class Checker(Watcher):
 
     def arrive(self, threads: Threads, words: Array) -> None:
         if self._async is not None:
-            self._async.arrive(self._scene.site, threads, words)
+            self._async.arrive(self._context.site, threads, words)
             self._global.release(threads)
 
     def done(self, words: Array, threads: Threads | None) -> None:
@@ -249,14 +251,16 @@ class Checker(Watcher):
 
     def waited(self, threads: Threads, words: Array) -> None:
         if self._async is not None:
-            self._async.handovers.waited(threads, words)
+            self._async.mbarrier_order.waited(threads, words)
             self._global.acquire(threads)
 
     def clusters_met(self, arrived: Array) -> None:
         if self._async is not None:
-            self._async.handovers.clusters_met(arrived)
+            self._async.mbarrier_order.clusters_met(arrived)
 
-    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
         if self._async is not None:
             self._async.begun(threads, moved, told)
         for one in moved:
@@ -272,7 +276,7 @@ class Checker(Watcher):
         self._boxes.see(thread, tensor_map, coordinates, outside=outside)
 
     def ended(self, threads: Threads) -> None:
-        self._scene.ended |= threads.mask
+        self._context.ended |= threads.mask
         over = self._order.ended(threads)
         if self._async is not None:
             self._async.ended(over)
@@ -291,7 +295,7 @@ class Checker(Watcher):
         self._boxes.tell()
         if isinstance(fault, LaunchError) and fault.kind == "deadlock" and self._async is not None:
             self._async.stuck()
-        found = [self._hedged(finding) for finding in self._scene.findings]
+        found = [self._hedged(finding) for finding in self._context.findings]
         unchecked = []
         if isinstance(fault, LaunchError) and fault.kind in self._checks:
             found.append(self._of_fault(fault))
@@ -306,7 +310,7 @@ class Checker(Watcher):
         assert fault.location is not None
         line = fault.location.line
         words = fault.message, fault.hint or ""
-        source = self._scene.source(line)
+        source = self._context.source(line)
         return Finding(fault.kind, "fault", "error", line, *words, 1, "faults", source=source)
 
     def _hedged(self, finding: Finding) -> Finding:

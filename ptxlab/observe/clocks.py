@@ -17,7 +17,7 @@ from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.observe.agents import PARTS, Agents
-from ptxlab.observe.knowledge import FENCED, HEARD, TimeRows, WaveKnowledge, in_warps
+from ptxlab.observe.knowledge import FENCED, HEARD, VectorClocks, WaveKnowledge, in_warps
 
 _MOST_BYTES = 1 << 30
 """What the clocks of a wave may take."""
@@ -290,7 +290,7 @@ class Clocks:
         come, go = np.flatnonzero(arrived & inside), np.flatnonzero(released & inside)
         warps, others = self.by_warps(come, come // size)
         some = np.unique(come // size)
-        rows = TimeRows(self.layers, some.size)
+        rows = VectorClocks(self.layers, some.size)
         if warps.size:
             _into(
                 rows,
@@ -308,7 +308,7 @@ class Clocks:
         self._known.fit(self.agents.columns)
 
 
-def _into(into: TimeRows, at: Array, rows: Array) -> None:
+def _into(into: VectorClocks, at: Array, rows: Array) -> None:
     """Join rows into those that ``at`` says, ascending."""
     first = np.flatnonzero(np.diff(at, prepend=-1))
     into.learn(at[first], np.maximum.reduceat(rows, first, axis=1))

@@ -19,7 +19,7 @@ from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import WINDOW_SIZE, Access, Allocation
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import SPACES, Counts
@@ -128,7 +128,9 @@ class Counting(Watcher):
             address = access.base.read(frame.registers)
             self._requests.append(_Request(access, threads, register, address))
 
-    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
         """Count what the copy engine and the tensor cores read and write on their own."""
         tally = self._current
         if tally is None:

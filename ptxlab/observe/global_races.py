@@ -19,7 +19,7 @@ from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import CheckScene, Wording, entries
+from ptxlab.observe.check_context import CheckContext, Wording, entries
 from ptxlab.observe.shadow import Shadow, ShadowTable
 from ptxlab.observe.value_flow import reads
 from ptxlab.syntax.tree import Instruction
@@ -103,8 +103,8 @@ class _Accesses:
 class GlobalRaces:
     """Reports accesses to global memory of a launch that nothing orders."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._known: dict[Allocation, _Known] = {}
         self._now = 1
         self._fenced: Array = np.zeros(0, np.int64)
@@ -181,8 +181,8 @@ class GlobalRaces:
         granules, count = known.shadow.cover(first, nbytes)
         me = entries(self._threads[threads], count)
         keys = self._now << _THREAD_BITS | me
-        strong = effects_of(self._scene.site.instruction).strong
-        place = 2 * self._scene.number(self._scene.site) + strong
+        strong = effects_of(self._context.site.instruction).strong
+        place = 2 * self._context.number(self._context.site) + strong
         accesses = _Accesses(memory, known, granules, me, place, writes, items)
         self._compare(accesses, known.write)
         if not writes:
@@ -202,7 +202,7 @@ class GlobalRaces:
         raced = ((keys ^ me) & _WARPS != 0) & (keys != 0)
         if not raced.any():
             return
-        width = self._scene.wave.cta_width
+        width = self._context.wave.cta_width
         other, time = keys & _THREADS, keys >> _THREAD_BITS
         places = entries.places.data.take(granules)
         if place % 2:
@@ -231,8 +231,8 @@ class GlobalRaces:
                 where = accesses.memory, int(granules[one]) * known.shadow.size
                 rule, words = self._words(writes, wrote, equal, where, pair)
                 count = found.size * known.shadow.size
-                site = self._scene.numbered(int(number) // 2)
-                self._scene.find("race", "info" if equal else "error", rule, count, words, site)
+                site = self._context.numbered(int(number) // 2)
+                self._context.find("race", "info" if equal else "error", rule, count, words, site)
 
     def _words(
         self,
@@ -244,7 +244,7 @@ class GlobalRaces:
     ) -> tuple[str, Wording]:
         rule = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}[writes, wrote]
         memory, offset = where
-        mine, other = (self._scene.wave.member(thread) for thread in pair)
+        mine, other = (self._context.wave.member(thread) for thread in pair)
         message = (
             f"{rule}: {mine} {'overwrites' if writes else 'reads'} byte {offset} of {memory.name}, "
             f"which {other} {'wrote' if wrote else 'read'}, and nothing orders the two"
@@ -254,5 +254,5 @@ class GlobalRaces:
                 f"{message}; both write the same value",
                 "one of the threads is enough",
             )
-        width = self._scene.wave.cta_width
+        width = self._context.wave.cta_width
         return f"global {rule}", (message, _HINTS[pair[0] // width != pair[1] // width])

@@ -15,7 +15,7 @@ from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.instrument.sites import instructions
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext
 
 CAVEAT = (
     "what griddepcontrol orders, with grids that this one overlaps: here a grid begins when the one before "
@@ -29,33 +29,33 @@ class GridOrder:
     ``controls`` says whether it has griddepcontrol at all.
     """
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         found = {
             effects.meets
-            for function in scene.wave.functions
+            for function in context.wave.functions
             for site in instructions(function)
             if (effects := effects_of(site.instruction)).barrier == "grid"
         }
         self.controls = bool(found)
         self._waits = "wait" in found
-        self._waited = np.zeros(scene.wave.ctas, bool)
+        self._waited = np.zeros(context.wave.ctas, bool)
 
     def control(self, effects: Effects, threads: Threads) -> None:
         if effects.meets == "wait":
-            self._waited[self._scene.wave.cta_of[threads.index]] = True
+            self._waited[self._context.wave.cta_of[threads.index]] = True
 
     def touch(self, memory: Allocation, threads: Array, first: Array, *, writes: bool) -> None:
         """See threads, or copies for them, access global memory."""
         if not self._waits or not memory.writable:
             return
-        early = np.flatnonzero(~self._waited[self._scene.wave.cta_of[threads]])
+        early = np.flatnonzero(~self._waited[self._context.wave.cta_of[threads]])
         if early.size:
             at = int(early[0])
             does = "writes" if writes else "reads"
             message = (
-                f"{self._scene.thread(int(threads[at]))} {does} byte {int(first[at])} of {memory.name} before "
+                f"{self._context.thread(int(threads[at]))} {does} byte {int(first[at])} of {memory.name} before "
                 "griddepcontrol.wait: the grid before may still run, if it launches this one programmatically"
             )
             hint = "what the grid before writes is read after griddepcontrol.wait, and what it reads written"
-            self._scene.find("race", "info", "grid", early.size, (message, hint), unit="threads")
+            self._context.find("race", "info", "grid", early.size, (message, hint), unit="threads")

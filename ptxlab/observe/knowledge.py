@@ -10,7 +10,7 @@ from ptxlab.isa.targets import WARP
 HEARD, FENCED = 0, 1
 
 
-class TimeRows:
+class VectorClocks:
     """Knowledge, a row each: [layers, rows, columns of agents]."""
 
     def __init__(self, layers: int, rows: int) -> None:
@@ -51,9 +51,9 @@ class WaveKnowledge:
         self._warp_of = np.append(
             np.arange(cta_of.size) // WARP, np.full(warpgroups.size, self.count)
         )
-        self.floor = TimeRows(layers, self.ctas)
-        self._warps: TimeRows | None = None
-        self._apart: TimeRows | None = None
+        self.floor = VectorClocks(layers, self.ctas)
+        self._warps: VectorClocks | None = None
+        self._apart: VectorClocks | None = None
         self.alone = np.zeros(self.count + 1, bool)
         self._differ = np.zeros(self.ctas, bool)
         self._columns = 0
@@ -65,16 +65,16 @@ class WaveKnowledge:
                 table.fit(columns)
 
     @property
-    def warps(self) -> TimeRows:
+    def warps(self) -> VectorClocks:
         if self._warps is None:
-            self._warps = TimeRows(self.layers, self.count + 1)
+            self._warps = VectorClocks(self.layers, self.count + 1)
             self._warps.fit(self._columns)
         return self._warps
 
     @property
-    def apart(self) -> TimeRows:
+    def apart(self) -> VectorClocks:
         if self._apart is None:
-            self._apart = TimeRows(self.layers, self._cta_of.size)
+            self._apart = VectorClocks(self.layers, self._cta_of.size)
             self._apart.fit(self._columns)
         return self._apart
 

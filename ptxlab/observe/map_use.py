@@ -22,7 +22,7 @@ from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.tensormap.tensor_map import TensorMap
 
@@ -30,8 +30,8 @@ from ptxlab.tensormap.tensor_map import TensorMap
 class BoxUse:
     """The boxes of a launch, by their tensor maps, and those outside by the instructions that copy them too."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._copied: Counter[TensorMap] = Counter()
         self._outside: Counter[tuple[TensorMap, Site]] = Counter()
         self._first: dict[tuple[TensorMap, Site], str] = {}
@@ -42,11 +42,11 @@ class BoxUse:
         """See a thread have a box copied, which may lie wholly outside its tensor."""
         self._copied[tensor_map] += 1
         if outside:
-            key = tensor_map, self._scene.site
+            key = tensor_map, self._context.site
             self._outside[key] += 1
             if key not in self._first:
                 self._first[key] = (
-                    f"{self._scene.thread(thread)} has a box at ({', '.join(map(str, coordinates))}) copied, "
+                    f"{self._context.thread(thread)} has a box at ({', '.join(map(str, coordinates))}) copied, "
                     f"wholly outside a tensor of {' x '.join(map(str, tensor_map.dims))}, dimension 0 first"
                 )
 
@@ -66,7 +66,9 @@ class BoxUse:
                 "store and a reduction change nothing"
             )
             words = f"{self._first[key]}, as are {of}", hint
-            self._scene.find("bounds", severity, "outside", count, words, site=site, unit="threads")
+            self._context.find(
+                "bounds", severity, "outside", count, words, site=site, unit="threads"
+            )
 
 
 _PROXY = "tensormap::generic"
@@ -75,8 +77,8 @@ _PROXY = "tensormap::generic"
 class MapUse:
     """When each CTA of a launch last released tensor maps, and acquired them."""
 
-    def __init__(self, scene: CheckScene, memory: GlobalRaces) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext, memory: GlobalRaces) -> None:
+        self._context = context
         self._memory = memory
         self._released, self._acquired = np.zeros((2, 0), np.int64)
 
@@ -92,12 +94,12 @@ class MapUse:
 
     def use(self, memory: Allocation, threads: Array, first: Array, nbytes: int) -> None:
         """See ``threads`` begin copies with maps of which ``nbytes`` lie at the bytes ``first``."""
-        scene = self._scene
+        context = self._context
         times, writers, places = self._memory.last_write(memory, first, nbytes)
-        width = scene.wave.cta_width
-        mine = np.asarray(scene.wave.numbers)[threads // width]
+        width = context.wave.cta_width
+        mine = np.asarray(context.wave.numbers)[threads // width]
         for place in np.unique(places[times > 0]).tolist():
-            site = scene.numbered(place)
+            site = context.numbered(place)
             here = (times > 0) & (places == place)
             released = self._released[writers // width] > times
             if effects_of(site.instruction).fence == _PROXY:  # it releases what it writes
@@ -107,7 +109,7 @@ class MapUse:
                 if missing.size:
                     at = int(missing[0])
                     message = (
-                        f"{scene.thread(int(threads[at]))} copies with the tensor map at byte "
+                        f"{context.thread(int(threads[at]))} copies with the tensor map at byte "
                         f"{int(first[at])} of {memory.name}, which line {site.line} changes, and no "
                         f"fence.proxy.{_PROXY}.{what} lies between the two"
                     )
@@ -116,4 +118,4 @@ class MapUse:
                         "acquires it, with fence.proxy.tensormap::generic"
                     )
                     count = missing.size * nbytes
-                    scene.find("async", "error", f"map {what}", count, (message, hint), site)
+                    context.find("async", "error", f"map {what}", count, (message, hint), site)

@@ -14,7 +14,7 @@ from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.instrument.sites import Scoped, instructions
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.value_flow import loads, results
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Address, Function, Name, Operand, Symbol
@@ -25,31 +25,31 @@ _UNKNOWN = "?"
 class Overruns:
     """Reports accesses outside of the variable that their address is made of."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._bases: dict[str, dict[str, set[str]]] = {}
         self._variables: dict[Site, Variable | None] = {}
 
     def touch(self, threads: Array, first: Array, nbytes: int) -> None:
         """See accesses to ``nbytes`` from each of the bytes ``first`` of all CTAs' shared memory on."""
-        scene, site = self._scene, self._scene.site
+        context, site = self._context, self._context.site
         if site not in self._variables:
             self._variables[site] = self._variable(site)
         variable = self._variables[site]
         if variable is None:
             return
-        start = scene.wave.shared.starts[variable]
-        offset = first % pitched(scene.wave.shared_bytes) - start
+        start = context.wave.shared.starts[variable]
+        offset = first % pitched(context.wave.shared_bytes) - start
         if offset.min() >= 0 and offset.max() + nbytes <= variable.size:
             return
         wrong = (offset < 0) | (offset + nbytes > variable.size)
         at = int(wrong.argmax())
         message = (
-            f"{scene.thread(int(threads[at]))} accesses {nbytes} bytes at byte {int(offset[at])} of "
+            f"{context.thread(int(threads[at]))} accesses {nbytes} bytes at byte {int(offset[at])} of "
             f"{called(variable.name)}, which has {variable.size}"
         )
         hint = "what lies there is another variable, in an order that ptxas chooses"
-        scene.find("bounds", "error", "overrun", int(wrong.sum()) * nbytes, (message, hint))
+        context.find("bounds", "error", "overrun", int(wrong.sum()) * nbytes, (message, hint))
 
     def _variable(self, site: Site) -> Variable | None:
         """Return the variable that an instruction's address belongs to."""
@@ -72,7 +72,7 @@ class Overruns:
         """Return the variables that each register of a function is computed from."""
         found = self._bases.get(name)
         if found is None:
-            [function] = [one for one in self._scene.wave.functions if one.name == name]
+            [function] = [one for one in self._context.wave.functions if one.name == name]
             found = self._bases[name] = _bases(function)
         return found
 

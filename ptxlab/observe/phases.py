@@ -13,8 +13,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import CheckScene
-from ptxlab.observe.knowledge import TimeRows
+from ptxlab.observe.check_context import CheckContext
+from ptxlab.observe.knowledge import VectorClocks
 
 _SEEN, _TIME, _PLACE = range(3)
 
@@ -22,11 +22,11 @@ _SEEN, _TIME, _PLACE = range(3)
 class Phases:
     """Of each mbarrier how many phases have ended, and what threads of its CTA have seen of that."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._ended: Array = np.zeros(0, np.int64)
-        self._threads = TimeRows(3, 0)
-        self._threads.fit(scene.wave.cta_width)
+        self._threads = VectorClocks(3, 0)
+        self._threads.fit(context.wave.cta_width)
 
     def more(self, count: int) -> None:
         self._ended = np.append(self._ended, np.zeros(count, np.int64))
@@ -39,15 +39,15 @@ class Phases:
 
     def waited(self, threads: Array, objects: Array, time: int) -> None:
         """See threads told that the last phase of objects has ended."""
-        inside = threads % self._scene.wave.cta_width
+        inside = threads % self._context.wave.cta_width
         known = self._threads.data
         known[_SEEN, objects, inside] = self._ended[objects]
         known[_TIME, objects, inside] = time
-        known[_PLACE, objects, inside] = self._scene.number(self._scene.site)
+        known[_PLACE, objects, inside] = self._context.number(self._context.site)
 
     def complete(self, objects: Array, words: Array, told: Array) -> None:
         """See phases end after what is ``told`` there: up to when of each cluster's agents, a row each."""
-        wave = self._scene.wave
+        wave = self._context.wave
         width = wave.cta_width
         ended = self._ended[objects][:, None]
         seen, time, place = self._threads.data[:, objects, :width]
@@ -70,16 +70,16 @@ class Phases:
                 self._tell(severity, count, int(words[at]), int(ctas[at]) * width + lane, number)
 
     def _tell(self, severity: str, count: int, word: int, thread: int, place: int) -> None:
-        scene, site = self._scene, self._scene.numbered(place)
+        context, site = self._context, self._context.numbered(place)
         message = (
-            f"{scene.thread(thread)} waits here for a phase of the mbarrier {scene.shared_at(word * OBJECT_BYTES)}, and "
+            f"{context.thread(thread)} waits here for a phase of the mbarrier {context.shared_at(word * OBJECT_BYTES)}, and "
             "the next phase can end before it has looked: it would wait for one that is long over"
         )
         hint = (
             "what ends the next phase is to come after this wait: the thread arrives at the mbarrier that "
             "frees the slot, or meets the one that does, as with bar.warp.sync"
         )
-        scene.find("async", severity, "phase", count, (message, hint), None, site, "threads")
+        context.find("async", severity, "phase", count, (message, hint), None, site, "threads")
 
 
 _NOWHERE = -1
@@ -91,19 +91,19 @@ class MbarrierBytes:
     Counted are also the copies that have not landed.
     """
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
-        words = scene.wave.ctas * scene.wave.shared_pitch // OBJECT_BYTES
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        words = context.wave.ctas * context.wave.shared_pitch // OBJECT_BYTES
         self._copied, self._under_way = (np.zeros(words, np.int64) for _ in range(2))
         self._copying, self._expecting = (np.full(words, _NOWHERE, np.int32) for _ in range(2))
 
     def expect(self, site: Site, words: Array) -> None:
-        self._expecting[words] = self._scene.number(site)
+        self._expecting[words] = self._context.number(site)
 
     def copy(self, site: Site, words: Array, nbytes: Array) -> None:
         np.add.at(self._copied, words, nbytes)
         np.add.at(self._under_way, words, 1)
-        self._copying[words] = self._scene.number(site)
+        self._copying[words] = self._context.number(site)
 
     def done(self, words: Array) -> None:
         np.subtract.at(self._under_way, words, 1)
@@ -114,20 +114,20 @@ class MbarrierBytes:
         early = words[self._under_way[words] > 0]
         for place in np.unique(self._copying[early]).tolist():
             here = early[self._copying[early] == place]
-            site = self._scene.numbered(place)
-            where = self._scene.shared_at(int(here[0]) * OBJECT_BYTES)
+            site = self._context.numbered(place)
+            where = self._context.shared_at(int(here[0]) * OBJECT_BYTES)
             message = (
                 f"a phase of the mbarrier {where} ends before this copy has landed: nobody said in time that "
                 "its bytes are to be expected"
             )
             hint = "mbarrier.arrive.expect_tx, by the thread that has the copy made"
-            self._scene.find(
+            self._context.find(
                 "async", "error", "early", here.size, (message, hint), None, site, "threads"
             )
 
     def stuck(self) -> None:
         """Report, where nobody can go on any more, the objects whose bytes do not come out even."""
-        scene, barriers = self._scene, self._scene.wave.mbarriers
+        context, barriers = self._context, self._context.wave.mbarriers
         words = np.flatnonzero(barriers.valid)
         missing = barriers.state(words).tx
         for word, tx in zip(
@@ -135,9 +135,9 @@ class MbarrierBytes:
         ):
             copied = int(self._copied[word])
             places = [int(one[word]) for one in (self._expecting, self._copying)]
-            sites = [scene.numbered(place) for place in places if place != _NOWHERE]
+            sites = [context.numbered(place) for place in places if place != _NOWHERE]
             message = (
-                f"the mbarrier {scene.shared_at(word * OBJECT_BYTES)} expects {tx + copied} bytes in this phase, "
+                f"the mbarrier {context.shared_at(word * OBJECT_BYTES)} expects {tx + copied} bytes in this phase, "
                 f"and the copies that it hears of have {copied}"
             )
             hint = (
@@ -146,4 +146,4 @@ class MbarrierBytes:
             )
             told = message, hint
             other = sites[1] if len(sites) > 1 else None
-            scene.find("async", "error", "bytes", abs(tx), told, other, sites[0])
+            context.find("async", "error", "bytes", abs(tx), told, other, sites[0])

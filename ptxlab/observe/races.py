@@ -16,8 +16,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.isa.targets import WARP
+from ptxlab.observe.check_context import CheckContext, Wording
 from ptxlab.observe.check_report import SEVERITIES
-from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import AccessKind, EarlierAccesses, Touch
 
@@ -40,8 +40,8 @@ class Stored:
 class Races:
     """Reports what ``order`` does not order."""
 
-    def __init__(self, scene: CheckScene, order: History) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext, order: History) -> None:
+        self._context = context
         self._order = order
 
     def see(self, touch: Touch, stored: Stored | None = None) -> None:
@@ -86,35 +86,35 @@ class Races:
         for first, count in zip(
             *np.unique(groups, return_index=True, return_counts=True)[1:], strict=True
         ):
-            scene, site = self._scene, self._scene.numbered(touch.place)
-            other = scene.numbered(int(earlier.places[first]))
+            context, site = self._context, self._context.numbered(touch.place)
+            other = context.numbered(int(earlier.places[first]))
             granule = int(touch.granules[earlier.at[first]])
             pair = int(threads[first]), int(earlier.threads[first])
             kinds = touch.kind, kind
             check, rule, severity = "async", what, SEVERITIES[severities[first]]
             if earlier.unfenced[first]:
-                severity, rule, words = unfenced(scene, kinds, granule, pair[1], other)
+                severity, rule, words = unfenced(context, kinds, granule, pair[1], other)
             elif engines:
                 partly = bool(earlier.partly[first])
-                severity, rule, words = race(scene, what, kinds, granule, pair, other, partly)
+                severity, rule, words = race(context, what, kinds, granule, pair, other, partly)
             elif effects_of(other.instruction).mbarrier and not kind.strong:
-                severity, rule, words = unready(scene, granule, pair[0], other)
+                severity, rule, words = unready(context, granule, pair[0], other)
             elif what == "RAW" and effects_of(other.instruction).begins == "copies":
-                words = _copied(scene, granule, *pair)
+                words = _copied(context, granule, *pair)
             else:
-                check, words = "race", _raced(scene, what, severity, granule, *pair)
-            amount = int(count) * scene.shadow.size
-            scene.find(check, severity, rule, amount, words, other, site)
+                check, words = "race", _raced(context, what, severity, granule, *pair)
+            amount = int(count) * context.shadow.size
+            context.find(check, severity, rule, amount, words, other, site)
 
 
 def _raced(
-    scene: CheckScene, what: str, severity: str, granule: int, thread: int, other: int
+    context: CheckContext, what: str, severity: str, granule: int, thread: int, other: int
 ) -> Wording:
     did = "reads" if what == "RAW" else "overwrites"
     had = "read" if what == "WAR" else "wrote"
     message = (
-        f"{what}: {scene.thread(thread)} {did} {scene.shared(granule)}, which "
-        f"{scene.thread(other)} {had}, and nothing orders the two"
+        f"{what}: {context.thread(thread)} {did} {context.shared(granule)}, which "
+        f"{context.thread(other)} {had}, and nothing orders the two"
     )
     if severity == "info":
         return f"{message}; both write the same value", "one of the threads is enough"
@@ -126,10 +126,10 @@ def _raced(
     return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
 
 
-def _copied(scene: CheckScene, granule: int, thread: int, other: int) -> Wording:
+def _copied(context: CheckContext, granule: int, thread: int, other: int) -> Wording:
     return (
-        f"{scene.thread(thread)} reads {scene.shared(granule)}, which "
-        f"{scene.thread(other)} copied and waited for, and no barrier comes after that wait"
+        f"{context.thread(thread)} reads {context.shared(granule)}, which "
+        f"{context.thread(other)} copied and waited for, and no barrier comes after that wait"
     ), "a wait is for the copies of the thread itself; those of others need a barrier after it"
 
 
@@ -179,7 +179,7 @@ _BOTH = "a barrier or mbarrier that both meet at between the two orders them"
 
 
 def race(
-    scene: CheckScene,
+    context: CheckContext,
     what: str,
     kinds: tuple[AccessKind, AccessKind],
     granule: int,
@@ -192,15 +192,19 @@ def race(
     ``kinds`` and ``pair`` are of the later access, and of the ``other`` one before it, which a warp of a
     warpgroup may have waited for, and so been ordered ``partly``.
     """
-    (now, before), where = kinds, scene.shared(granule)
+    (now, before), where = kinds, context.shared(granule)
     does = "writes" if now.writes else "reads"
     did = "writes" if before.writes else "reads"
-    who = f"this {effects_of(scene.site.instruction).work}" if now.engine else scene.agent(pair[0])
+    who = (
+        f"this {effects_of(context.site.instruction).work}"
+        if now.engine
+        else context.agent(pair[0])
+    )
     if not before.engine:
         had = "wrote" if before.writes else "read"
-        message = f"{what}: {who} {does} {where}, which {scene.agent(pair[1])} {had}"
+        message = f"{what}: {who} {does} {where}, which {context.agent(pair[1])} {had}"
         return "error", what, (f"{message}, and nothing orders the two", _BOTH)
-    engine = scene.engine(pair[1])
+    engine = context.engine(pair[1])
     assert engine is not None
     work = f"the {effects_of(other.instruction).work} of line {other.line}"
     message = f"{what}: {who} {does} {where}, which {work} {did} until it is waited for"
@@ -210,14 +214,18 @@ def race(
 
 
 def unfenced(
-    scene: CheckScene, kinds: tuple[AccessKind, AccessKind], granule: int, thread: int, other: Site
+    context: CheckContext,
+    kinds: tuple[AccessKind, AccessKind],
+    granule: int,
+    thread: int,
+    other: Site,
 ) -> Said:
     """Describe work by an engine on what a thread accessed before, with no fence of the proxies."""
     now, before = kinds
     does = "writes" if now.writes else "reads"
     had = "wrote" if before.writes else "read"
     message = (
-        f"this {effects_of(scene.site.instruction).work} {does} {scene.shared(granule)}, which {scene.agent(thread)} {had}, and no "
+        f"this {effects_of(context.site.instruction).work} {does} {context.shared(granule)}, which {context.agent(thread)} {had}, and no "
         "fence.proxy.async lies between the two"
     )
     severity = "error"
@@ -228,11 +236,11 @@ def unfenced(
     return severity, "proxy", (message, _FENCE)
 
 
-def unready(scene: CheckScene, granule: int, thread: int, other: Site) -> Said:
+def unready(context: CheckContext, granule: int, thread: int, other: Site) -> Said:
     """Describe the use of an mbarrier of whose beginning or end a thread has not heard."""
     what = "makes" if effects_of(other.instruction).mbarrier == "init" else "unmakes"
     message = (
-        f"{scene.agent(thread)} uses the mbarrier {scene.shared(granule)}, and nothing orders that with "
+        f"{context.agent(thread)} uses the mbarrier {context.shared(granule)}, and nothing orders that with "
         f"line {other.line}, which {what} it"
     )
     hint = (

@@ -24,7 +24,7 @@ from ptxlab.observe.recording import (
     Turns,
     Words32,
 )
-from ptxlab.observe.trace_scene import TraceScene
+from ptxlab.observe.trace_context import TraceContext
 
 WORD = 4
 """Bytes of a word."""
@@ -33,9 +33,9 @@ WORD = 4
 class RegisterLog:
     """The registers of ``warps`` of the CTA at a position of the wave."""
 
-    def __init__(self, scene: TraceScene, position: int, warps: Sequence[int]) -> None:
-        wave = scene.wave
-        self._scene = scene
+    def __init__(self, context: TraceContext, position: int, warps: Sequence[int]) -> None:
+        wave = context.wave
+        self._context = context
         self._warps = np.array(warps, np.int64)
         self._threads = (
             position * wave.cta_width + self._warps[:, None] * WARP + np.arange(WARP)
@@ -54,7 +54,7 @@ class RegisterLog:
         standing = self._lanes(threads.mask)
         acting = np.zeros_like(standing) if passing is None else self._lanes(passing.mask)
         for at in np.flatnonzero(standing).tolist():
-            self._turns.append((self._scene.step, int(self._warps[at]), int(acting[at])))
+            self._turns.append((self._context.step, int(self._warps[at]), int(acting[at])))
 
     def _lanes(self, mask: Array) -> Array:
         """Return as bits which lanes of each warp are in a mask of the wave's threads."""
@@ -95,7 +95,7 @@ class RegisterLog:
 
     def _compare(self, number: int, value: Array, members: Array) -> None:
         """Note what a register has become in warps; ``members`` are the threads whose value it is."""
-        everyone = np.broadcast_to(value, (self._scene.wave.width,))[self._threads]
+        everyone = np.broadcast_to(value, (self._context.wave.width,))[self._threads]
         now = _as_words(everyone)
         before = self._values.get(number)
         if before is None:
@@ -106,7 +106,7 @@ class RegisterLog:
         changed = np.flatnonzero(became.any(axis=(1, 2)))
         if changed.size:
             before ^= became.reshape(now.shape)
-            step = max(self._scene.step, 0)
+            step = max(self._context.step, 0)
             for at in changed.tolist():
                 self._changes.append((step, int(self._warps[at]), number))
                 self._words.append(became[at].T.ravel())
@@ -141,10 +141,10 @@ def _as_words(value: Array) -> Words32:
 class SharedLog:
     """The shared memory of the CTA at a position of the wave."""
 
-    def __init__(self, scene: TraceScene, position: int) -> None:
-        region, self._base = scene.wave.regions["shared"], position * scene.wave.shared_pitch
-        self._scene = scene
-        self._end = self._base + scene.wave.shared_pitch
+    def __init__(self, context: TraceContext, position: int) -> None:
+        region, self._base = context.wave.regions["shared"], position * context.wave.shared_pitch
+        self._context = context
+        self._end = self._base + context.wave.shared_pitch
         self._now = region.data[self._base : self._end].view(np.uint32)
         self._seen = np.zeros_like(self._now)
         self._runs: list[tuple[int, int, int]] = []
@@ -157,7 +157,7 @@ class SharedLog:
         changed = np.flatnonzero(became)
         if not changed.size:
             return
-        step = max(self._scene.step, 0)
+        step = max(self._context.step, 0)
         for run in np.split(changed, np.flatnonzero(np.diff(changed) > 1) + 1):
             first, count = int(run[0]), len(run)
             self._runs.append((step, first, count))
@@ -167,12 +167,12 @@ class SharedLog:
     def access(self, access: Access, threads: Array, first: Array, *, copies: bool) -> None:
         """See threads of the wave access shared memory, ``first`` being where in all of the wave's."""
         mine = (first >= self._base) & (first < self._end)
-        threads, first = threads[mine] - self._scene.inside.start, first[mine] - self._base
+        threads, first = threads[mine] - self._context.inside.start, first[mine] - self._base
         kind = (COPY if copies else WRITE) if access.writes else READ
         for warp in np.unique(threads // WARP).tolist():
             here = threads // WARP == warp
             lanes = int(np.bitwise_or.reduce(1 << (threads[here] % WARP)))
-            self._accesses.append((self._scene.step, warp, kind, access.nbytes, lanes))
+            self._accesses.append((self._context.step, warp, kind, access.nbytes, lanes))
             self._addresses.append(first[here].astype(np.uint32))
 
     def changes(self) -> SharedChanges:

@@ -20,7 +20,7 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.ldmatrix import RowMove
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.observe.check_scene import CheckScene, Wording
+from ptxlab.observe.check_context import CheckContext, Wording
 from ptxlab.observe.choices import taken
 from ptxlab.observe.unwritten import UNREAD, LocalMemory, Reads, State
 from ptxlab.observe.value_flow import (
@@ -37,13 +37,13 @@ _HINT = "a register or local variable has no initial value: write it first on ev
 class RegisterStates:
     """The state of each register of each activation of a function."""
 
-    def __init__(self, scene: CheckScene, local: LocalMemory, reads: Reads) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext, local: LocalMemory, reads: Reads) -> None:
+        self._context = context
         self._local = local
         self._reads = reads
         self._flows: dict[Site, ValueFlow] = {}
         self._states: WeakKeyDictionary[Frame, list[State]] = WeakKeyDictionary()
-        self._new = np.where(scene.wave.alive.mask, np.int32(UNREAD), np.int32(0))
+        self._new = np.where(context.wave.alive.mask, np.int32(UNREAD), np.int32(0))
         self._stored: list[tuple[NamedRegister | None, State]] = []
         self._carried: State = None  # what the lanes of a shuffle give
         self._loaded: list[tuple[Array, Array]] = []
@@ -52,7 +52,7 @@ class RegisterStates:
         flow = self._flows.get(site)
         if flow is None:
             flow = self._flows[site] = flow_of(
-                site, frame.layout, self._scene.names.seen_from(site.scope)
+                site, frame.layout, self._context.names.seen_from(site.scope)
             )
         states = self._states.get(frame)
         if states is None:
@@ -111,7 +111,7 @@ class RegisterStates:
             return state
 
         def words() -> Wording:
-            who = self._scene.thread(int(unread.argmax()))
+            who = self._context.thread(int(unread.argmax()))
             return f"{who} uses register {name}, which holds nothing it has written", _HINT
 
         number = self._reads.note(name, int(unread.sum()), words, "threads")
@@ -153,7 +153,7 @@ class RegisterStates:
 
     def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
         """See ``threads`` read a register of the thread ``source``, which is not ``taking_part`` in all."""
-        site = self._scene.site
+        site = self._context.site
         result = np.int32(0) if self._carried is None else self._carried[source]
         lost = threads.mask & ~taking_part
         if lost.any():
@@ -161,7 +161,7 @@ class RegisterStates:
             def words() -> Wording:
                 reader = int(lost.argmax())
                 return (
-                    f"{self._scene.thread(reader)} reads a register of lane "
+                    f"{self._context.thread(reader)} reads a register of lane "
                     f"{int(source[reader]) % WARP}, which does not take part",
                     "a lane that has ended, or that the membermask does not name, gives nothing",
                 )
@@ -177,7 +177,7 @@ class RegisterStates:
     def stored(self, threads: Array) -> Array:
         """Return the states of what ``threads`` store: [threads, registers]; [threads, 1] if all are 0."""
         states = [state for _, state in self._stored] or [None]
-        width = self._scene.wave.width
+        width = self._context.wave.width
         return np.stack(
             [np.broadcast_to(0 if s is None else s, width)[threads] for s in states], axis=1
         )
@@ -192,11 +192,11 @@ class RegisterStates:
         """See ``threads`` load what has these ``states``: [threads, parts that are equally large]."""
         if not states.any():
             return
-        if self._flows[self._scene.site].loads:
+        if self._flows[self._context.site].loads:
             self._loaded.append((threads, states))
             return
         # By an atomic, or a function that the host provides, which use what they read.
-        spread = np.zeros(self._scene.wave.width, np.int32)
+        spread = np.zeros(self._context.wave.width, np.int32)
         spread[threads] = states.max(axis=1)
         self._arrive("", spread, Threads(spread.size, index=threads))
 

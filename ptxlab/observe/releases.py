@@ -19,7 +19,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.knowledge import HEARD, TimeRows, in_warps
+from ptxlab.observe.knowledge import HEARD, VectorClocks, in_warps
 from ptxlab.observe.value_flow import reads
 from ptxlab.syntax.tree import Function, Instruction
 
@@ -34,7 +34,10 @@ class Releases:
     def __init__(self, clocks: Clocks, count: int, *, for_warpgroups: bool = False) -> None:
         self._clocks = clocks
         self._for_warpgroups = for_warpgroups
-        self._coming, self._told = TimeRows(clocks.layers, count), TimeRows(clocks.layers, count)
+        self._coming, self._told = (
+            VectorClocks(clocks.layers, count),
+            VectorClocks(clocks.layers, count),
+        )
 
     def more(self, count: int) -> None:
         for rows in (self._coming, self._told):
@@ -127,8 +130,8 @@ class Fences:
             for function in functions
             for site in instructions(function)
         )
-        self._known: dict[bool, TimeRows] = {}
-        self._seen: TimeRows | None = None
+        self._known: dict[bool, VectorClocks] = {}
+        self._seen: VectorClocks | None = None
 
     def fence(self, effects: Effects, threads: Array) -> None:
         """See threads execute a fence of memory, not of proxies."""
@@ -165,8 +168,8 @@ class Fences:
         seen: Array = self._seen.data[HEARD, threads].max(axis=1)
         return seen
 
-    def _rows(self) -> TimeRows:
-        return TimeRows(self._clocks.layers, self._width)
+    def _rows(self) -> VectorClocks:
+        return VectorClocks(self._clocks.layers, self._width)
 
 
 class Flags:

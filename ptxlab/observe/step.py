@@ -15,7 +15,7 @@ from ptxlab.emulator.operations.tensor_map import MAP_READ
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.memory import Access, Part
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.sites import calls
@@ -68,8 +68,8 @@ class StepRecorder(Tracer):
         super().begin(wave)
         if self._live:
             self._position = wave.numbers.index(self._number)
-            self._registers = RegisterLog(self._scene, self._position, self._warps)
-            self._shared = SharedLog(self._scene, self._position)
+            self._registers = RegisterLog(self._context, self._position, self._warps)
+            self._shared = SharedLog(self._context, self._position)
 
     def end(self, wave: Wave) -> None:
         if self._live:
@@ -82,7 +82,7 @@ class StepRecorder(Tracer):
         self._over = False
         self._look(site, frame, threads)
         super().before(site, frame, threads, passing)
-        if self._live and self._scene.warps(threads.mask):
+        if self._live and self._context.warps(threads.mask):
             self._registers.turn(threads, passing)
             self._map.clear()
             if self._flights.beginning is not None and passing is not None:
@@ -113,13 +113,15 @@ class StepRecorder(Tracer):
             index = threads.index if part.where is None else threads.index[part.where]
             first = np.broadcast_to(part.index, index.shape) * access.nbytes
             if part.memory.name == "shared":
-                mine = self._scene.follows(index)
+                mine = self._context.follows(index)
                 copies = self._flights.beginning is not None
                 self._shared.access(access, index[mine], first[mine], copies=copies)
             elif access.verb == MAP_READ and len(self._map) < MAP_BYTES:
                 self._map += part.memory.data[first[0] : first[0] + access.nbytes].tobytes()
 
-    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
         super().begun(threads, moved, told)
         if self._live and len(self._map) == MAP_BYTES:
             swizzle = decode(bytes(self._map)).swizzle
@@ -134,20 +136,20 @@ class StepRecorder(Tracer):
                 self._factors[len(self._flights.found) - 1] = found
 
     def recording(self, kernel: str, fault: str | None) -> Recording:
-        known, scene = self._registers.known, self._scene
-        inlined = calls(scene.wave.module, scene.wave.functions)
+        known, context = self._registers.known, self._context
+        inlined = calls(context.wave.module, context.wave.functions)
         return Recording(
             timeline=self.timeline(kernel, fault),
-            rank=self._position - scene.first,
+            rank=self._position - context.first,
             warps=self._warps,
             registers=known.infos(),
             operands=tuple(known.operands(site) for site in self._places),
             calls=tuple(inlined.get(site.line, ()) for site in self._places),
             turns=self._registers.turns(),
             changes=self._registers.changes(),
-            shared_bytes=scene.wave.shared_bytes,
-            shared_base=scene.wave.shared_base,
-            variables={one.name: start for one, start in scene.wave.shared.starts.items()},
+            shared_bytes=context.wave.shared_bytes,
+            shared_base=context.wave.shared_base,
+            variables={one.name: start for one, start in context.wave.shared.starts.items()},
             shared=self._shared.changes(),
             accesses=self._shared.accesses(),
             swizzles=self._swizzles,

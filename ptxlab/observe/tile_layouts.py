@@ -14,10 +14,10 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of
-from ptxlab.emulator.run.transfer import Moved, Tiles
+from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.matrix.canonical import MODES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext
 
 _CODES = WGMMA_DESCRIPTOR.field("swizzle").codes or {}
 
@@ -33,17 +33,17 @@ class _Filled(NamedTuple):
 class TileLayouts:
     """Of the shared memory of a wave which tensor copy last filled it, if one did."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
-        self._filled = scene.shadow.table(np.int32)
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._filled = context.shadow.table(np.int32)
         self._copies: list[_Filled | None] = [None]
         self._numbers: dict[_Filled, int] = {}
 
     @property
     def _product(self) -> bool:
-        return effects_of(self._scene.site.instruction).begins == "products"
+        return effects_of(self._context.site.instruction).begins == "products"
 
-    def see(self, moved: Moved, granules: Array) -> None:
+    def see(self, moved: MemoryAccess, granules: Array) -> None:
         """See asynchronous work begin that reads or writes granules of shared memory."""
         tiles = moved.tiles
         if moved.writes:
@@ -58,7 +58,7 @@ class TileLayouts:
         """See granules written, by a tensor copy if as ``tiles``; a single row is plain bytes."""
         number = 0
         if tiles is not None and tiles.rows > 1:
-            copy = _Filled(self._scene.site, tiles.swizzle, tiles.row_bytes)
+            copy = _Filled(self._context.site, tiles.swizzle, tiles.row_bytes)
             number = self._numbers.setdefault(copy, len(self._copies))
             if number == len(self._copies):
                 self._copies.append(copy)
@@ -67,7 +67,7 @@ class TileLayouts:
 
     def _fits(self, tiles: Tiles, granules: Array) -> bool:
         """Say whether tensor copies filled all that a product reads as it does; report where one did not."""
-        scene, filled = self._scene, self._filled.data.take(granules)
+        context, filled = self._context, self._filled.data.take(granules)
         copies = [(number, self._copies[number]) for number in np.unique(filled).tolist()]
         layout = tiles.swizzle, tiles.row_bytes
         for number, copy in copies:
@@ -75,26 +75,26 @@ class TileLayouts:
                 continue
             found = np.flatnonzero(filled == number)
             message = (
-                f"this product reads {scene.shared(int(granules[found[0]]))} by a descriptor of "
+                f"this product reads {context.shared(int(granules[found[0]]))} by a descriptor of "
                 f"{_layout(tiles.swizzle, tiles.row_bytes)}, and line {copy.site.line} fills that by a "
                 f"tensor map of {_layout(copy.swizzle, copy.row_bytes)}"
             )
-            count = found.size * scene.shadow.size
+            count = found.size * context.shadow.size
             words = message, _remedy(copy, tiles)
-            scene.find("async", "warning", "swizzle", count, words, copy.site)
+            context.find("async", "warning", "swizzle", count, words, copy.site)
         return all(copy is not None and copy[1:] == layout for _, copy in copies)
 
     def _aligned(self, tiles: Tiles) -> None:
         """Report tiles that begin in the middle of their swizzle's pattern, of which nobody is told."""
-        scene, mode = self._scene, MODES[tiles.swizzle]
-        behind = tiles.first % scene.wave.shared_pitch % mode.period
+        context, mode = self._context, MODES[tiles.swizzle]
+        behind = tiles.first % context.wave.shared_pitch % mode.period
         late = np.flatnonzero(behind >= mode.span)
         if tiles.swizzle == "none" or not late.size:
             return
         product = self._product
         message = (
             f"the tile of this {'product' if product else 'copy'} begins at "
-            f"{scene.shared_at(int(tiles.first[late[0]]))}, {int(behind[late[0]])} bytes behind a multiple of "
+            f"{context.shared_at(int(tiles.first[late[0]]))}, {int(behind[late[0]])} bytes behind a multiple of "
             f"{mode.period}, where the pattern of its {tiles.swizzle} swizzle begins"
             + (", and the descriptor's base offset is 0" if product else "")
         )
@@ -103,7 +103,7 @@ class TileLayouts:
             "stages multiples of it"
         )
         words = message, hint
-        scene.find("alignment", "warning", "swizzle", late.size, words, unit="threads")
+        context.find("alignment", "warning", "swizzle", late.size, words, unit="threads")
 
 
 def _layout(swizzle: str, row_bytes: int) -> str:

@@ -16,15 +16,15 @@ from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run import memory
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave, unravel
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.instrument.sites import sources
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.observe.timeline import StepAccess, Timeline, TracedInstruction
 from ptxlab.observe.trace_barriers import BarrierTrace, MbarrierTrace, Waits
+from ptxlab.observe.trace_context import TraceContext
 from ptxlab.observe.trace_flights import Flights, tiles
-from ptxlab.observe.trace_scene import TraceScene
 from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text
 
@@ -79,13 +79,13 @@ class Tracer(Watcher):
             wave.watched = False
             return
         self.began = True
-        scene = self._scene = TraceScene(wave, self._number)
+        context = self._context = TraceContext(wave, self._number)
         self._places: dict[Site, int] = {}
         self._accesses: list[StepAccess] = []
-        self._flights = Flights(scene)
-        self._waits = Waits(scene)
-        self._barriers = BarrierTrace(scene, self._waits)
-        self._mbarriers = MbarrierTrace(scene)
+        self._flights = Flights(context)
+        self._waits = Waits(context)
+        self._barriers = BarrierTrace(context, self._waits)
+        self._mbarriers = MbarrierTrace(context)
 
     def end(self, wave: Wave) -> None:
         if self._live:
@@ -95,18 +95,18 @@ class Tracer(Watcher):
     # ---- instructions ----
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
-        scene, instruction = self._scene, site.instruction
+        context, instruction = self._context, site.instruction
         self._mbarriers.look()
         self._flights.beginning = None
-        warps = scene.warps(threads.mask)
+        warps = context.warps(threads.mask)
         if not warps:
             return
-        if scene.now >= self._most:
-            self._cut, self._live, scene.wave.watched = True, False, False
+        if context.now >= self._most:
+            self._cut, self._live, context.wave.watched = True, False, False
             return
-        scene.add(self._places.setdefault(site, len(self._places)), warps)
+        context.add(self._places.setdefault(site, len(self._places)), warps)
         self._waits.begin_step(warps)
-        acting = () if passing is None else scene.warps(passing.mask)
+        acting = () if passing is None else context.warps(passing.mask)
         if passing is None or not acting:
             return
         effects = effects_of(instruction)
@@ -131,7 +131,7 @@ class Tracer(Watcher):
         for part in parts:
             index = threads.index if part.where is None else threads.index[part.where]
             place, first = part.memory, np.broadcast_to(part.index, index.shape) * access.nbytes
-            first = first[self._scene.follows(index)]
+            first = first[self._context.follows(index)]
             if not first.size or place.name in ("local", "param"):
                 continue
             self._see(access, place, first)
@@ -141,22 +141,26 @@ class Tracer(Watcher):
                 self._flights.access(first, writes=access.writes)
 
     def _see(self, access: memory.Access, place: memory.Bytes, first: Array) -> None:
-        scene, name, base = self._scene, place.name, 0
+        context, name, base = self._context, place.name, 0
         low, high = int(first.min()), int(first.max()) + access.nbytes
         if name == "shared":
-            cta = low // scene.wave.shared_pitch
-            base = cta * scene.wave.shared_pitch
+            cta = low // context.wave.shared_pitch
+            base = cta * context.wave.shared_pitch
             name = (
-                f"shared memory of rank {cta - scene.first}" if scene.count > 1 else "shared memory"
+                f"shared memory of rank {cta - context.first}"
+                if context.count > 1
+                else "shared memory"
             )
         nbytes = first.size * access.nbytes
         self._accesses.append(
-            StepAccess(scene.step, access.verb, name, low - base, high - base, nbytes)
+            StepAccess(context.step, access.verb, name, low - base, high - base, nbytes)
         )
 
     # ---- asynchronous work, barriers ----
 
-    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
         flight = self._flights.beginning
         if not self._live or flight is None:
             return
@@ -171,7 +175,7 @@ class Tracer(Watcher):
 
     def done(self, words: Array, threads: Threads | None) -> None:
         if self._live and self._mbarriers.touch(words):
-            self._scene.add(TraceScene.LANDING, ())
+            self._context.add(TraceContext.LANDING, ())
 
     def arrive(self, threads: Threads, words: Array) -> None:
         if self._live:
@@ -184,8 +188,8 @@ class Tracer(Watcher):
     def waited(self, threads: Threads, words: Array) -> None:
         if not self._live:
             return
-        mine = self._scene.follows(threads.index)
-        warps, words = self._scene.warp_of(threads)[mine], words[mine]
+        mine = self._context.follows(threads.index)
+        warps, words = self._context.warp_of(threads)[mine], words[mine]
         for word in np.unique(words).tolist():
             number, moment = self._mbarriers.passed(word)
             self._waits.over(np.unique(warps[words == word]).tolist(), moment, number)
@@ -201,10 +205,10 @@ class Tracer(Watcher):
     # ---- what came out ----
 
     def timeline(self, kernel: str, fault: str | None) -> Timeline:
-        scene, flights = self._scene, self._flights.found
-        wave, source = scene.wave, scene.wave.module.source
+        context, flights = self._context, self._flights.found
+        wave, source = context.wave, context.wave.module.source
         origins = sources(wave.module, wave.functions)
-        numbers = wave.numbers[scene.first : scene.first + scene.count]
+        numbers = wave.numbers[context.first : context.first + context.count]
         return Timeline(
             kernel=kernel,
             target=wave.target.name,
@@ -222,12 +226,12 @@ class Tracer(Watcher):
                 )
                 for site in self._places
             ),
-            together=tuple(scene.together),
-            executed=tuple(scene.executed),
-            who=tuple(scene.who),
+            together=tuple(context.together),
+            executed=tuple(context.executed),
+            who=tuple(context.who),
             accesses=tuple(self._accesses),
             flights=tuple(flights),
-            tiles=tiles(flights, scene.name),
+            tiles=tiles(flights, context.name),
             barriers=tuple(self._barriers.found),
             waits=tuple(self._waits.found),
             mbarriers=tuple(self._mbarriers.found),

@@ -11,7 +11,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, PHASES
 from ptxlab.observe.timeline import MbarrierMoment, Meeting, SharedSpan, TracedMbarrier, Wait, Warps
-from ptxlab.observe.trace_scene import TraceScene
+from ptxlab.observe.trace_context import TraceContext
 from ptxlab.syntax.printer import operand_text
 from ptxlab.syntax.tree import Instruction
 
@@ -19,20 +19,20 @@ from ptxlab.syntax.tree import Instruction
 class Waits:
     """Who waits, at barriers and for mbarriers: how long each warp stood before the step at hand."""
 
-    def __init__(self, scene: TraceScene) -> None:
-        self._scene = scene
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
         self.found: list[Wait] = []
-        self._stands = [0] * (scene.count * scene.cta_warps)
+        self._stands = [0] * (context.count * context.cta_warps)
         self._stood = dict.fromkeys(range(len(self._stands)), 0)
 
     def begin_step(self, warps: Warps) -> None:
         for warp in warps:
-            self._stood[warp], self._stands[warp] = self._stands[warp], self._scene.now
+            self._stood[warp], self._stands[warp] = self._stands[warp], self._context.now
 
     def over(self, warps: Iterable[int], until: int, mbarrier: int | None = None) -> None:
         """Have warps go on with the step at hand, whose wait was over at a moment."""
         since = {warp: self._stood[warp] for warp in warps}
-        self.add(since, until, self._scene.step, mbarrier)
+        self.add(since, until, self._context.step, mbarrier)
 
     def add(
         self, since: dict[int, int], until: int, step: int, mbarrier: int | None = None
@@ -49,8 +49,8 @@ class Waits:
 class BarrierTrace:
     """Arrivals at barriers, and who waited for the last one."""
 
-    def __init__(self, scene: TraceScene, waits: Waits) -> None:
-        self._scene = scene
+    def __init__(self, context: TraceContext, waits: Waits) -> None:
+        self._context = context
         self._waits = waits
         self.found: list[Meeting] = []
         self._at: dict[int, tuple[int, Meeting]] = {}
@@ -65,45 +65,47 @@ class BarrierTrace:
             self._waits.over(warps, self._met)
 
     def meet(self, instruction: Instruction, warps: Warps) -> None:
-        scene, name = self._scene, operand_text(instruction.operands[0])
-        for cta in sorted({warp // scene.cta_warps for warp in warps}):
+        context, name = self._context, operand_text(instruction.operands[0])
+        for cta in sorted({warp // context.cta_warps for warp in warps}):
             meeting = self._meeting(cta, name)
-            here = [warp for warp in warps if warp // scene.cta_warps == cta]
-            self._at.update(dict.fromkeys(here, (scene.step, meeting)))
+            here = [warp for warp in warps if warp // context.cta_warps == cta]
+            self._at.update(dict.fromkeys(here, (context.step, meeting)))
 
     def _meeting(self, cta: int | None, name: str) -> Meeting:
         meeting = self._open.get((cta, name))
         if meeting is None:
             meeting = self._open[cta, name] = Meeting(cta, name, [])
             self.found.append(meeting)
-        meeting.arrivals.append(self._scene.step)
+        meeting.arrivals.append(self._context.step)
         return meeting
 
     def synchronize(self, arrived: Array, released: Array) -> None:
-        scene = self._scene
-        for warp in scene.warps(arrived):
+        context = self._context
+        for warp in context.warps(arrived):
             meeting = self._at[warp][1]
-            meeting.complete = scene.now
+            meeting.complete = context.now
             self._open.pop((meeting.cta, meeting.name), None)
         by_step: dict[int, list[int]] = defaultdict(list)
-        for warp in scene.warps(released):
+        for warp in context.warps(released):
             by_step[self._at[warp][0]].append(warp)
         for step, warps in by_step.items():
-            self._waits.add(dict.fromkeys(warps, step + 1), scene.now, step)
+            self._waits.add(dict.fromkeys(warps, step + 1), context.now, step)
 
     def clusters_met(self, arrived: Array) -> None:
-        if self._scene.warps(arrived):
-            self._met = self._scene.now
+        if self._context.warps(arrived):
+            self._met = self._context.now
             self._open.pop((None, "cluster")).complete = self._met
 
 
 class MbarrierTrace:
     """Objects by their words in the wave's shared memory, numbered in the order in which they are made."""
 
-    def __init__(self, scene: TraceScene) -> None:
-        self._scene = scene
-        self._words = scene.wave.shared_pitch // OBJECT_BYTES
-        self._range = range(scene.first * self._words, (scene.first + scene.count) * self._words)
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
+        self._words = context.wave.shared_pitch // OBJECT_BYTES
+        self._range = range(
+            context.first * self._words, (context.first + context.count) * self._words
+        )
         self._numbers: dict[int, int] = {}
         self._completed: dict[int, int] = {}
         self._changed: set[int] = set()
@@ -117,7 +119,7 @@ class MbarrierTrace:
 
     def complete(self, words: Array) -> None:
         if self.touch(words):
-            self._completed.update(dict.fromkeys(words.tolist(), self._scene.now))
+            self._completed.update(dict.fromkeys(words.tolist(), self._context.now))
             self.look()
 
     def look(self) -> None:
@@ -137,13 +139,13 @@ class MbarrierTrace:
         return self._numbers[word], self._completed.get(word, 0)
 
     def _look(self, word: int) -> None:
-        scene, number = self._scene, self._numbers.get(word)
-        if not scene.wave.mbarriers.valid[word]:
+        context, number = self._context, self._numbers.get(word)
+        if not context.wave.mbarriers.valid[word]:
             if number is not None:
-                self.found[number].unmade = scene.now
+                self.found[number].unmade = context.now
                 del self._numbers[word]
             return
-        state = scene.wave.mbarriers.state(np.array([word]))
+        state = context.wave.mbarriers.state(np.array([word]))
         if number is None:
             number = self._numbers[word] = len(self.found)
             self.found.append(self._made(word, int(state.expected[0])))
@@ -151,7 +153,7 @@ class MbarrierTrace:
         phase = int(state.phase[0])
         if states:
             phase = states[-1].phase + (phase - states[-1].phase) % PHASES
-        now = MbarrierMoment(scene.now, phase, int(state.pending[0]), int(state.tx[0]))
+        now = MbarrierMoment(context.now, phase, int(state.pending[0]), int(state.tx[0]))
         if states and (states[-1].at, states[-1].phase) == (now.at, now.phase):
             states.pop()
         states.append(now)
@@ -159,5 +161,5 @@ class MbarrierTrace:
     def _made(self, word: int, expected: int) -> TracedMbarrier:
         cta, place = divmod(word - self._range.start, self._words)
         address = place * OBJECT_BYTES
-        name = self._scene.name(SharedSpan(cta, address, address + OBJECT_BYTES))
+        name = self._context.name(SharedSpan(cta, address, address + OBJECT_BYTES))
         return TracedMbarrier(cta, address, name, expected, [])

@@ -15,9 +15,9 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.run.memory import Bytes
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved
+from ptxlab.emulator.run.transfer import MemoryAccess
 from ptxlab.observe.timeline import FilledTile, Flight, SharedSpan, TileFill, Warps, united
-from ptxlab.observe.trace_scene import TraceScene
+from ptxlab.observe.trace_context import TraceContext
 
 GRANULE = 16
 """Bytes of shared memory of which is known what copy filled them last."""
@@ -31,9 +31,9 @@ class Flights:
     ``beginning`` is what the instruction at hand begins, None where it begins nothing.
     """
 
-    def __init__(self, scene: TraceScene) -> None:
-        wave = scene.wave
-        self._scene = scene
+    def __init__(self, context: TraceContext) -> None:
+        wave = context.wave
+        self._context = context
         self.found: list[Flight] = []
         self.beginning: Flight | None = None
         self._aloft: dict[tuple[str, int], tuple[Flight, Array]] = {}
@@ -42,10 +42,10 @@ class Flights:
 
     def begin(self, queue: Queue, threads: Threads, warps: Warps) -> None:
         """Begin work that comes next in a queue of the wave."""
-        scene = self._scene
-        flight = self.beginning = Flight(queue, scene.step, warps)
-        turn = getattr(scene.wave, queue).turn + 1
-        self._aloft[queue, turn] = flight, threads.mask[scene.inside].copy()
+        context = self._context
+        flight = self.beginning = Flight(queue, context.step, warps)
+        turn = getattr(context.wave, queue).turn + 1
+        self._aloft[queue, turn] = flight, threads.mask[context.inside].copy()
         self.found.append(flight)
 
     def move(self, memory: Bytes, first: Array, size: int, *, writes: bool) -> None:
@@ -58,15 +58,15 @@ class Flights:
             flight.high = int(first.max()) + size
         else:
             spans = flight.writes if writes else flight.reads
-            spans.extend(self._scene.spans(first, size))
+            spans.extend(self._context.spans(first, size))
         if writes:
             flight.nbytes += first.size * size
             if memory.name == "shared":
                 self._filled[first // GRANULE] = len(self.found) - 1
 
-    def begun(self, threads: Threads, moved: list[Moved]) -> None:
+    def begun(self, threads: Threads, moved: list[MemoryAccess]) -> None:
         for one in moved:
-            mine = self._scene.follows(threads.index[one.owner])
+            mine = self._context.follows(threads.index[one.owner])
             self.move(one.memory, one.first[mine], one.size, writes=one.writes)
         if self.beginning is not None and self.beginning.queue == "products":
             self._feed(self.beginning)
@@ -77,11 +77,11 @@ class Flights:
         if known is None:
             return
         flight, left = known
-        left &= False if threads is None else ~threads.mask[self._scene.inside]
+        left &= False if threads is None else ~threads.mask[self._context.inside]
         if left.any():
             return
         del self._aloft[queue, turn]
-        flight.landed = self._scene.now
+        flight.landed = self._context.now
         if queue == "products":
             self._feed(flight)
 
@@ -91,7 +91,7 @@ class Flights:
         for flight, _ in self._aloft.values():
             mine = flight.queue == queue and flight.group is None
             if mine and not set(warps).isdisjoint(flight.warps):
-                flight.group, flight.committed = group, self._scene.now
+                flight.group, flight.committed = group, self._context.now
 
     def access(self, first: Array, *, writes: bool) -> None:
         """See threads read what copies may have brought to shared memory, or write over it."""
@@ -101,11 +101,11 @@ class Flights:
             return
         for number in np.unique(self._filled[granules]).tolist():
             if number != NOTHING:
-                self.found[number].read.append(self._scene.step)
+                self.found[number].read.append(self._context.step)
 
     def _feed(self, product: Flight) -> None:
         for span in product.reads:
-            start = (self._scene.first + span.cta) * self._scene.wave.shared_pitch
+            start = (self._context.first + span.cta) * self._context.wave.shared_pitch
             self.access(np.arange(start + span.start, start + span.end, GRANULE), writes=False)
 
 

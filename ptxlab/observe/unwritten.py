@@ -19,7 +19,7 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.observe.check_scene import CheckScene, Wording
+from ptxlab.observe.check_context import CheckContext, Wording
 from ptxlab.observe.ordering import Touch
 
 State = Array | None
@@ -44,14 +44,14 @@ class _Read:
 class Reads:
     """All reads of a launch before the write: errors where the value arrives, else information."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._reads: list[_Read] = []
         self._numbers: dict[tuple[Site, str], int] = {}
 
     def note(self, rule: str, count: int, words: Callable[[], Wording], unit: str) -> int:
         """Return the number of the read by the instruction at hand; those alike are one."""
-        site = self._scene.site
+        site = self._context.site
         number = self._numbers.get((site, rule))
         if number is None:
             self._reads.append(_Read(site, rule, words(), unit))
@@ -63,7 +63,7 @@ class Reads:
         """See values of the reads with these numbers used by the instruction at hand."""
         for number in np.unique(numbers):
             read = self._reads[int(number) - 1]
-            read.arrived = read.arrived or self._scene.site
+            read.arrived = read.arrived or self._context.site
 
     def tell(self) -> None:
         """Put all that was read among the findings."""
@@ -74,7 +74,7 @@ class Reads:
             elif other is read.site:
                 other = None
             words = message, hint
-            self._scene.find(
+            self._context.find(
                 "uninitialized", severity, read.rule, read.count, words, other, read.site, read.unit
             )
 
@@ -82,10 +82,10 @@ class Reads:
 class SharedMemory:
     """Which granules of shared memory have been written."""
 
-    def __init__(self, scene: CheckScene, reads: Reads) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext, reads: Reads) -> None:
+        self._context = context
         self._reads = reads
-        self._written = scene.shadow.table(np.bool_)
+        self._written = context.shadow.table(np.bool_)
 
     def write(self, granules: Array) -> None:
         self._written.data[granules] = True
@@ -99,13 +99,13 @@ class SharedMemory:
 
         def words() -> Wording:
             thread, granule = int(touch.threads[at[0]]), int(touch.granules[at[0]])
-            where = self._scene.shared(granule)
+            where = self._context.shared(granule)
             return (
-                f"{self._scene.thread(thread)} reads {where}, which nobody has written",
+                f"{self._context.thread(thread)} reads {where}, which nobody has written",
                 "shared memory holds what was there before: every byte is to be written first",
             )
 
-        number = self._reads.note("shared", at.size * self._scene.shadow.size, words, "bytes")
+        number = self._reads.note("shared", at.size * self._context.shadow.size, words, "bytes")
         return np.where(written, 0, np.int32(number))
 
 
@@ -115,8 +115,8 @@ class LocalMemory:
     To read one that is not written is a move: compilers copy structs with the holes in them.
     """
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._states = np.zeros((scene.wave.width, 0), np.int32)
+    def __init__(self, context: CheckContext) -> None:
+        self._states = np.zeros((context.wave.width, 0), np.int32)
 
     def write(self, region: Region, first: Array, nbytes: int, states: Array) -> None:
         """See ``nbytes`` from each of the bytes ``first`` on stored.

@@ -24,7 +24,7 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.value_flow import groups_left, slots
 from ptxlab.syntax.tree import Vector
 
@@ -58,15 +58,15 @@ class _Touched:
 class WgmmaUse:
     """Follows the registers of the products of a wave."""
 
-    def __init__(self, scene: CheckScene) -> None:
-        self._scene = scene
-        self._names = _names_of_products(scene)
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._names = _names_of_products(context)
         self._touches: dict[Site, _Touched] = {}
         self._fragments: dict[Site, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._registers: WeakKeyDictionary[Frame, _Registers] = WeakKeyDictionary()
-        self._groups = Groups(scene.wave.width, Schedule())
+        self._groups = Groups(context.wave.width, Schedule())
         self._products: list[_Product | None] = [None]
-        self._fenced = np.zeros(scene.wave.warps, np.int64)
+        self._fenced = np.zeros(context.wave.warps, np.int64)
         self._time = 0
         self._told: dict[tuple[Site, str], Site] = {}
         self._clashes: dict[tuple[Site, Site], tuple[int, ...]] = {}
@@ -97,13 +97,13 @@ class WgmmaUse:
         """Report parts of warpgroups, of which the rest has ended or goes elsewhere."""
         if threads.everyone:
             return
-        here = in_teams(self._scene.wave, threads.mask, WARPGROUP)
+        here = in_teams(self._context.wave, threads.mask, WARPGROUP)
         some = here.any(axis=1) & ~here.all(axis=1)
         if some.any():
-            who = self._scene.thread(int(threads.index[0]))
+            who = self._context.thread(int(threads.index[0]))
             message = f"{who} comes to {site.instruction.name} without the rest of its warpgroup"
             hint = "all four warps of a warpgroup execute it together; one that waits waits for itself alone"
-            self._scene.find(
+            self._context.find(
                 "barrier",
                 "error",
                 "divergent",
@@ -114,7 +114,7 @@ class WgmmaUse:
 
     def _touch(self, touched: _Touched, frame: Frame, threads: Threads) -> None:
         registers, warps = self._of(frame), _warps(threads)
-        place = self._scene.number(self._scene.site)
+        place = self._context.number(self._context.site)
         for slot, name in (touched.reads | touched.writes).items():
             registers.touched[slot, warps] = self._time
             registers.place[slot, warps] = place
@@ -140,7 +140,7 @@ class WgmmaUse:
             for row in () if other is None else self._clashing(site, other):
                 held = under_way[row] == number
                 if held.any():
-                    name = self._scene.names.seen_from(site.scope)[(*d, *a)[row]]
+                    name = self._context.names.seen_from(site.scope)[(*d, *a)[row]]
                     assert other is not None
                     self._find_early(name, other.site, int(warps[held.argmax()]), "error")
         number = len(self._products)
@@ -185,23 +185,23 @@ class WgmmaUse:
         late = registers.touched[np.ix_(np.array(slots), warps)] > fenced
         if late.any():
             row, at = (int(one[0]) for one in np.nonzero(late))
-            where = self._scene.numbered(int(registers.place[slots[row], warps[at]]))
-            name = self._scene.names.seen_from(site.scope)[slots[row]]
+            where = self._context.numbered(int(registers.place[slots[row], warps[at]]))
+            name = self._context.names.seen_from(site.scope)[slots[row]]
             self._find_unfenced(name, where, int(warps[at]))
 
     def _find_early(self, name: str, product: Site, warp: int, severity: str) -> None:
         """Report the first touch of a register of a product: those that follow lack the same wait."""
-        if self._told.setdefault((product, severity), self._scene.site) is not self._scene.site:
+        if self._told.setdefault((product, severity), self._context.site) is not self._context.site:
             return
         words = (
-            f"{self._scene.thread(warp * WARP)} touches register {name}, which the product of line "
+            f"{self._context.thread(warp * WARP)} touches register {name}, which the product of line "
             f"{product.line} has until it is waited for",
             "wgmma.commit_group, then wgmma.wait_group N, which leaves the last N groups under way",
         )
-        self._scene.find("async", severity, "registers", 1, words, product, unit="threads")
+        self._context.find("async", severity, "registers", 1, words, product, unit="threads")
 
     def _find_unfenced(self, name: str | None, touched: Site | None, warp: int) -> None:
-        who = self._scene.thread(warp * WARP)
+        who = self._context.thread(warp * WARP)
         what = "begins its first product without wgmma.fence before it"
         if name is not None and touched is not None:
             what = (
@@ -209,12 +209,12 @@ class WgmmaUse:
                 "wgmma.fence lies between the two"
             )
         words = f"the warpgroup of {who} {what}", "wgmma.fence.sync.aligned before wgmma.mma_async"
-        self._scene.find("async", "error", "fence", 1, words, touched, unit="threads")
+        self._context.find("async", "error", "fence", 1, words, touched, unit="threads")
 
     def _touched(self, site: Site) -> _Touched:
         wanted, names = (
             self._names.get(site.function, frozenset()),
-            self._scene.names.seen_from(site.scope),
+            self._context.names.seen_from(site.scope),
         )
 
         def of(numbers: frozenset[int] | set[int]) -> dict[int, str]:
@@ -225,7 +225,7 @@ class WgmmaUse:
     def _of(self, frame: Frame) -> _Registers:
         registers = self._registers.get(frame)
         if registers is None:
-            registers = _Registers(len(frame.registers), self._scene.wave.warps)
+            registers = _Registers(len(frame.registers), self._context.wave.warps)
             self._registers[frame] = registers
         return registers
 
@@ -240,10 +240,10 @@ def _is_about_products(effects: Effects) -> bool:
     return effects.fence == "registers" or "products" in queues
 
 
-def _names_of_products(scene: CheckScene) -> dict[str, frozenset[str]]:
+def _names_of_products(context: CheckContext) -> dict[str, frozenset[str]]:
     """Return the names of the registers that products have, by function."""
     found: dict[str, frozenset[str]] = {}
-    for function in scene.wave.functions:
+    for function in context.wave.functions:
         names: set[str] = set()
         for site in instructions(function):
             if effects_of(site.instruction).begins == "products":

@@ -25,7 +25,7 @@ from ptxlab.emulator.run.access import CLUSTER, located
 from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Part
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Put, Told, Transfer
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess, Put, Transfer
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES, ScalarType, joined
@@ -82,7 +82,7 @@ class Landing(Protocol):
     def land(self, chosen: Array | None) -> None:
         """Write it, or that of the threads at the positions ``chosen``."""
 
-    def moved(self) -> list[Moved]: ...
+    def moved(self) -> list[MemoryAccess]: ...
 
 
 class Grouped(Landing, Protocol):
@@ -135,7 +135,7 @@ class Signal:
         [part] = located(access, frame, owners, self._address(frame, copies))
         index = np.broadcast_to(part.index, nbytes.shape)
         if wave.watched:
-            told = Told(index, nbytes, copies.thread)
+            told = CompletionSignal(index, nbytes, copies.thread)
             wave.watcher.begun(copies.threads, transfer.moved(), told)
 
         def land() -> None:

@@ -38,7 +38,7 @@ from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Allocation, Part
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Tiles
+from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.matrix.canonical import UNIT_BYTES
@@ -174,7 +174,7 @@ class BoxCopies:
             else:
                 self._data[at] = rows.gather(found.data, found.address)
 
-    def moved(self) -> list[Moved]:
+    def moved(self) -> list[MemoryAccess]:
         loads = self._write is None
         moved = []
         for at, rows in enumerate(self._rows):
@@ -182,12 +182,12 @@ class BoxCopies:
                 first, owner, box = places * UNIT_BYTES, np.full(places.shape, at), rows.box
                 start = first.min(keepdims=True)  # a swizzle keeps units in their 128 bytes
                 tiles = Tiles(box.map.swizzle, box.row_bytes, box.count, start)
-                moved.append(Moved(self._region, first, UNIT_BYTES, owner, loads, tiles))
+                moved.append(MemoryAccess(self._region, first, UNIT_BYTES, owner, loads, tiles))
             memory = self._found[at]
             if memory is not None:
                 first = rows.elements()[0] - memory.address
                 owner, size = np.full(first.shape, at), rows.box.map.size
-                moved.append(Moved(memory, first, size, owner, not loads))
+                moved.append(MemoryAccess(memory, first, size, owner, not loads))
         return moved
 
     def land(self, chosen: Array | None) -> None:

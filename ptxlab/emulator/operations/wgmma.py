@@ -30,7 +30,7 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Tiles
+from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
@@ -81,7 +81,7 @@ class _Shared:
         """Take the descriptors, and return what reads through them."""
         return _Lines(self, groups.wave, self._units(groups))
 
-    def moved(self, groups: Warpgroups) -> list[Moved]:
+    def moved(self, groups: Warpgroups) -> list[MemoryAccess]:
         """Return what is read, one core matrix after the other."""
         units, region = core_matrices(self._units(groups)), groups.wave.regions["shared"]
         words, which = np.unique(groups.one(self.descriptor, ""), return_inverse=True)
@@ -95,7 +95,7 @@ class _Shared:
             first = units[chosen].reshape(-1) * UNIT_BYTES
             owner = np.repeat(chosen * groups.size, units[0].size)
             tiles = Tiles(swizzle, MODES[swizzle].span, 0, start[chosen])
-            moved.append(Moved(region, first, UNIT_BYTES, owner, writes=False, tiles=tiles))
+            moved.append(MemoryAccess(region, first, UNIT_BYTES, owner, writes=False, tiles=tiles))
         return moved
 
     def _units(self, groups: Warpgroups) -> Array:
@@ -120,7 +120,7 @@ class _Held:
         """Take the registers, and return what reads them."""
         return _Registers(self, groups)
 
-    def moved(self, groups: Warpgroups) -> list[Moved]:
+    def moved(self, groups: Warpgroups) -> list[MemoryAccess]:
         """Return what is read in memory."""
         return []
 

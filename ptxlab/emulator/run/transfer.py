@@ -15,7 +15,7 @@ Put = Callable[[Part, Array], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CompletionSignal:
     """The mbarriers that hear of copies: the word of each, the bytes it hears of, whose copy it is.
 
     ``owner`` is the position of the thread.
@@ -40,7 +40,7 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MemoryAccess:
     """Memory that asynchronous work reads or ``writes``: items of ``size`` bytes from ``first`` on.
 
     ``owner`` is the position of the thread that has each of them moved. What tensor cores read of shared
@@ -80,7 +80,7 @@ class Transfer:
         self._items = np.zeros(len(owner), ITEM[size]) if items is None else items
         self._unread: Array | None = np.ones(len(owner), bool)
 
-    def moved(self) -> list[Moved]:
+    def moved(self) -> list[MemoryAccess]:
         return [
             moved_items(part, self._items.itemsize, self._owner, writes=writes)
             for parts, writes in ((self._sources, False), (self._targets, True))
@@ -111,10 +111,10 @@ class Transfer:
         return np.isin(self._owner, chosen)
 
 
-def moved_items(part: Part, size: int, owner: Array, *, writes: bool) -> Moved:
+def moved_items(part: Part, size: int, owner: Array, *, writes: bool) -> MemoryAccess:
     owner = owner if part.where is None else owner[part.where]
     first = np.broadcast_to(part.index, owner.shape) * size
-    return Moved(part.memory, first, size, owner, writes)
+    return MemoryAccess(part.memory, first, size, owner, writes)
 
 
 def _some(part: Part, wanted: Array) -> tuple[Part, Array | slice]:

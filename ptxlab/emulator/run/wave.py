@@ -22,7 +22,7 @@ from ptxlab.emulator.run.register_pool import RegisterPool
 from ptxlab.emulator.run.tensor_memory import TensorMemory
 from ptxlab.emulator.run.tensor_work import TensorWork
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave_memory import WaveMemory
 from ptxlab.errors import LaunchError, Location
 from ptxlab.isa.occupancy import MULTIPROCESSORS
@@ -322,7 +322,9 @@ class Watcher:
     def clusters_met(self, arrived: Array) -> None:
         """See the barriers of clusters complete, at which the threads of a mask have arrived."""
 
-    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
         """See asynchronous work begin that ``threads`` have asked for: what it reads and what it writes.
 
         Mbarriers are ``told`` when it is done; for None the threads wait for a group that it is in.

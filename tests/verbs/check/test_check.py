@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ptxlab.main import main
+from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.check_report import RULES, rules
-from ptxlab.observe.check_scene import CheckScene
 from ptxlab.verbs.check import verb
 
 REVERSE = """\
@@ -220,4 +220,4 @@ def test_the_list_names_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_finding_breaks_a_rule_that_has_a_name() -> None:
     assert {"RAW", "global RAW", "twice", "grid"} <= set(rules("race"))
     with pytest.raises(AssertionError, match="RWA"):
-        CheckScene().find("race", "error", "RWA", 1, ("", ""))
+        CheckContext().find("race", "error", "RWA", 1, ("", ""))

@@ -18,7 +18,7 @@ from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.choices import operand_value
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import HEARD
@@ -28,21 +28,21 @@ from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Fences, Releases
 
 
-class Handovers:
+class MbarrierOrder:
     """Follows the barrier objects of a wave; ``any`` says that there have been mbarriers."""
 
-    def __init__(self, scene: CheckScene, clocks: Clocks, races: Races, fences: Fences) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext, clocks: Clocks, races: Races, fences: Fences) -> None:
+        self._context = context
         self._clocks = clocks
         self._races = races
-        wave = scene.wave
+        wave = context.wave
         self._cluster = clocks.agents.threads
         self._numbers: Array = np.full(wave.ctas * wave.shared_pitch // OBJECT_BYTES, -1)
         self._count = 0
         self.any = False
         self._objects = Releases(clocks, 0, for_warpgroups=True)
         self._clusters = Releases(clocks, wave.width // self._cluster)
-        self._phases = Phases(scene)
+        self._phases = Phases(context)
         self._fences = fences
         self._met = np.zeros(wave.ctas, bool)
 
@@ -62,8 +62,8 @@ class Handovers:
 
     def _release(self, site: Site, threads: Threads, words: Array) -> None:
         """See ``threads`` arrive: they tell what they know, as far as the scope of that reaches."""
-        ctas = words * OBJECT_BYTES // self._scene.wave.shared_pitch
-        away = ctas != self._scene.wave.cta_of[threads.index]
+        ctas = words * OBJECT_BYTES // self._context.wave.shared_pitch
+        away = ctas != self._context.wave.cta_of[threads.index]
         effects = effects_of(site.instruction)
         if away.any() and effects.scope != "cluster":
             threads, words = self._too_narrow(site, threads, words, away)
@@ -78,7 +78,7 @@ class Handovers:
     ) -> tuple[Threads, Array]:
         """Report arrivals ``away`` from their CTA that are of its scope. Return those that tell something."""
         said = effects_of(site.instruction).scope == "cta"
-        who = self._scene.thread(int(threads.index[away.argmax()]))
+        who = self._context.thread(int(threads.index[away.argmax()]))
         what = (
             "releases to its own CTA alone, .cta"
             if said
@@ -90,7 +90,9 @@ class Handovers:
         hint = (
             "mbarrier.arrive.release.cluster, where the other CTA reads what was written before it"
         )
-        self._scene.find("async", "info", "scope", int(away.sum()), (message, hint), unit="threads")
+        self._context.find(
+            "async", "info", "scope", int(away.sum()), (message, hint), unit="threads"
+        )
         if not said:
             return threads, words
         return Threads(threads.width, index=threads.index[~away]), words[~away]
@@ -112,7 +114,7 @@ class Handovers:
         self._touch(AccessKind(writes=False, strong=True), threads.index, words)
         objects = self._of(words)
         self._phases.waited(threads.index, objects, self._clocks.now)
-        if effects_of(self._scene.site.instruction).relaxed:
+        if effects_of(self._context.site.instruction).relaxed:
             self._fences.see(threads.index, self._objects.told(objects))
         else:
             self._objects.acquire(threads, objects)
@@ -123,35 +125,41 @@ class Handovers:
 
     def overlap(self, threads: Array, first: Array, nbytes: int, *, writes: bool) -> None:
         """See plain accesses to shared memory: none may be to an mbarrier."""
-        valid = self._scene.wave.mbarriers.valid
+        valid = self._context.wave.mbarriers.valid
         words = first[:, None] // OBJECT_BYTES + np.arange(-(-nbytes // OBJECT_BYTES))
         found = np.flatnonzero(valid[words].any(axis=1))
         if found.size:
             at = int(found[0])
             did = "stores to" if writes else "loads"
-            where = self._scene.shared_at(int(words[at][valid[words[at]]][0]) * OBJECT_BYTES)
-            message = f"{self._scene.thread(int(threads[at]))} {did} {where}, which is an mbarrier"
+            where = self._context.shared_at(int(words[at][valid[words[at]]][0]) * OBJECT_BYTES)
+            message = (
+                f"{self._context.thread(int(threads[at]))} {did} {where}, which is an mbarrier"
+            )
             hint = "only mbarrier instructions may access it; mbarrier.inval gives the memory back"
             count = found.size * nbytes
-            self._scene.find("async", "error", "object", count, (message, hint))
+            self._context.find("async", "error", "object", count, (message, hint))
 
     def _again(self, threads: Threads, words: Array) -> None:
         """Report objects that are made where there is one."""
-        there = np.flatnonzero(self._scene.wave.mbarriers.valid[words])
+        there = np.flatnonzero(self._context.wave.mbarriers.valid[words])
         if there.size:
             at = int(there[0])
-            where = self._scene.shared_at(int(words[at]) * OBJECT_BYTES)
+            where = self._context.shared_at(int(words[at]) * OBJECT_BYTES)
             message = (
-                f"{self._scene.thread(int(threads.index[at]))} makes an mbarrier of {where}, "
+                f"{self._context.thread(int(threads.index[at]))} makes an mbarrier of {where}, "
                 "which is one already"
             )
             hint = "mbarrier.inval comes before the memory of an mbarrier is used again"
-            self._scene.find("async", "error", "again", there.size, (message, hint), unit="threads")
+            self._context.find(
+                "async", "error", "again", there.size, (message, hint), unit="threads"
+            )
 
     def _makers(self, threads: Threads, words: Array) -> tuple[Threads, Array]:
         """Report objects that several threads make at once. Return one thread for each that make it alike."""
-        scene = self._scene
-        counts = operand_value(scene.site, scene.frame, scene.site.instruction.operands[1], "u32")
+        context = self._context
+        counts = operand_value(
+            context.site, context.frame, context.site.instruction.operands[1], "u32"
+        )
         assert counts is not None
         counts = np.broadcast_to(counts, (threads.width,))[threads.index]
         makers = np.unique(np.stack([words, counts]), axis=1, return_index=True)[1]
@@ -160,17 +168,17 @@ class Handovers:
             return threads, words
         other = int(np.setdiff1d(np.arange(threads.size), makers)[0])
         first = int(np.flatnonzero(words == words[other])[0])
-        who, also = (scene.thread(int(threads.index[at])) for at in (first, other))
-        where = scene.shared_at(int(words[other]) * OBJECT_BYTES)
+        who, also = (context.thread(int(threads.index[at])) for at in (first, other))
+        where = context.shared_at(int(words[other]) * OBJECT_BYTES)
         message = f"{who} and {also} both make an mbarrier of {where}, for as many arrivals"
         hint = "let one thread of the CTA make it"
-        scene.find("async", "info", "again", together, (message, hint), unit="threads")
+        context.find("async", "info", "again", together, (message, hint), unit="threads")
         return Threads(threads.width, index=threads.index[makers]), words[makers]
 
     def _touch(self, kind: AccessKind, threads: Array, words: Array) -> None:
-        scene = self._scene
-        granules, count = scene.shadow.cover(words * OBJECT_BYTES, OBJECT_BYTES)
-        place = scene.number(scene.site)
+        context = self._context
+        granules, count = context.shadow.cover(words * OBJECT_BYTES, OBJECT_BYTES)
+        place = context.number(context.site)
         self._races.see(Touch(kind, place, np.repeat(threads, count), granules))
 
     def _of(self, words: Array) -> Array:
@@ -198,7 +206,7 @@ class Handovers:
         clusters = index // self._cluster
         if effects.meets == "wait":
             self._clusters.acquire(threads, clusters)
-            self._met[self._scene.wave.cta_of[index]] = True
+            self._met[self._context.wave.cta_of[index]] = True
         elif not effects.relaxed:
             self._clusters.release(threads, clusters)
         elif (rows := self._fences.told(index, near=False)) is not None:
@@ -210,25 +218,25 @@ class Handovers:
     def known_in(self, ctas: Array) -> Array:
         """Return what the threads of each CTA know together, or have seen: they end no earlier."""
         known = self._clocks.known_in(ctas)
-        seen = self._fences.seen_in(ctas, self._scene.wave.cta_width)
+        seen = self._fences.seen_in(ctas, self._context.wave.cta_width)
         columns = min(known.shape[1], seen.shape[1])
         known[:, :columns] = np.maximum(known[:, :columns], seen[:, :columns])
         return known
 
     def started(self, threads: Array) -> Array:
         """Say which threads are in a CTA that has met the others of its cluster."""
-        met: Array = self._met[self._scene.wave.cta_of[threads]]
+        met: Array = self._met[self._context.wave.cta_of[threads]]
         return met
 
     def _divergent(self, site: Site, threads: Threads) -> None:
-        alive = self._scene.wave.alive.mask & ~self._scene.ended
+        alive = self._context.wave.alive.mask & ~self._context.ended
         here = threads.mask.reshape(-1, WARP)
         absent = (alive.reshape(-1, WARP) & ~here)[here.any(axis=1)]
         if absent.any():
-            who = self._scene.thread(int(threads.index[0]))
+            who = self._context.thread(int(threads.index[0]))
             message = f"{who} comes to {site.instruction.name} without the rest of its warp"
             hint = "all threads of a warp execute an .aligned barrier together; leave out .aligned"
             count = int(absent.sum())
-            self._scene.find(
+            self._context.find(
                 "barrier", "error", "divergent", count, (message, hint), unit="threads"
             )

@@ -29,7 +29,7 @@ _ENGINES: dict[Queue, str] = {
 }
 
 
-class CheckScene:
+class CheckContext:
     """The wave that runs, the instruction it is at, and all findings of the launch so far.
 
     ``site`` is the instruction at hand, of the activation ``frame``. ``shadow`` is that of the wave's shared memory. ``agents`` are

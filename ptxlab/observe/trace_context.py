@@ -12,7 +12,7 @@ from ptxlab.observe.timeline import SharedSpan, Warps
 from ptxlab.syntax.names import called
 
 
-class TraceScene:
+class TraceContext:
     """The cluster, or single CTA, that CTA ``number`` of the grid is in.
 
     ``first`` is the position of its first CTA in the wave, ``count`` how many they are, ``inside`` their

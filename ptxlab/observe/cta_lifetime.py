@@ -12,48 +12,50 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.observe.agents import Agents
-from ptxlab.observe.check_scene import CheckScene, Wording
+from ptxlab.observe.check_context import CheckContext, Wording
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.knowledge import TimeRows
+from ptxlab.observe.knowledge import VectorClocks
 
 _TIME, _PLACE = range(2)
 _BEGIN = "barrier.cluster.arrive and .wait, before the first access to the memory of another CTA"
 _END = "barrier.cluster.arrive and .wait at the end of the kernel, in all threads"
 
 
-class Leaving:
+class CtaLifetime:
     """The last access of each agent from outside to the shared memory of each CTA of a wave.
 
     Engines that work for a CTA count as outside.
     """
 
-    def __init__(self, scene: CheckScene, clocks: Clocks) -> None:
-        self._scene = scene
+    def __init__(self, context: CheckContext, clocks: Clocks) -> None:
+        self._context = context
         self._clocks = clocks
-        self._last = TimeRows(2, scene.wave.ctas)
-        self._over = np.zeros(scene.wave.ctas, bool)
+        self._last = VectorClocks(2, context.wave.ctas)
+        self._over = np.zeros(context.wave.ctas, bool)
 
     def note(self, ctas: Array, agents: Array) -> None:
-        clocks, scene = self._clocks, self._scene
+        clocks, context = self._clocks, self._context
         columns = clocks.agents.column(agents)
         self._last.fit(clocks.agents.columns)
         self._last.data[_TIME, ctas, columns] = clocks.now
-        self._last.data[_PLACE, ctas, columns] = scene.number(scene.site)
+        self._last.data[_PLACE, ctas, columns] = context.number(context.site)
         gone = np.flatnonzero(self._over[ctas])
         if gone.size:
-            what = f"accesses the shared memory of {scene.wave.cta(int(ctas[gone[0]]))}, which has ended"
-            self._find(self._scene.agent(int(agents[gone[0]])), what, np.unique(agents[gone]).size)
+            what = f"accesses the shared memory of {context.wave.cta(int(ctas[gone[0]]))}, which has ended"
+            self._find(
+                self._context.agent(int(agents[gone[0]])), what, np.unique(agents[gone]).size
+            )
 
     def reach(self, threads: Array, ctas: Array, started: Array) -> None:
         """See threads access the memory of other CTAs; only some know that these have ``started``."""
         early = np.flatnonzero(~started)
         if early.size:
             what = (
-                f"accesses the shared memory of {self._scene.wave.cta(int(ctas[early[0]]))}, which "
+                f"accesses the shared memory of {self._context.wave.cta(int(ctas[early[0]]))}, which "
                 "need not have started"
             )
-            who = self._scene.thread(int(threads[early[0]]))
-            self._scene.find(
+            who = self._context.thread(int(threads[early[0]]))
+            self._context.find(
                 "async",
                 "error",
                 "not started",
@@ -64,7 +66,7 @@ class Leaving:
 
     def _find(self, who: str, what: str, count: int) -> None:
         words = f"{who} {what}", _END
-        self._scene.find("async", "error", "ended", count, words, unit="threads")
+        self._context.find("async", "error", "ended", count, words, unit="threads")
 
     def end(self, ctas: Array, known_in: Callable[[Array], Array]) -> None:
         """See CTAs end; ``known_in`` each of some is, of each column's agent, up to when."""
@@ -83,13 +85,13 @@ class Leaving:
                 self._tell(cta, place, agents, self._clocks.agents)
 
     def _tell(self, cta: int, place: int, agents: Array, known: Agents) -> None:
-        site = self._scene.numbered(place)
+        site = self._context.numbered(place)
         engine = known.engine(int(agents[0]))
-        name = self._scene.wave.cta(cta)
+        name = self._context.wave.cta(cta)
         words: Wording
         severity = "error"
         if engine is None:
-            who = self._scene.thread(int(agents[0]))
+            who = self._context.thread(int(agents[0]))
             words = f"{name} can end before {who} has accessed its shared memory", _END
         else:
             if engine[0] == "bulk_copies":
@@ -100,7 +102,7 @@ class Leaving:
                 f"{name} can end while its shared memory is still {doing} by the work begun here",
                 _WAITS[engine[0]],
             )
-        self._scene.find("async", severity, "end", agents.size, words, site=site, unit="threads")
+        self._context.find("async", severity, "end", agents.size, words, site=site, unit="threads")
 
 
 _WAITS = {
