@@ -69,19 +69,29 @@ def sampled(numbers: Array, returns: Array, warps: int) -> list[SampledLoop]:
 
     The hottest comes first, and others until what is left is little enough to be run.
     """
-    chosen: list[SampledLoop] = []
-    rest = loops(numbers, returns)
     left = np.ones(len(numbers), bool)
-    while rest and (not chosen or np.count_nonzero(left) * warps > MOST):
-        hot = max(rest, key=lambda loop: _left_out(loop, left))
-        if chosen and not _left_out(hot, left):
-            break
+    rest = loops(numbers, returns)
+    hot = hottest(rest)
+    chosen: list[SampledLoop] = []
+    while hot is not None:
+        chosen.append(_shortened(hot, left, warps))
         rest.remove(hot)
-        body = _instructions(hot.after(0), left) / hot.turns
-        few = int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS))
-        chosen.append(SampledLoop(hot, few))
         left = kept(len(numbers), chosen)
+        if np.count_nonzero(left) * warps <= MOST:
+            break
+        gains = {
+            loop.head: _instructions(loop.after(2 * _shortened(loop, left, warps).few), left)
+            for loop in rest
+        }
+        gaining = (loop for loop in rest if gains[loop.head])
+        hot = max(gaining, key=lambda loop: gains[loop.head], default=None)
     return chosen
+
+
+def _shortened(loop: Loop, left: Array, warps: int) -> SampledLoop:
+    """Return a loop with as many turns of each run as show what all cost, of instructions that are ``left``."""
+    body = max(_instructions(loop.after(0), left), 1) / loop.turns
+    return SampledLoop(loop, int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS)))
 
 
 def alike(chosen: Sequence[SampledLoop], numbers: Array, returns: Array) -> list[SampledLoop]:
@@ -189,12 +199,10 @@ def _runs(turns: Sequence[tuple[int, int]]) -> tuple[tuple[tuple[int, int], ...]
     return tuple(map(tuple, runs))
 
 
-def _left_out(loop: Loop, left: Array | None = None) -> int:
-    return _instructions(loop.after(FEW_TURNS), left)
+def _left_out(loop: Loop) -> int:
+    return sum(end - first for first, end in loop.after(FEW_TURNS))
 
 
-def _instructions(turns: Iterable[tuple[int, int]], left: Array | None) -> int:
-    """Count the instructions of some turns, or those of them that are ``left``."""
-    if left is None:
-        return sum(end - first for first, end in turns)
+def _instructions(turns: Iterable[tuple[int, int]], left: Array) -> int:
+    """Count the instructions of some turns that are ``left``."""
     return sum(int(np.count_nonzero(left[first:end])) for first, end in turns)

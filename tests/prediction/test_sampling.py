@@ -164,3 +164,19 @@ def test_loops_that_walk_the_same_rows_see_the_same_part_of_them() -> None:
     loops = [hot, long, short]
     assert [l2._spread(one.loop.runs[0], loops) for one in (long, short)] == [32, 4]
     assert l2._turns_for_one(loops) == [1, 499, 127 / 31, 15 / 3]
+
+
+def test_other_loops_are_shortened_only_where_much_is_issued_and_something_is_gained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Loops of 300 and of 100 turns, and one of ten runs of three turns, none of which can be spared."""
+    numbers = np.array([0, *[1, 2] * 300, *[3, 4] * 100, *[5, *[6, 7] * 3] * 10, 8])
+
+    def heads(most: int) -> list[int]:
+        monkeypatch.setattr(trace, "MOST", most)
+        return [one.loop.head for one in trace.sampled(numbers, NONE, 1)]
+
+    assert heads(1000) == [1]
+    assert heads(len(numbers) - 2 * (299 - 32)) == [1]
+    assert heads(len(numbers) - 2 * (299 - 32) - 1) == [1, 3]
+    assert heads(1) == [1, 3]  # and no more, though the outer of the last has nine turns

@@ -1,0 +1,77 @@
+"""In which order threads that parted go on, and where they meet again, of code written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.launch import Launch
+from ptxlab.prediction.interpreter import run
+from tests.machine.test_operations import instruction
+
+FIRST_16, FIRST_8 = (f"ISETP.LT.AND P{n}, PT, R0, {most:#x}, PT" for n, most in ((0, 16), (1, 8)))
+
+
+def issued(
+    code: Sequence[str], block: int = 32, **labels: int
+) -> list[tuple[int, list[int] | None]]:
+    """Return which instructions are issued, one by one, and for which warps, None for all."""
+    named = {f".{name}": number for name, number in labels.items()}
+    decoded = [instruction(text, n, named) for n, text in enumerate(code)]
+    launch = Launch(TARGETS["sm_80"], LaunchConfig.of(1, block), b"", ())
+    steps = run(decoded, launch, [0])
+    return [
+        (number, None if warps is None else warps.tolist())
+        for first, end, warps in zip(steps.first, steps.end, steps.warps, strict=True)
+        for number in range(first, end)
+    ]
+
+
+def numbers(code: Sequence[str], block: int = 32, **labels: int) -> list[int]:
+    return [number for number, _ in issued(code, block, **labels)]
+
+
+def test_who_stands_lowest_goes_first_and_they_go_on_together() -> None:
+    code = ["S2R R0, SR_TID.X", FIRST_16, "@P0 BRA `(.L)", "NOP", "NOP", "EXIT"]
+    assert numbers(code, L=4) == [0, 1, 2, 3, 4, 5]
+
+
+def test_those_who_wait_inside_meet_before_those_who_wait_outside() -> None:
+    code = [
+        "S2R R0, SR_TID.X", FIRST_16, FIRST_8, "BSSY B0, `(.OUTER)", "@!P0 BRA `(.OUTER)",
+        "BSSY B1, `(.INNER)", "@P1 BRA `(.INNER)", "NOP", "BSYNC B1", "NOP", "BSYNC B0", "NOP", "EXIT",
+    ]  # fmt: skip
+    found = numbers(code, OUTER=10, INNER=8)
+    assert found == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 9, 10, 11, 12]
+
+
+def test_a_loop_is_left_one_by_one() -> None:
+    """Warp 0 goes around once, half of warp 1 twice and the other half three times."""
+    code = [
+        "S2R R0, SR_TID.X", "SHF.R.U32.HI R1, RZ, 0x4, R0", "IADD3 R1, R1, -0x1, RZ",
+        "ISETP.GT.AND P0, PT, R1, RZ, PT", "@P0 BRA `(.TOP)", "EXIT",
+    ]  # fmt: skip
+    found = issued(code, 64, TOP=2)
+    assert [warps for number, warps in found if number == 2] == [None, [1], [1]]
+
+
+def test_a_barrier_is_passed_when_all_are_there_who_have_not_ended() -> None:
+    code = ["S2R R0, SR_TID.X", FIRST_16, "@!P0 EXIT", "BAR.SYNC 0x0", "NOP", "EXIT"]
+    found = issued(code, 64)
+    assert [number for number, _ in found] == [0, 1, 2, 3, 4, 5]
+    assert found[3] == (3, [0])
+
+
+def test_what_leads_nowhere_is_refused() -> None:
+    with pytest.raises(Unsupported, match="goes where the machine code does not say"):
+        numbers(["BRA `(.NOWHERE)", "EXIT"])
+    with pytest.raises(Unsupported, match="goes to an address that is no instruction's"):
+        numbers(["MOV R4, 0x1000", "RET.REL.NODEC R4 `(k)", "EXIT"])
+    with pytest.raises(Unsupported, match="depends on data that is not computed"):
+        numbers(
+            ["FADD R0, R1, R2", "ISETP.LT.AND P0, PT, R0, R1, PT", "@P0 BRA `(.L)", "EXIT"], L=3
+        )
