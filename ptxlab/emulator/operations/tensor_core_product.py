@@ -122,6 +122,11 @@ class _Product:
         else:
             columns = found.a.cols * found.bits // _WORD_BITS
             self._a = issued.cells(how.a, columns, "A", lanes=halves)
+            apart = self._a.lane != self._d.lane
+            if apart.any():
+                what = "A and D begin in different halves of the lanes of a quarter"
+                hint = "both begin at lane 0, or both at lane 16"
+                raise issued.fault(int(apart.argmax()) // found.form.group, what, hint=hint)
         width = 1 if found.bits >= _HALF else 2
         self._metadata = how.metadata and issued.cells(how.metadata, width, "the metadata")
         counts = (path.rows, path.columns)
@@ -185,15 +190,10 @@ class _Product:
         width = path.n // len(parts)
         for number, a in enumerate(parts):
             of = slice(number * width, (number + 1) * width)
-            factors = Factors(
-                a, b[:, of], c[:, of], self._places(some, number), self._of(scaled, of)
-            )
+            its_scales = (scaled[0], scaled[1][:, of]) if scaled else ()
+            factors = Factors(a, b[:, of], c[:, of], self._places(some, number), its_scales)
             d[:, of] = self._compute(factors)
         self._write(cells, d, operations)
-
-    def _of(self, scaled: tuple[Array, ...], columns: slice) -> tuple[Array, ...]:
-        """Return the scales of A, and of some columns of B."""
-        return (scaled[0], scaled[1][:, columns]) if scaled else ()
 
     def _addend(self, cells: Array, adds: Array) -> Array:
         """Return C [rows, n, products]: D as it is, or zero where ``adds`` does not hold."""

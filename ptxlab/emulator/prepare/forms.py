@@ -168,7 +168,8 @@ def legal_form(context: Context) -> RowForm:
     if form.row.tabled and form.matrix is None:
         from ptxlab.matrix.catalog import forms as table
 
-        known = (other.name for other in table() if other.name.startswith(form.opcode))
+        names = (other.name for other in table() if other.name.startswith(form.opcode))
+        known = dict.fromkeys(names)  # of several variants the name is the same
         context.refuse(form.name, hint=did_you_mean(form.name, known, most=3))
     require(context, instruction.name, form.needs)
     return form

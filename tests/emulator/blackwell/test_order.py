@@ -151,6 +151,8 @@ def test_what_a_product_must_not_be() -> None:
     fails(
         "A takes columns 508 to 515", "add.u32 r10, t, 508;" + body.replace("x0", "[r10]"), problem
     )
+    apart = "add.u32 r10, t, 0x100080;" + body.replace("x0", "[r10]")
+    fails("A and D begin in different halves", apart, Problem("f16", 64, 16, "f16", "f16"))
     shift = body.replace("kind::f16", "kind::f16.ashift").replace("x0", "[r10]")
     small = Problem("f16", 64, 16, "f16", "f16")
     fails(".ashift with m of 64", "mov.u32 r10, t;" + shift, small)
