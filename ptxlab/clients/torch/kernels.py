@@ -24,6 +24,7 @@ from ptxlab.clients.torch.operations import is_missing, of_gpus_alone
 from ptxlab.errors import Unsupported
 
 CPU = torch.device("cpu")
+_OF_CPU = DispatchKeySet(DispatchKey.CPU)
 _NO_BACKEND = "HIP"
 """A backend that no build with this dispatcher has kernels for."""
 COMPOSITE = (
@@ -65,8 +66,15 @@ class Kernel:
             written[frozenset(alias.before_set)].name if alias and alias.is_write else None
             for alias in aliases
         ]
-        # A view is a tensor with the same storage, and no memory is touched.
-        self.is_view = any(alias and not alias.is_write for alias in aliases)
+        # A view is a tensor with the same storage, or becomes one, and no memory is touched.
+        self.is_view = torch.Tag.inplace_view in op.tags or any(
+            alias and not alias.is_write for alias in aliases
+        )
+        self.tensors = [
+            place
+            for place, argument in enumerate(schema.arguments)
+            if str(argument.type) == "Tensor" and not argument.kwarg_only
+        ]
         self.random = torch.Tag.nondeterministic_seeded in op.tags
         self.takes_generator = "generator" in self.arguments
         self.waits = bool(op.tags) and (
@@ -79,7 +87,7 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.is_view:
-            return self.op._op_dk(DispatchKey.CPU, *args, **kwargs)
+            return self.op.redispatch(_OF_CPU, *args, **kwargs)
         if self.missing:
             refuse(self.op, args, kwargs)
         strays: list[torch.Tensor] = []
@@ -101,15 +109,19 @@ class Kernel:
     def _run(self, arguments: Mapping[str, Any], given: list[Any], named: dict[str, Any]) -> Any:
         if self.out:
             return self._into_out(arguments, given, named)
-        if recording.active is None or self.name == "empty_strided":
+        if recording.active is None:
             return self._results(arguments, self._compute(given, named))
         return self._recorded(arguments, given, named)
 
     def _compute(self, given: list[Any], named: Mapping[str, Any]) -> Any:
+        op = self.op
+        # A number comes as what it is, also where the schema says Tensor.
+        if not all(isinstance(given[place], torch.Tensor) for place in self.tensors):
+            op = op.overloadpacket
         if self.random and not self.takes_generator:
             with seeded():
-                return self.op(*given, **named)
-        return self.op(*given, **named)
+                return op(*given, **named)
+        return op(*given, **named)
 
     def _results(self, arguments: Mapping[str, Any], found: Any) -> Any:
         """Return what was found, on "cuda", and the arguments that were written themselves."""

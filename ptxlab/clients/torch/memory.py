@@ -61,8 +61,8 @@ class Allocations:
         if host.layout is not torch.strided or host.is_quantized:
             raise Unsupported('sparse and quantized tensors on "cuda" are not emulated')
         storage = host.untyped_storage()
-        if host.storage_offset() or storage.data_ptr() in self._at:
-            return self.on_gpu(host.clone())
+        if host.storage_offset() or host.is_conj() or storage.data_ptr() in self._at:
+            return self.on_gpu(host.resolve_conj().clone())
         nbytes = storage.nbytes()
         if nbytes:
             self._count(storage, nbytes)
@@ -81,7 +81,9 @@ class Allocations:
         host: torch.Tensor = empty.detach().set_(
             storage, gpu.storage_offset(), gpu.size(), gpu.stride()
         )
-        return host
+        if gpu.is_conj():
+            host = host.conj()
+        return host._neg_view() if gpu.is_neg() else host
 
     def live(self) -> Iterator[tuple[int, Any]]:
         """Yield the addresses of all memory, and the storages there."""

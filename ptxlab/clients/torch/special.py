@@ -89,43 +89,48 @@ def _record_stream(self: torch.Tensor, s: torch.Stream) -> None:
 _STRIDED = (None, torch.strided)
 _LAYOUTS = {None: "", torch.strided: "", torch.sparse_coo: "Sparse", torch._mkldnn: "Mkldnn"}
 """What the name of a backend begins with, by layout; the others are SparseCsr."""
-_allocate = aten.empty.memory_format._op_dk
 
 
-def _empty(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-) -> torch.Tensor:
-    """Choose the backend of new memory, which may be pinned."""
-    kind = "cpu" if device is None else device.type
-    on_gpu = kind == "cuda" and layout in _STRIDED
-    if on_gpu:
-        assert device is not None
-        require_device(device.index)
-        if pin_memory:
-            raise RuntimeError("Only dense CPU tensors can be pinned")
-        allocations.require_room(math.prod(size) * (dtype or torch.get_default_dtype()).itemsize)
-        key, device = DispatchKey.CPU, CPU
-    else:
-        key = DispatchKey.Meta if kind == "meta" else _key(layout, kind)
-    pin = bool(pin_memory) and key is DispatchKey.CPU
-    made: torch.Tensor = _allocate(
-        key,
-        size,
-        dtype=dtype,
-        layout=layout,
-        device=device,
-        pin_memory=False if pin else pin_memory,
-        memory_format=memory_format,
-    )
-    if on_gpu:
-        return allocations.on_gpu(made)
-    return pinned(made) if pin else made
+def _allocating(op: Any) -> Callable[..., torch.Tensor]:
+    """Return an operation that makes memory, of a size and maybe strides; it may be pinned."""
+
+    def allocate(
+        size: Sequence[int],
+        *strides: Sequence[int],
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+        **memory_format: Any,
+    ) -> torch.Tensor:
+        kind = "cpu" if device is None else device.type
+        on_gpu = kind == "cuda" and layout in _STRIDED
+        if on_gpu:
+            assert device is not None
+            require_device(device.index)
+            if pin_memory:
+                raise RuntimeError("Only dense CPU tensors can be pinned")
+            itemsize = (dtype or torch.get_default_dtype()).itemsize
+            allocations.require_room(math.prod(size) * itemsize)
+            key, device = DispatchKey.CPU, CPU
+        else:
+            key = DispatchKey.Meta if kind == "meta" else _key(layout, kind)
+        pin = bool(pin_memory) and key is DispatchKey.CPU
+        made: torch.Tensor = op._op_dk(
+            key,
+            size,
+            *strides,
+            dtype=dtype,
+            layout=layout,
+            device=device,
+            pin_memory=False if pin else pin_memory,
+            **memory_format,
+        )
+        if on_gpu:
+            return allocations.on_gpu(made)
+        return pinned(made) if pin else made
+
+    return allocate
 
 
 def _key(layout: torch.layout | None, kind: str) -> Any:
@@ -147,8 +152,19 @@ SPECIAL: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("set_", "CUDA", _set_none),
     ("record_stream", "CUDA", _record_stream),
     ("_fused_sdp_choice", "CUDA", lambda *_, **__: _MATH),
-    ("empty.memory_format", "BackendSelect", _empty),
-    ("empty.memory_format", "CUDA", _empty),
+    *(
+        (f"_use_{library}_ctc_loss{overload}", "CUDA", lambda *_, **__: False)
+        for library in ("cudnn", "miopen")
+        for overload in ("", ".Tensor")
+    ),
+    *(
+        (name, backend, _allocating(op))
+        for name, op in (
+            ("empty.memory_format", aten.empty.memory_format),
+            ("empty_strided", aten.empty_strided.default),
+        )
+        for backend in ("BackendSelect", "CUDA")
+    ),
     ("is_pinned", "CPU", lambda tensor, device=None: is_pinned(tensor)),
     ("_pin_memory", "CPU", _pin),
     *((name, "CUDA", function) for name, function in (ARITHMETIC | RECURRENT).items()),

@@ -71,6 +71,38 @@ def test_results_are_written_where_they_are_to_be(torch: Any) -> None:
     assert x.tolist() == [1]
 
 
+def ctc(torch: Any, x: Any) -> Any:
+    lengths = torch.tensor([3, 2])
+    targets = torch.tensor([[1, 2], [2, 1]], device=x.device)
+    return torch.nn.functional.ctc_loss(x.log_softmax(2), targets, lengths, lengths - 1)
+
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "becomes a view of itself": lambda torch, x: x.clone().squeeze_(0).transpose_(0, 1).t_(),
+    "keeps its strides": lambda torch, x: torch.rot90(x, dims=(1, 2)),
+    "loses a dimension": lambda torch, x: torch.quantile(x, 0.5, dim=1),
+    "a number for a tensor": lambda torch, x: torch.take_along_dim(x, torch.tensor([[[-1]]], device=x.device), 1),
+    "conjugate": lambda torch, x: torch.fft.ifft(x).conj(),
+    "negative": lambda torch, x: torch.fft.fft(x).conj().imag,
+    "copied without waiting": lambda torch, x: x.to("cpu", non_blocking=True),
+    "half": lambda torch, x: torch.softmax(x.half(), 1),
+    "sorted": lambda torch, x: torch.sort(x, 2).indices,
+    "found": lambda torch, x: (x > 0).nonzero(),
+    "put": lambda torch, x: x.clone().index_put_((torch.tensor([0]),), x[0] * 2, accumulate=True),
+    "solved": lambda torch, x: torch.linalg.solve(x[:, :2, :2] + 9 * torch.eye(2, device=x.device), x[:, :2]),
+    "connectionist loss": ctc,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_operations_compute_what_they_compute_on_the_cpu(torch: Any, name: str) -> None:
+    x = torch.randn(3, 2, 4) if "loss" in name else torch.randn(1, 3, 4)
+    here, there = (CALLS[name](torch, each) for each in (x, x.cuda()))
+    torch.testing.assert_close(there.cpu(), here)
+    assert there.stride() == here.stride()
+    assert there.device.type == ("cpu" if name == "copied without waiting" else "cuda")
+
+
 MODULES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "linear": (lambda nn: nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 2)), (3, 6)),
     "convolution": (lambda nn: nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2)), (2, 3, 8, 8)),
