@@ -46,6 +46,10 @@ COMPOSITE = (
 """What a GPU has kernels for, and PyTorch without one would put together of other operations."""
 
 
+_WRITTEN = {"aten::native_batch_norm": ("running_mean", "running_var")}
+"""What operations write though their schemas say nothing of it."""
+
+
 class Kernel:
     """An operation on "cuda"; what its schema says of it is read once."""
 
@@ -60,6 +64,7 @@ class Kernel:
             if argument.alias_info is not None and argument.alias_info.is_write
         }
         self.written = [argument.name for argument in written.values()]
+        self.written += _WRITTEN.get(schema.name, ())
         self.out = [argument.name for argument in written.values() if argument.kwarg_only]
         aliases = [result.alias_info for result in schema.returns]
         self.returned = [

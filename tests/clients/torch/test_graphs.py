@@ -57,6 +57,19 @@ def test_a_training_step_as_a_graph(torch: Any) -> None:
         torch.testing.assert_close(parameter.detach(), value)
 
 
+def test_what_is_counted_on_the_way_is_not_counted_by_the_capture(torch: Any) -> None:
+    norm = torch.nn.BatchNorm1d(2).cuda()
+    x = torch.tensor([[1.0, 2], [3, 6]], device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = norm(x)
+    assert norm.running_mean.tolist() == [0, 0]
+    for _ in range(2):
+        graph.replay()
+    torch.testing.assert_close(norm.running_mean, torch.tensor([0.38, 0.76], device="cuda"))
+    assert found.sign().tolist() == [[-1, -1], [1, 1]]
+
+
 def test_each_replay_draws_anew(torch: Any) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
