@@ -218,8 +218,9 @@ NESTS = {
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
     "carries": """
         mov.u32 r10, 0; and.b32 r12, r0, 3; setp.eq.u32 p4, r12, 1;
-    INNER: @p4 add.cc.u32 r3, r21, 0xC0000000; and.b32 r13, r20, 7; setp.ne.u32 p5, r13, 6; @p5 bra PAST;
+    INNER: @p4 add.cc.u32 r3, r21, 0xC0000000; and.b32 r13, r20, 7; setp.ne.u32 p5, r13, 5; @p5 bra NEXT;
         addc.cc.u32 r21, r21, r10; madc.lo.u32 r21, r21, 3, r20;
+    NEXT: setp.ne.u32 p5, r13, 6; @p5 bra PAST; addc.u32 r21, r21, r10;
     PAST: addc.u32 r3, r3, r22; add.u32 r21, r21, r3; add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
     "atomics": """
         mov.u32 r10, 0;
