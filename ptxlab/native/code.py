@@ -141,7 +141,7 @@ class Code:
         )
         extra = f", {flags}" if flags else ""
         types = [full(value.type) for value in values] + ([flags.split()[0]] if flags else [])
-        self.declared.add(f"declare {full(kind)} {called}({', '.join(types)})")
+        self.declared.add(f"declare {full(kind)} {called}({', '.join(types)})\n")
         slots = ", ".join(f"{{{i}}}" for i in range(len(values)))
         return self.make(kind, f"call {{result}} {called}({slots}{extra})", *values)
 

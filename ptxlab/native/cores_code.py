@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 
 from ptxlab.native import walk_code
+from ptxlab.native.builder import FunctionBuilder, VectorValue
 
 PATIENCE = 20_000
 """How often a core looks for work before it goes to sleep, some twenty nanoseconds each time: for as long as
@@ -35,237 +37,157 @@ SYSTEM = {
 # behind the last. Who takes a piece of a job changes it from what it was before the job was read: so nobody
 # takes a piece of one job for another's. The caller takes the last ones and others the first: so what a core
 # wrote in one job it mostly finds in its own cache in the next.
-_TEXT = """
-declare i64 @llvm.umin.i64(i64, i64)
-declare i64 @llvm.usub.sat.i64(i64, i64)
-
-define internal i64 @left(i64 %state) {
-  %first = lshr i64 %state, 16
-  %count = sub i64 %state, %first
-  %left = and i64 %count, 65535
-  ret i64 %left
-}
-
-define internal void @work(ptr %pool, i1 %calls) {
-entry:
-  %function.p = getelementptr i64, ptr %pool, i64 #function
-  %job.p = getelementptr i64, ptr %pool, i64 #job
-  %total.p = getelementptr i64, ptr %pool, i64 #total
-  %piece.p = getelementptr i64, ptr %pool, i64 #piece
-  %done.p = getelementptr i64, ptr %pool, i64 #done
-  %wrong.p = getelementptr i64, ptr %pool, i64 #wrong
-  br label %look
-look:
-  %state = load atomic i64, ptr %pool acquire, align 8
-  %left = call i64 @left(i64 %state)
-  %none = icmp eq i64 %left, 0
-  br i1 %none, label %out, label %read
-read:
-  %function = load atomic ptr, ptr %function.p monotonic, align 8
-  %job = load atomic ptr, ptr %job.p monotonic, align 8
-  %total = load atomic i64, ptr %total.p monotonic, align 8
-  %piece = load atomic i64, ptr %piece.p monotonic, align 8
-  %first = lshr i64 %state, 16
-  %change = select i1 %calls, i64 -1, i64 65536
-  %less = add i64 %state, %change
-  %pair = cmpxchg ptr %pool, i64 %state, i64 %less acq_rel acquire
-  %mine = extractvalue { i64, i1 } %pair, 1
-  br i1 %mine, label %take, label %look
-take:
-  %at = select i1 %calls, i64 %less, i64 %first
-  %number = and i64 %at, 65535
-  %from = mul i64 %number, %piece
-  %end = add i64 %from, %piece
-  %to = call i64 @llvm.umin.i64(i64 %end, i64 %total)
-  %found = call i32 %function(ptr %job, i64 %from, i64 %to)
-  %good = icmp eq i32 %found, 0
-  br i1 %good, label %finish, label %note
-note:
-  store atomic i64 1, ptr %wrong.p monotonic, align 8
-  br label %finish
-finish:
-  %before = atomicrmw add ptr %done.p, i64 1 release
-  br label %look
-out:
-  ret void
-}
-
-define internal i32 @shared(ptr %pool, ptr %job, ptr %function, i64 %total, i64 %piece) {
-entry:
-  %whole = icmp uge i64 %piece, %total
-  br i1 %whole, label %alone, label %ask
-ask:
-  %taken.p = getelementptr i64, ptr %pool, i64 #taken
-  %pair = cmpxchg ptr %taken.p, i64 0, i64 1 acquire monotonic
-  %ours = extractvalue { i64, i1 } %pair, 1
-  br i1 %ours, label %begin, label %alone
-alone:
-  %found = call i32 %function(ptr %job, i64 0, i64 %total)
-  ret i32 %found
-begin:
-  %function.p = getelementptr i64, ptr %pool, i64 #function
-  %job.p = getelementptr i64, ptr %pool, i64 #job
-  %total.p = getelementptr i64, ptr %pool, i64 #total
-  %piece.p = getelementptr i64, ptr %pool, i64 #piece
-  %done.p = getelementptr i64, ptr %pool, i64 #done
-  %wrong.p = getelementptr i64, ptr %pool, i64 #wrong
-  store atomic ptr %function, ptr %function.p monotonic, align 8
-  store atomic ptr %job, ptr %job.p monotonic, align 8
-  store atomic i64 %total, ptr %total.p monotonic, align 8
-  store atomic i64 %piece, ptr %piece.p monotonic, align 8
-  store atomic i64 0, ptr %done.p monotonic, align 8
-  store atomic i64 0, ptr %wrong.p monotonic, align 8
-  %more = sub i64 %piece, 1
-  %up = add i64 %total, %more
-  %pieces = udiv i64 %up, %piece
-  %old = load atomic i64, ptr %pool monotonic, align 8
-  %jobs = lshr i64 %old, 32
-  %jobs1 = add i64 %jobs, 1
-  %high = shl i64 %jobs1, 32
-  %new = or i64 %high, %pieces
-  store atomic i64 %new, ptr %pool seq_cst, align 8
-  %asleep.p = getelementptr i64, ptr %pool, i64 #asleep
-  %asleep = load atomic i64, ptr %asleep.p seq_cst, align 8
-  %staying.p = getelementptr i64, ptr %pool, i64 #staying
-  %staying = load atomic i64, ptr %staying.p monotonic, align 8
-  %free = call i64 @llvm.usub.sat.i64(i64 %asleep, i64 %staying)
-  %others = sub i64 %pieces, 1
-  %many = call i64 @llvm.umin.i64(i64 %others, i64 %free)
-  %some = icmp ne i64 %many, 0
-  br i1 %some, label %ring, label %begun
-ring:
-  call void @wake(ptr %pool, i64 %many)
-  br label %begun
-begun:
-  call void @work(ptr %pool, i1 true)
-  br label %wait
-wait:
-  %done = load atomic i64, ptr %done.p acquire, align 8
-  %all = icmp eq i64 %done, %pieces
-  br i1 %all, label %end, label %rest
-rest:
-  PAUSE
-  br label %wait
-end:
-  %wrong = load atomic i64, ptr %wrong.p monotonic, align 8
-  store atomic i64 0, ptr %taken.p release, align 8
-  %result = trunc i64 %wrong to i32
-  ret i32 %result
-}
-
-define i32 @run(ptr %pool, ptr %job) {
-entry:
-  %first = load ptr, ptr %job
-  %piece.p = getelementptr i64, ptr %job, i64 1
-  %piece = load i64, ptr %piece.p
-  %second.p = getelementptr i64, ptr %job, i64 2
-  %second = load ptr, ptr %second.p
-  %piece2.p = getelementptr i64, ptr %job, i64 3
-  %piece2 = load i64, ptr %piece2.p
-  %total.p = getelementptr i64, ptr %job, i64 4
-  %total = load i64, ptr %total.p
-  %found = call i32 @shared(ptr %pool, ptr %job, ptr %first, i64 %total, i64 %piece)
-  %good = icmp eq i32 %found, 0
-  %more = icmp ne ptr %second, null
-  %on = and i1 %good, %more
-  br i1 %on, label %follow, label %out
-follow:
-  %then = call i32 @shared(ptr %pool, ptr %job, ptr %second, i64 %total, i64 %piece2)
-  ret i32 %then
-out:
-  ret i32 %found
-}
-
-define void @wake(ptr %pool, i64 %many) {
-entry:
-  %mutex = getelementptr i64, ptr %pool, i64 #mutex
-  %condition = getelementptr i64, ptr %pool, i64 #condition
-  %lock.p = getelementptr i64, ptr %pool, i64 #lock
-  %unlock.p = getelementptr i64, ptr %pool, i64 #unlock
-  %signal.p = getelementptr i64, ptr %pool, i64 #signal
-  %lock = load ptr, ptr %lock.p
-  %unlock = load ptr, ptr %unlock.p
-  %signal = load ptr, ptr %signal.p
-  %a = call i32 %lock(ptr %mutex)
-  br label %each
-each:
-  %i = phi i64 [0, %entry], [%next, %each]
-  %b = call i32 %signal(ptr %condition)
-  %next = add i64 %i, 1
-  %more = icmp ult i64 %next, %many
-  br i1 %more, label %each, label %out
-out:
-  %c = call i32 %unlock(ptr %mutex)
-  ret void
-}
-
-define void @serve(ptr %pool) {
-entry:
-  %ended.p = getelementptr i64, ptr %pool, i64 #ended
-  %staying.p = getelementptr i64, ptr %pool, i64 #staying
-  %asleep.p = getelementptr i64, ptr %pool, i64 #asleep
-  %mutex = getelementptr i64, ptr %pool, i64 #mutex
-  %condition = getelementptr i64, ptr %pool, i64 #condition
-  %lock.p = getelementptr i64, ptr %pool, i64 #lock
-  %unlock.p = getelementptr i64, ptr %pool, i64 #unlock
-  %doze.p = getelementptr i64, ptr %pool, i64 #doze
-  %lock = load ptr, ptr %lock.p
-  %unlock = load ptr, ptr %unlock.p
-  %doze = load ptr, ptr %doze.p
-  br label %look
-look:
-  %turn = phi i64 [0, %entry], [0, %busy], [%next, %idle], [0, %awake]
-  %staying = load atomic i64, ptr %staying.p monotonic, align 8
-  %asleep = load atomic i64, ptr %asleep.p monotonic, align 8
-  %welcome = icmp uge i64 %asleep, %staying
-  br i1 %welcome, label %ask, label %tired
-ask:
-  %state = load atomic i64, ptr %pool acquire, align 8
-  %left = call i64 @left(i64 %state)
-  %some = icmp ne i64 %left, 0
-  br i1 %some, label %busy, label %idle
-busy:
-  call void @work(ptr %pool, i1 false)
-  br label %look
-idle:
-  PAUSE
-  %next = add i64 %turn, 1
-  %patient = icmp ult i64 %next, PATIENCE
-  br i1 %patient, label %look, label %tired
-tired:
-  %a = call i32 %lock(ptr %mutex)
-  %before = atomicrmw add ptr %asleep.p, i64 1 seq_cst
-  %staying.now = load atomic i64, ptr %staying.p monotonic, align 8
-  %welcome.now = icmp uge i64 %before, %staying.now
-  %state.now = load atomic i64, ptr %pool seq_cst, align 8
-  %left.now = call i64 @left(i64 %state.now)
-  %some.now = icmp ne i64 %left.now, 0
-  %up = and i1 %welcome.now, %some.now
-  %ended = load i64, ptr %ended.p
-  %last = icmp ne i64 %ended, 0
-  %on = or i1 %up, %last
-  br i1 %on, label %awake, label %sleep
-sleep:
-  %b = call i32 %doze(ptr %condition, ptr %mutex)
-  br label %awake
-awake:
-  %after = atomicrmw sub ptr %asleep.p, i64 1 seq_cst
-  %ended.now = load i64, ptr %ended.p
-  %c = call i32 %unlock(ptr %mutex)
-  %end = icmp ne i64 %ended.now, 0
-  br i1 %end, label %out, label %look
-out:
-  ret void
-}
-"""
 
 
+class _Pool:
+    """A function that is given the words of a pool, and what it does with them."""
+
+    def __init__(self, result: str = "void") -> None:
+        self.f = FunctionBuilder(result)
+        self.words = self.f.parameter("pool", "ptr")
+
+    def at(self, name: str) -> VectorValue:
+        return self.words.at(PLACES[name], 8)
+
+    def get(self, name: str, order: str = "monotonic") -> VectorValue:
+        return self.at(name).atomic_load("i64", order)
+
+    def put(self, name: str, value: VectorValue | int, order: str = "monotonic") -> None:
+        self.at(name).atomic_store(value, "i64", order)
+
+    def left(self, order: str) -> VectorValue:
+        state = self.get("state", order)
+        return (state - (state >> 16)) & 0xFFFF
+
+    def system(self, name: str, *words: str) -> None:
+        self.at(name).load("ptr", align=8).called("i32", *map(self.at, words))
+
+    def job(
+        self, function: VectorValue, job: VectorValue, first: VectorValue | int, end: VectorValue
+    ) -> VectorValue:
+        from_ = first if isinstance(first, VectorValue) else end.like(first)
+        return function.called("i32", job, from_, end)
+
+
+def _work() -> str:
+    """Take pieces of the job at hand until none is left: the caller the last ones, others the first."""
+    p = _Pool()
+    f, calls = p.f, p.f.parameter("calls", "i1")
+    with f.loop_forever() as again:
+        state = p.get("state", "acquire")
+        with f.when(((state - (state >> 16)) & 0xFFFF).is_("eq", 0)):
+            f.ret()
+        function, job, total, piece = (
+            p.get(name) for name in ("function", "job", "total", "piece")
+        )
+        less = state + calls.choose(state.like(-1), state.like(1 << 16))
+        with f.when(p.at("state").exchanged(state, less, "acq_rel acquire").is_("eq", 0)):
+            f.continue_at(again)
+        first = (calls.choose(less, state >> 16) & 0xFFFF) * piece
+        end = f.call("umin", first + piece, total)
+        with f.when(p.job(function.pointer(), job.pointer(), first, end).is_("ne", 0)):
+            p.put("wrong", 1)
+        p.at("done").updated("add", 1, "release")
+    return f.function("work", linkage="internal").text
+
+
+def _shared() -> str:
+    """Do a job with all that are free, or alone where it is one piece or others are at one."""
+    p = _Pool("i32")
+    f = p.f
+    job, function = (f.parameter(name, "ptr") for name in ("job", "function"))
+    total, piece = (f.parameter(name, "i64") for name in ("total", "piece"))
+    with f.when(piece.is_("uge", total)):
+        f.ret(p.job(function, job, 0, total))
+    with f.when(
+        p.at("taken").exchanged(total.like(0), total.like(1), "acquire monotonic").is_("eq", 0)
+    ):
+        f.ret(p.job(function, job, 0, total))
+    begun = {"function": function.integer(), "job": job.integer(), "total": total, "piece": piece}
+    for name, word in (begun | {"done": 0, "wrong": 0}).items():
+        p.put(name, word)
+    pieces = (total + piece - 1) // piece
+    p.put("state", ((p.get("state") >> 32) + 1 << 32) | pieces, "seq_cst")
+    free = f.call("usub.sat", p.get("asleep", "seq_cst"), p.get("staying"))
+    many = f.call("umin", pieces - 1, free)
+    with f.when(many.is_("ne", 0)):
+        f.call_procedure("wake", p.words, many)
+    f.call_procedure("work", p.words, f.number("i1", 1))
+    with f.loop_forever():
+        with f.when(p.get("done", "acquire").is_("eq", pieces)):
+            wrong = p.get("wrong")
+            p.put("taken", 0, "release")
+            f.ret(wrong.to("trunc", "i32"))
+        f.line(_PAUSE)
+    return f.function("shared", linkage="internal").text
+
+
+def _run() -> str:
+    """Do a job, and what follows it if all of it could be done."""
+    p = _Pool("i32")
+    f, job = p.f, p.f.parameter("job", "ptr")
+    function, piece, second, piece_after, total = (job.word(i) for i in range(5))
+    found = f.call_function("shared", "i32", p.words, job, function.pointer(), total, piece)
+    with f.when(found.is_("eq", 0) & second.is_("ne", 0)):
+        f.ret(f.call_function("shared", "i32", p.words, job, second.pointer(), total, piece_after))
+    f.ret(found)
+    return f.function("run").text
+
+
+def _wake() -> str:
+    p = _Pool()
+    many = p.f.parameter("many", "i64")
+    p.system("lock", "mutex")
+    with p.f.for_range(0, many):
+        p.system("signal", "condition")
+    p.system("unlock", "mutex")
+    return p.f.function("wake").text
+
+
+def _serve() -> str:
+    """Look for work, and sleep where there is none for long, or as many are to."""
+    p = _Pool()
+    f = p.f
+    turn = f.variable(f.number("i64", 0))
+    with f.loop_forever() as again:
+        with f.when(p.get("asleep").is_("uge", p.get("staying"))):
+            with f.when(p.left("acquire").is_("ne", 0)):
+                f.call_procedure("work", p.words, f.number("i1", 0))
+                turn.value = turn.value.like(0)
+                f.continue_at(again)
+            f.line(_PAUSE)
+            turn.value = turn.value + 1
+            with f.when(turn.value.is_("ult", PATIENCE)):
+                f.continue_at(again)
+        p.system("lock", "mutex")
+        before = p.at("asleep").updated("add", 1, "seq_cst")
+        wanted = before.is_("uge", p.get("staying")) & p.left("seq_cst").is_("ne", 0)
+        with f.when((wanted | p.get("ended").is_("ne", 0)).is_("eq", 0)):
+            p.system("doze", "condition", "mutex")
+        p.at("asleep").updated("sub", 1, "seq_cst")
+        over = p.get("ended")
+        p.system("unlock", "mutex")
+        with f.when(over.is_("ne", 0)):
+            f.ret()
+        turn.value = turn.value.like(0)
+    return f.function("serve").text
+
+
+_PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
+
+
+@cache
 def text() -> str:
     """Return the module, with the functions ``run``, ``walk``, ``wake`` and ``serve`` of a pool."""
-    text = _TEXT.replace("PATIENCE", str(PATIENCE)) + walk_code.text()
-    for name, place in PLACES.items():
-        text = text.replace(f"#{name}\n", f"{place}\n")
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return text.replace("PAUSE", "")
-    pause = "void @llvm.x86.sse2.pause()"
-    return text.replace("PAUSE", f"call {pause}") + f"\ndeclare {pause}\n"
+    parts = (
+        _work(),
+        _shared(),
+        _run(),
+        _wake(),
+        _serve(),
+        walk_code.text(),
+        _PAUSE.replace("call", "declare"),
+    )
+    declared = {line for part in parts for line in part.split("\n") if line.startswith("declare")}
+    rest = [line for part in parts for line in part.split("\n") if not line.startswith("declare")]
+    return "\n".join([*sorted(declared), *rest])

@@ -9,11 +9,11 @@ not open, and it closes itself when it is full.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
-from ptxlab.emulator.native.places import FIND, Places, Span, Window
+from ptxlab.emulator.native.places import Places, Span, Window, find
 from ptxlab.native.arrays import load_array, load_word
+from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.native.code import LANES, Code, Value, number
 from ptxlab.native.cores import HEADER
 
@@ -29,175 +29,108 @@ RING, ALLOWED = (HEADER + at for at in range(2))
 TABLE, SHARED, REGISTERS = (HEADER + at for at in (1, 2, 6))
 """Words of the job that begins a copy: allocations, the window of shared memory, registers with addresses."""
 
-_ROW = """
-  #A.s = add i64 #I, %first
-  #A.m = and i64 #A.s, #LAST
-  #A.o = mul i64 #A.m, #ROW
-  #A.b = add i64 #A.o, #HEAD
-  #A.src.p = getelementptr i64, ptr %ring, i64 #A.b
-  #A.dst.p = getelementptr i64, ptr #A.src.p, i64 1
-  #A.size.p = getelementptr i64, ptr #A.src.p, i64 2
-  #A.group.p = getelementptr i64, ptr #A.src.p, i64 3
-"""
-
-_RING = """
-  %ring.p = getelementptr i64, ptr %args, i64 #RING
-  %ring = load ptr, ptr %ring.p
-  %groups.p = getelementptr i64, ptr %ring, i64 #GROUPS
-  %groups = load i64, ptr %groups.p
-  %first.p = getelementptr i64, ptr %ring, i64 #FIRST
-  %first = load i64, ptr %first.p
-  %count.p = getelementptr i64, ptr %ring, i64 #COUNT
-  %count = load i64, ptr %count.p
-"""
-
-_BEGUN = """
-define i32 @begun(ptr %args, i64 %from, i64 %to) {
-entry:
-#RING_IN
-#ROW_OF(%r, %count)
-  store i64 #BYTES, ptr %r.size.p
-  store i64 -1, ptr %r.group.p
-  %more = add i64 %count, 1
-  store i64 %more, ptr %count.p
-  %begun.p = getelementptr i64, ptr %ring, i64 #BEGUN
-  %begun = load i64, ptr %begun.p
-  %begun1 = add i64 %begun, 1
-  store i64 %begun1, ptr %begun.p
-  %room = icmp ult i64 %more, #CAPACITY
-  %open = zext i1 %room to i64
-  store i64 %open, ptr %ring
-  ret i32 0
-}
-"""
-
-_GROUPS = """
-define i32 @commit(ptr %args, i64 %from, i64 %to) {
-entry:
-#RING_IN
-  br label %next
-next:
-  %i = phi i64 [0, %entry], [%i1, %on]
-  %over = icmp uge i64 %i, %count
-  br i1 %over, label %done, label %look
-look:
-#ROW_OF(%r, %i)
-  %group = load i64, ptr %r.group.p
-  %free = icmp slt i64 %group, 0
-  br i1 %free, label %take, label %on
-take:
-  store i64 %groups, ptr %r.group.p
-  br label %on
-on:
-  %i1 = add i64 %i, 1
-  br label %next
-done:
-  %groups1 = add i64 %groups, 1
-  store i64 %groups1, ptr %groups.p
-  ret i32 0
-}
-
-; Whether a copy of a group is due, all that are older being so.
-define internal i1 @due(i64 %group, i64 %groups, i64 %allowed) alwaysinline {
-  %newest = sub i64 %groups, %allowed
-  %committed = icmp sge i64 %group, 0
-  %old = icmp slt i64 %group, %newest
-  %due = and i1 %committed, %old
-  %all = icmp slt i64 %allowed, 0
-  %found = or i1 %due, %all
-  ret i1 %found
-}
-
-define i32 @land(ptr %args, i64 %from, i64 %to) {
-entry:
-#RING_IN
-  %allowed.p = getelementptr i64, ptr %args, i64 #ALLOWED
-  %allowed = load i64, ptr %allowed.p
-  br label %next
-next:
-  %i = phi i64 [0, %entry], [%i1, %end4], [%i1, %end8], [%i1, %end16]
-  %over = icmp uge i64 %i, %count
-  br i1 %over, label %done, label %look
-look:
-#ROW_OF(%r, %i)
-  %i1 = add i64 %i, 1
-  %group = load i64, ptr %r.group.p
-  %due = call i1 @due(i64 %group, i64 %groups, i64 %allowed)
-  br i1 %due, label %which, label %done
-which:
-  %src = load ptr, ptr %r.src.p
-  %dst = load ptr, ptr %r.dst.p
-  %size = load i64, ptr %r.size.p
-  switch i64 %size, label %done [i64 4, label %copy4
-                                 i64 8, label %copy8
-                                 i64 16, label %copy16]
-#COPIES
-done:
-  ret i32 0
-}
-
-define i32 @landed(ptr %args, i64 %from, i64 %to) {
-entry:
-#RING_IN
-  %allowed.p = getelementptr i64, ptr %args, i64 #ALLOWED
-  %allowed = load i64, ptr %allowed.p
-  br label %next
-next:
-  %i = phi i64 [0, %entry], [%i1, %look]
-  %over = icmp uge i64 %i, %count
-  br i1 %over, label %done, label %look
-look:
-#ROW_OF(%r, %i)
-  %i1 = add i64 %i, 1
-  %group = load i64, ptr %r.group.p
-  %due = call i1 @due(i64 %group, i64 %groups, i64 %allowed)
-  br i1 %due, label %next, label %done
-done:
-  %gone = phi i64 [%count, %next], [%i, %look]
-  %left = sub i64 %count, %gone
-  %moved = add i64 %first, %gone
-  store i64 %left, ptr %count.p
-  store i64 %moved, ptr %first.p
-  ret i32 0
-}
-"""
-
-_COPY = """
-copy#N:
-  %k#N = phi i64 [%from, %which], [%k1#N, %copy#N]
-  %sp#N = getelementptr i64, ptr %src, i64 %k#N
-  %dp#N = getelementptr i64, ptr %dst, i64 %k#N
-  %s#N = load ptr, ptr %sp#N
-  %d#N = load ptr, ptr %dp#N
-  %v#N = load <#N x i8>, ptr %s#N, align 1
-  store <#N x i8> %v#N, ptr %d#N, align 1
-  %k1#N = add i64 %k#N, 1
-  %more#N = icmp ult i64 %k1#N, %to
-  br i1 %more#N, label %copy#N, label %end#N
-end#N:
-  br label %next
-"""
+SOURCE, TARGET, SIZE, GROUP = range(ROW)
+"""The words of a row."""
 
 
-def _filled(text: str, **words: int) -> str:
-    copies = "".join(_COPY.replace("#N", str(size)) for size in (4, 8, 16))
-    text = text.replace("#RING_IN", _RING).replace("#COPIES", copies)
-    text = re.sub(
-        r"#ROW_OF\((%\w+), (%\w+)\)",
-        lambda found: _ROW.replace("#A", found[1]).replace("#I", found[2]),
-        text,
-    )
-    words |= {
-        "RING": RING, "ALLOWED": ALLOWED, "GROUPS": GROUPS, "FIRST": FIRST, "COUNT": COUNT, "BEGUN": BEGUN,
-        "HEAD": HEAD, "ROW": ROW, "CAPACITY": CAPACITY, "LAST": CAPACITY - 1,
-    }  # fmt: skip
-    return re.sub("#([A-Z]+)", lambda found: str(words[found[1]]), text)
+class _Ring:
+    """A function of a job, and the ring that the job names."""
+
+    def __init__(self) -> None:
+        self.f = FunctionBuilder()
+        self.job, self.first, self.end = self.f.job()
+        self.words = self.job.word(RING).pointer()
+
+    def row(self, index: VectorValue) -> VectorValue:
+        """Return where the words of a copy are, of which ``index`` are older."""
+        return self.words.at(((self.words.word(FIRST) + index) & CAPACITY - 1) * ROW + HEAD, 8)
+
+    def stays(self, row: VectorValue) -> VectorValue:
+        """Say whether a copy is not due, all that are older being so."""
+        allowed, group = self.job.word(ALLOWED), row.word(GROUP)
+        newest = self.words.word(GROUPS) - allowed
+        return allowed.is_("sge", 0) & (group.is_("slt", 0) | group.is_("sge", newest))
+
+
+def _begun(nbytes: int) -> str:
+    ring = _Ring()
+    words, count = ring.words, ring.words.word(COUNT)
+    row, more = ring.row(count), count + 1
+    row.set(SIZE, count.like(nbytes))
+    row.set(GROUP, count.like(-1))
+    words.set(COUNT, more)
+    words.set(BEGUN, words.word(BEGUN) + 1)
+    words.set(OPEN, more.is_("ult", CAPACITY).to("zext", "i64"))
+    return ring.f.function("begun").text
+
+
+def _commit() -> str:
+    ring = _Ring()
+    groups = ring.words.word(GROUPS)
+    with ring.f.for_range(0, ring.words.word(COUNT)) as i:
+        row = ring.row(i)
+        with ring.f.when(row.word(GROUP).is_("slt", 0)):
+            row.set(GROUP, groups)
+    ring.words.set(GROUPS, groups + 1)
+    return ring.f.function("commit").text
+
+
+def _land() -> str:
+    """Return the function that makes the copies that are due, each of all threads."""
+    ring = _Ring()
+    f = ring.f
+    with f.for_range(0, ring.words.word(COUNT)) as i:
+        row = ring.row(i)
+        with f.when(ring.stays(row)):
+            f.ret(0)
+        source, target = (row.word(at).pointer() for at in (SOURCE, TARGET))
+        for size in (4, 8, 16):
+            with f.when(row.word(SIZE).is_("eq", size)), f.for_range(ring.first, ring.end) as k:
+                item = source.word(k).pointer().load("i8", size, align=1)
+                target.word(k).pointer().store(item, align=1)
+    return f.function("land").text
+
+
+def _landed() -> str:
+    """Return the function that takes these copies from the ring."""
+    ring = _Ring()
+    f, words, count = ring.f, ring.words, ring.words.word(COUNT)
+    gone = f.variable(count.like(0))
+    with f.loop_forever() as again:
+        with (
+            f.when(gone.value.is_("ult", count)),
+            f.when(ring.stays(ring.row(gone.value)).is_("eq", 0)),
+        ):
+            gone.value = gone.value + 1
+            f.continue_at(again)
+        words.set(COUNT, count - gone.value)
+        words.set(FIRST, words.word(FIRST) + gone.value)
+        f.ret(0)
+    return f.function("landed").text
 
 
 @cache
 def groups() -> str:
     """Return the functions ``commit``, and ``land`` and ``landed``, which follow each other in a wait."""
-    return _filled(_GROUPS)
+    return "\n".join((_commit(), _land(), _landed()))
+
+
+_ROW_OF_NEXT = f"""
+  %ring.p = getelementptr i64, ptr %args, i64 {RING}
+  %ring = load ptr, ptr %ring.p
+  %first.p = getelementptr i64, ptr %ring, i64 {FIRST}
+  %first = load i64, ptr %first.p
+  %count.p = getelementptr i64, ptr %ring, i64 {COUNT}
+  %count = load i64, ptr %count.p
+  %place = add i64 %count, %first
+  %inside = and i64 %place, {CAPACITY - 1}
+  %row = mul i64 %inside, {ROW}
+  %word = add i64 %row, {HEAD}
+  %src.p = getelementptr i64, ptr %ring, i64 %word
+  %dst.p = getelementptr i64, ptr %src.p, i64 1
+  %src = load ptr, ptr %src.p
+  %dst = load ptr, ptr %dst.p
+""".split("\n")
 
 
 @cache
@@ -227,9 +160,7 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
         "define i32 @begin(ptr %args, i64 %from, i64 %to) {",
         "entry:",
         *code.allocas,
-        _filled("#RING_IN #ROW_OF(%r, %count)"),
-        "%src = load ptr, ptr %r.src.p",
-        "%dst = load ptr, ptr %r.dst.p",
+        *_ROW_OF_NEXT,
         *load_array("table", TABLE),
         *load_array("bytes", SHARED),
         *load_array("start", SHARED + 1),
@@ -241,8 +172,8 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
         "br label %begin",
         *code.over_threads(),
         *sorted(code.declared),
-        FIND,
-        _filled(_BEGUN, BYTES=nbytes),
+        find(),
+        _begun(nbytes),
     ]
     return "\n".join(lines)
 

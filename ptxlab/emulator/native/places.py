@@ -8,91 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
-from ptxlab.native.code import Code, Value, number
+from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.code import LANES, Code, Value, number
 
-FIND = """
-@nowhere = internal constant [64 x i8] zeroinitializer
+_NOWHERE = "@nowhere = internal constant [64 x i8] zeroinitializer"
 
-; Whether an allocation holds span bytes from low behind an address on. The cache then is: the first address
-; for which it does, how many such addresses there are, what makes them addresses of this process.
-define internal i1 @find(ptr %table, i64 %address, i64 %low, i64 %span, i64 %writes, ptr %cache) noinline {
-entry:
-  %count = load i64, ptr %table
-  %from = add i64 %address, %low
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%k1, %other]
-  %over = icmp uge i64 %k, %count
-  br i1 %over, label %none, label %look
-look:
-  %at = mul i64 %k, 32
-  %row = getelementptr i8, ptr %table, i64 %at
-  %p0 = getelementptr i8, ptr %row, i64 8
-  %p1 = getelementptr i8, ptr %row, i64 16
-  %p2 = getelementptr i8, ptr %row, i64 24
-  %p3 = getelementptr i8, ptr %row, i64 32
-  %begin = load i64, ptr %p0
-  %size = load i64, ptr %p1
-  %delta = load i64, ptr %p2
-  %writable = load i64, ptr %p3
-  %offset = sub i64 %from, %begin
-  %short = sub i64 %size, %span
-  %fits = icmp uge i64 %size, %span
-  %inside = icmp ule i64 %offset, %short
-  %may = icmp uge i64 %writable, %writes
-  %both = and i1 %fits, %inside
-  %good = and i1 %both, %may
-  br i1 %good, label %found, label %other
-other:
-  %k1 = add i64 %k, 1
-  br label %next
-found:
-  %c1 = getelementptr i8, ptr %cache, i64 8
-  %c2 = getelementptr i8, ptr %cache, i64 16
-  %starts = sub i64 %begin, %low
-  %many = add i64 %short, 1
-  store i64 %starts, ptr %cache
-  store i64 %many, ptr %c1
-  store i64 %delta, ptr %c2
-  ret i1 true
-none:
-  ret i1 false
-}
 
-; The same for eight addresses, which become those of this process, where the bits of active say so.
-define internal i1 @find_all(ptr %table, ptr %addresses, i8 %active, i64 %low, i64 %span, i64 %writes, ptr %cache) noinline {
-entry:
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%k1, %on]
-  %bits = phi i8 [%active, %entry], [%rest, %on]
-  %over = icmp eq i64 %k, 8
-  br i1 %over, label %done, label %look
-look:
-  %p = getelementptr i64, ptr %addresses, i64 %k
-  %one = trunc i8 %bits to i1
-  br i1 %one, label %search, label %on
-search:
-  %a = load i64, ptr %p
-  %ok = call i1 @find(ptr %table, i64 %a, i64 %low, i64 %span, i64 %writes, ptr %cache)
-  br i1 %ok, label %hit, label %none
-hit:
-  %c2 = getelementptr i8, ptr %cache, i64 16
-  %delta = load i64, ptr %c2
-  %here = add i64 %a, %delta
-  store i64 %here, ptr %p
-  br label %on
-on:
-  %k1 = add i64 %k, 1
-  %rest = lshr i8 %bits, 1
-  br label %next
-done:
-  ret i1 true
-none:
-  ret i1 false
-}
-"""
+@cache
+def find() -> str:
+    """Return the functions that look addresses up among allocations."""
+    return "\n".join((_NOWHERE, _find(), _find_all()))
+
+
+def _find() -> str:
+    """Whether an allocation holds span bytes from low behind an address on. The cache then is: the first address
+    for which it does, how many such addresses there are, what makes them addresses of this process.
+    """
+    f = FunctionBuilder("i1")
+    table = f.parameter("table", "ptr")
+    address, low, span, writes = (
+        f.parameter(x, "i64") for x in ("address", "low", "span", "writes")
+    )
+    cache = f.parameter("cache", "ptr")
+    with f.for_range(0, table.word(0)) as k:
+        begin, size, delta, writable = (table.at(k, 32).word(1 + i) for i in range(4))
+        last = size - span
+        fits = size.is_("uge", span) & (address + low - begin).is_("ule", last)
+        with f.when(fits & writable.is_("uge", writes)):
+            for word, value in enumerate((begin - low, last + 1, delta)):
+                cache.set(word, value)
+            f.ret(1)
+    return f.function("find", linkage="internal", attributes="noinline").text
+
+
+def _find_all() -> str:
+    """The same for eight addresses, which become those of this process, where the bits of active say so."""
+    f = FunctionBuilder("i1")
+    table, addresses = (f.parameter(x, "ptr") for x in ("table", "addresses"))
+    active = f.parameter("active", "i8")
+    span = [f.parameter(x, "i64") for x in ("low", "span", "writes")]
+    cache = f.parameter("cache", "ptr")
+    bits = active.to("zext", "i64")
+    with f.loop(LANES) as lane, f.when(((bits >> lane) & 1).is_("ne", 0)):
+        address = addresses.word(lane)
+        with f.when(f.call_function("find", "i1", table, address, *span, cache).is_("eq", 0)):
+            f.ret(0)
+        addresses.set(lane, address + cache.word(2))
+    f.ret(1)
+    return f.function("find_all", linkage="internal", attributes="noinline").text
 
 
 @dataclass(slots=True)
@@ -283,7 +248,7 @@ class Places:
 
 def all_of(code: Code, good: Value) -> Value:
     good = code.spread(good)
-    code.declared.add("declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)")
+    code.declared.add("declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)\n")
     name = code.name()
     code.body.append(f"{name} = call i1 @llvm.vector.reduce.and.v8i1({good})")
     return Value(name, "i1")

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.native.stores import NAME as STORES
 from ptxlab.emulator.native.writer import (
     FIRST,
     NAME,
-    STORES,
     FunctionShape,
     NoNativeForm,
     Writer,

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.native.loads import Loads
-from ptxlab.emulator.native.places import FIND, Located, Places, Span, Window
-from ptxlab.emulator.native.stores import Later, store_loop
+from ptxlab.emulator.native.places import Located, Places, Span, Window, find
+from ptxlab.emulator.native.stores import Later
+from ptxlab.emulator.native.stores import texts as stores
 from ptxlab.emulator.prepare.program import Bound, Lowered
 from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
 from ptxlab.native.arrays import DATA, FLAGS
@@ -25,7 +26,8 @@ from ptxlab.native.cores import HEADER
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
 
-NAME, STORES = "stretch", "stores"
+NAME = "stretch"
+_REDUCED = "declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)\n"
 
 MASK, TABLE, SHARED, LOCAL, FIRST = (HEADER + at for at in (0, 1, 2, 6, 10))
 """The words of the job: which threads are active, allocations, windows, registers."""
@@ -135,9 +137,10 @@ class Writer:
             self._step(step, step.lowered, span)
         outputs = self._outputs()
         first = FIRST + len(self.inputs) + len(outputs)
-        text = "\n".join([*self._stretch(len(outputs)), *self._stores(first), *self._declared()])
+        rest = self.code.declared.union(stores(self.later, first) if self.later else [])
+        text = "\n".join([*self._stretch(len(outputs)), *sorted(rest | {_REDUCED})])
         finds = "@find" in text or "@nowhere" in text
-        return Written(text + FIND * finds, self.stored, outputs, self.scratch)
+        return Written(text + "\n" + find() * finds, self.stored, outputs, self.scratch)
 
     # ---- instructions ----
 
@@ -198,9 +201,9 @@ class Writer:
         for source in lowered.sources[1:]:
             value = self._read(source)
             value = code.bits(code.settled(value))
-            elements.append(("" if value.literal else self._kept(value), value))
+            elements.append((None if value.literal else self._kept(value), value))
         place = code.spread(code.op("add", found.place, number(access.offset, "i64")))
-        active = self._kept(code.spread(found.active)) if found.active is not None else ""
+        active = None if found.active is None else self._kept(code.spread(found.active))
         self.later.append(Later(self._kept(place), active, tuple(elements)))
         self.stored.add(access.space)
 
@@ -235,13 +238,13 @@ class Writer:
             )
         return window
 
-    def _kept(self, value: Value) -> str:
-        """Keep a value of each thread in an array of its own, and return the array's name."""
+    def _kept(self, value: Value) -> int:
+        """Keep a value of each thread in an array of its own, and return the array's number."""
         at = len(self.scratch)
         dtype = np.dtype(bool) if value.type == "i1" else np.dtype(f"u{value.bits // 8}")
         self.scratch.append(dtype)
         self._put(f"%scratch{at}", value)
-        return f"%scratch{at}"
+        return at
 
     def _put(self, array: str, value: Value) -> None:
         code = self.code
@@ -378,27 +381,6 @@ class Writer:
             *code.over_threads(),
         ]
 
-    def _stores(self, first: int) -> list[str]:
-        """Return the lines of the function that stores, one store of all threads after the other.
-
-        ``first`` is the job's word for the first array of scratch.
-        """
-        if not self.later:
-            return []
-        scratch = {f"%scratch{i}": first + i for i in range(len(self.scratch))}
-        labels = [*(f"store{at}" for at in range(1, len(self.later))), "done"]
-        loops = [store_loop(at, later, labels[at]) for at, later in enumerate(self.later)]
-        return [
-            f"define i32 @{STORES}(ptr %args, i64 %from, i64 %to) {{",
-            "entry:",
-            *self._arrays(scratch),
-            "br label %store0",
-            *(line for loop in loops for line in loop),
-            "done:",
-            "ret i32 0",
-            "}",
-        ]
-
     def _arrays(self, words: dict[str, int]) -> list[str]:
         """Return the lines that find the data of arrays, each given by a word of the job."""
         lines = []
@@ -407,10 +389,6 @@ class Writer:
             lines.append(f"{name}.i = load i64, ptr {name}.w")
             lines += self._data(f"{name}.i", name)
         return lines
-
-    def _declared(self) -> list[str]:
-        reduced = "declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)"
-        return sorted(self.code.declared | {reduced})
 
     def _whole(self) -> list[str]:
         """Return the lines that look whether the registers' arrays are in one piece."""

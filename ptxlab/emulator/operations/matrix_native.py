@@ -26,8 +26,8 @@ from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native import cores as jobs
 from ptxlab.native.arrays import sees_arrays
+from ptxlab.native.builder import ModuleFunction
 from ptxlab.native.compiler import available, compile
-from ptxlab.native.tensor_core.vectors import ModuleFunction
 
 WORTH = 65_536
 """Products of two numbers that a core does at a time at least, in some microseconds."""

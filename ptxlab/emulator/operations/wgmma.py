@@ -40,7 +40,7 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
-from ptxlab.native.tensor_core.vectors import ModuleFunction
+from ptxlab.native.builder import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)

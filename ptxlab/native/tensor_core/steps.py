@@ -8,10 +8,10 @@ from typing import Protocol
 from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating
+from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.fused_step import FusedSteps, Terms
 from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
-from ptxlab.native.tensor_core.vectors import FunctionBuilder, VectorValue
 from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, IntegerSteps
 from ptxlab.numbers.formats import F16
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS, FusedStep

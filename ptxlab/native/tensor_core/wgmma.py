@@ -17,11 +17,11 @@ from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.native.builder import FunctionBuilder, ModuleFunction, VectorValue
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK, order
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
-from ptxlab.native.tensor_core.vectors import FunctionBuilder, ModuleFunction, VectorValue
 
 WARPS = WARPGROUP // WARP
 _COLUMNS = 8

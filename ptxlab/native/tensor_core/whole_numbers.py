@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.native.tensor_core.fused_step import Terms
-from ptxlab.native.tensor_core.vectors import FunctionBuilder, VectorValue
 from ptxlab.numbers.rounding import DEFAULT_NAN_F64, QUIET_BIT
 
 

@@ -1,8 +1,9 @@
 """LLVM's assembly language, written value by value.
 
-A ``Code`` is the text of a function as it grows; a ``Value`` is one of its registers, a number or a
-vector of numbers, on which Python's operators write instructions. What the instructions mean is in the
-LLVM Language Reference Manual.
+A ``FunctionBuilder`` is the text of a function as it grows; a ``VectorValue`` is one of its registers, a
+number or a vector of numbers, on which Python's operators write instructions, and an address is one of type
+``ptr``. Loops and branches are context managers. What the instructions mean is in the LLVM Language Reference
+Manual.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+from ptxlab.native.arrays import DATA
 
 _FLOATS = ("float", "double")
 
@@ -36,6 +39,10 @@ class VectorValue:
 
     def __mul__(self, other: VectorValue | float) -> VectorValue:
         return self._both("mul", other)
+
+    def __floordiv__(self, other: VectorValue | int) -> VectorValue:
+        """Divide what has no sign."""
+        return self._both("udiv", other)
 
     def __and__(self, other: VectorValue | int) -> VectorValue:
         return self._both("and", other)
@@ -112,6 +119,65 @@ class VectorValue:
     def store(self, value: VectorValue, *, align: int) -> None:
         self.code.line(f"store {value.type} {value.name}, ptr {self.name}, align {align}")
 
+    def word(self, index: VectorValue | int) -> VectorValue:
+        """Return a word of the array of words that this is the address of."""
+        return self.at(index, 8).load("i64", align=8)
+
+    def set(self, index: VectorValue | int, value: VectorValue) -> None:
+        self.at(index, 8).store(value, align=8)
+
+    def array(self, index: int) -> VectorValue:
+        """Return the address of the data of an array of numpy, of which a word of this job is the object."""
+        return self.at(index, 8).load("ptr", align=8).at(DATA, 1).load("ptr", align=8)
+
+    def pointer(self) -> VectorValue:
+        return self.to("inttoptr", "ptr")
+
+    def integer(self) -> VectorValue:
+        return self.to("ptrtoint", "i64")
+
+    def called(self, kind: str, *given: VectorValue) -> VectorValue:
+        """Return what the function at this address gives."""
+        operands = ", ".join(f"{each.type} {each.name}" for each in given)
+        return VectorValue(
+            self.code, kind, 0, self.code.write(f"call {kind} {self.name}({operands})")
+        )
+
+    def atomic_load(self, kind: str, order: str) -> VectorValue:
+        text = f"load atomic {kind}, ptr {self.name} {order}, align 8"
+        return VectorValue(self.code, kind, 0, self.code.write(text))
+
+    def atomic_store(self, value: VectorValue | int, kind: str, order: str) -> None:
+        name = value.name if isinstance(value, VectorValue) else value
+        self.code.line(f"store atomic {kind} {name}, ptr {self.name} {order}, align 8")
+
+    def updated(self, operation: str, by: int, order: str) -> VectorValue:
+        """Return the word at this address as it was before an operation on it."""
+        text = f"atomicrmw {operation} ptr {self.name}, i64 {by} {order}"
+        return VectorValue(self.code, "i64", 0, self.code.write(text))
+
+    def exchanged(self, old: VectorValue, new: VectorValue, order: str) -> VectorValue:
+        """Say whether the word at this address was ``old``, and is ``new`` now."""
+        pair = self.code.write(f"cmpxchg ptr {self.name}, i64 {old.name}, i64 {new.name} {order}")
+        return VectorValue(
+            self.code, "i1", 0, self.code.write(f"extractvalue {{ i64, i1 }} {pair}, 1")
+        )
+
+    def pick(self, lane: int) -> VectorValue:
+        text = f"extractelement {self.type} {self.name}, i64 {lane}"
+        return VectorValue(self.code, self.kind, 0, self.code.write(text))
+
+    def all(self) -> VectorValue:
+        """Say whether all bits of a vector of conditions are set."""
+        name = f"@llvm.vector.reduce.and.v{self.lanes}{self.kind}"
+        self.code.declare(name, f"{self.kind} {name}({self.type})")
+        return VectorValue(
+            self.code,
+            self.kind,
+            0,
+            self.code.write(f"call {self.kind} {name}({self.type} {self.name})"),
+        )
+
     def like(self, number: float) -> VectorValue:
         return VectorValue(self.code, self.kind, self.lanes, self._like(number))
 
@@ -167,13 +233,15 @@ class LoopVariable:
 class FunctionBuilder:
     """The body of one function as it grows."""
 
-    def __init__(self) -> None:
+    def __init__(self, result: str = "i32") -> None:
+        self.result = result
         self.parameters: list[str] = []
         self._lines: list[str] = []
         self._buffers: list[str] = []
         self._used: dict[str, str] = {}
         self._count = 0
         self._block = "entry"
+        self._ended = False
 
     def parameter(self, name: str, kind: str) -> VectorValue:
         self.parameters.append(f"{kind} %{name}")
@@ -184,17 +252,40 @@ class FunctionBuilder:
         words = self.parameter("job", "ptr")
         return words, self.parameter("from", "i64"), self.parameter("to", "i64")
 
-    def function(self, name: str, *, rare: bool = False) -> ModuleFunction:
+    def function(
+        self, name: str, *, rare: bool = False, linkage: str = "", attributes: str = ""
+    ) -> ModuleFunction:
         """Return all of it as a job's function, or one run ``rare``ly by it, which is kept apart."""
-        linkage, attributes = ("internal void", " noinline cold") if rare else ("i32", "")
-        signature = f"{linkage} @{name}({', '.join(self.parameters)}){attributes}"
-        end = "  ret void" if rare else "  ret i32 0"
+        result = "internal void" if rare else f"{linkage} {self.result}"
+        attributes = " noinline cold" if rare else f" {attributes}"
+        signature = f"{result} @{name}({', '.join(self.parameters)}){attributes}"
+        end = "  ret void" if "void" in result else f"  ret {self.result} 0"
+        if self._ended:
+            end = ""
         body = "\n".join(["entry:", *self._buffers, *self._lines, end])
         self._used[name] = f"define {signature} {{\n{body}\n}}\n"
         return ModuleFunction(name, self._used)
 
     def line(self, text: str) -> None:
-        self._lines.append(f"  {text}")
+        if not self._ended:  # what follows a return is nowhere
+            self._lines.append(f"  {text}")
+
+    def ret(self, value: VectorValue | int | None = None) -> None:
+        """Return from the function."""
+        name = value.name if isinstance(value, VectorValue) else value
+        self.line("ret void" if name is None else f"ret {self.result} {name}")
+        self._ended = True
+
+    def declare(self, name: str, signature: str) -> None:
+        self._used[name] = f"declare {signature}\n"
+
+    def numbers(self, kind: str, values: Sequence[int]) -> VectorValue:
+        """Return a vector of constants."""
+        text = ", ".join(f"{kind} {value}" for value in values)
+        return VectorValue(self, kind, len(values), f"<{text}>")
+
+    def number(self, kind: str, value: int) -> VectorValue:
+        return VectorValue(self, kind, 0, str(value))
 
     def write(self, text: str) -> str:
         name = self._new("v")
@@ -218,13 +309,22 @@ class FunctionBuilder:
         """Call one of LLVM's intrinsic functions on values of one type."""
         first = operands[0]
         suffix = {"float": "f32", "double": "f64"}.get(first.kind, first.kind)
-        name = f"@llvm.{intrinsic}.v{first.lanes}{suffix}"
+        name = f"@llvm.{intrinsic}." + (f"v{first.lanes}{suffix}" if first.lanes else suffix)
         types = ", ".join([first.type] * len(operands))
-        self._used[name] = f"declare {first.type} {name}({types})"
+        self._used[name] = f"declare {first.type} {name}({types})\n"
         given = ", ".join(f"{each.type} {each.name}" for each in operands)
         return VectorValue(
             self, first.kind, first.lanes, self.write(f"call {first.type} {name}({given})")
         )
+
+    def call_function(self, name: str, kind: str, *given: VectorValue) -> VectorValue:
+        """Return what a function of the same module gives."""
+        operands = ", ".join(f"{each.type} {each.name}" for each in given)
+        return VectorValue(self, kind, 0, self.write(f"call {kind} @{name}({operands})"))
+
+    def call_procedure(self, name: str, *given: VectorValue) -> None:
+        operands = ", ".join(f"{each.type} {each.name}" for each in given)
+        self.line(f"call void @{name}({operands})")
 
     def run(self, function: ModuleFunction, *given: VectorValue) -> None:
         self._used.update(function.used)
@@ -232,7 +332,7 @@ class FunctionBuilder:
         self.line(f"call void @{function.name}({operands})")
 
     def variable(self, first: VectorValue) -> LoopVariable:
-        variable = LoopVariable(self.buffer(first.lanes * 8), first.kind, first.lanes)
+        variable = LoopVariable(self.buffer(max(1, first.lanes) * 8), first.kind, first.lanes)
         variable.value = first
         return variable
 
@@ -262,7 +362,48 @@ class FunctionBuilder:
         self.line(f"br label %{branch.end}")
         self._begin(branch.end)
 
+    @contextmanager
+    def when(self, condition: VectorValue | None) -> Iterator[None]:
+        """Write what is done where ``condition`` holds, always for None."""
+        if condition is None:
+            yield
+            return
+        with self.branch(condition) as branch:
+            yield
+            branch.otherwise()
+
+    @contextmanager
+    def loop_forever(self) -> Iterator[str]:
+        """Repeat what is written inside, until it returns; ``continue_at`` goes back to the block that it is given."""
+        head = self._new("turn")[1:]
+        self.line(f"br label %{head}")
+        self._begin(head)
+        yield head
+        self.continue_at(head)
+
+    def continue_at(self, head: str) -> None:
+        self.line(f"br label %{head}")
+        self._ended = True
+
+    @contextmanager
+    def for_range(
+        self, first: VectorValue | int, end: VectorValue, step: int = 1
+    ) -> Iterator[VectorValue]:
+        """Repeat what is written inside from ``first`` to before ``end``, where there is any."""
+        begin = first if isinstance(first, VectorValue) else end.like(first)
+        with self.when(begin.is_("ult", end)):
+            at = self.variable(begin)
+            head = self._new("each")[1:]
+            self.line(f"br label %{head}")
+            self._begin(head)
+            yield at.value
+            at.value = following = at.value + step
+            more, done = following.is_("ult", end), self._new("done")[1:]
+            self.line(f"br i1 {more.name}, label %{head}, label %{done}")
+            self._begin(done)
+
     def _begin(self, block: str) -> None:
+        self._ended = False
         self._lines.append(f"{block}:")
         self._block = block
 
