@@ -82,7 +82,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "keeps its strides": lambda torch, x: torch.rot90(x, dims=(1, 2)),
     "loses a dimension": lambda torch, x: torch.quantile(x, 0.5, dim=1),
     "a number for a tensor": lambda torch, x: torch.take_along_dim(x, torch.tensor([[[-1]]], device=x.device), 1),
-    "conjugate": lambda torch, x: torch.fft.ifft(x).conj(),
+    "conjugate": lambda torch, x: torch.fft.ifft(x),
     "negative": lambda torch, x: torch.fft.fft(x).conj().imag,
     "copied without waiting": lambda torch, x: x.to("cpu", non_blocking=True),
     "half": lambda torch, x: torch.softmax(x.half(), 1),
