@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -158,34 +158,53 @@ def _paths_in(options: Sequence[str]) -> list[str]:
 
 @cache
 def _cuda_headers(kept: Path) -> tuple[str, ...]:
-    """Return the folders of the CUDA headers, unpacked under ``kept`` from NVRTC's own library.
+    """Return the folders of the CUDA headers, unpacked as ``kept`` from NVRTC's own library.
 
     NVRTC 13.0 to 13.2 carries none; then those of an installed CUDA toolkit or wheel are used.
     """
-    if _unpack(kept):
+    if _complete(kept) or _unpack(kept):
         return str(kept), str(kept / "cccl")
     temporary = tempfile.mkdtemp(prefix="ptxlab-headers-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    if _unpack(Path(temporary)):
-        return temporary, os.path.join(temporary, "cccl")
+    if _unpack(apart := Path(temporary, "headers")):
+        return str(apart), str(apart / "cccl")
     from cuda.pathfinder import find_nvidia_header_directory
 
     found = find_nvidia_header_directory("cudart")
     return (found, os.path.join(found, "cccl")) if found else ()
 
 
+def _complete(folder: Path) -> bool:
+    return (folder / "cuda_fp16.h").is_file()
+
+
 def _unpack(folder: Path) -> bool:
-    """Unpack NVRTC's bundled headers unless they are there, and say whether they are now."""
+    """Unpack NVRTC's bundled headers and say whether they are there.
+
+    Another process may do the same at this moment: they are unpacked beside the folder, which is all
+    of them or none.
+    """
     nvrtc = _library()
-    complete = (folder / "cuda_fp16.h").is_file()  # a folder alone is enough for NVRTC to skip it
-    how = "SKIP_IF_EXISTS" if complete else "FORCE_OVERWRITE"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent)
+    except OSError:
+        return False
     try:
         status, *_ = nvrtc.nvrtcInstallBundledHeaders(
-            os.fsencode(folder), getattr(nvrtc, f"NVRTC_INSTALL_HEADERS_{how}")
+            os.fsencode(draft), nvrtc.NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE
         )
+        if int(status) != 0:
+            return False
+        if folder.is_dir() and not _complete(folder):  # what an interrupted process has left
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # where another process was first
+            os.rename(draft, folder)
+        return _complete(folder)
     except (AttributeError, RuntimeError):  # an older binding, or an older library
         return False
-    return int(status) == 0
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _compile(part: DevicePart, arch: str, arguments: Sequence[str]) -> bytes:

@@ -83,6 +83,28 @@ def test_cuda_headers_are_there() -> None:
     assert ".entry k(" in compile_cuda(source, path="k.cu", arch="sm_90a")
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_headers_are_unpacked_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Another process that looks meanwhile finds no folder, and afterwards no half of one."""
+    kept = tmp_path / "cache" / "13.9"
+
+    class Library:
+        NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE = 1
+
+        def nvrtcInstallBundledHeaders(self, folder: bytes, how: int) -> tuple[int]:
+            assert not kept.exists()
+            Path(os.fsdecode(folder), "cuda_fp16.h").write_text("")
+            if fails:
+                raise RuntimeError("no space")
+            return (0,)
+
+    monkeypatch.setattr(nvrtc, "_library", Library)
+    assert nvrtc._unpack(kept) is not fails
+    assert [path.name for path in kept.parent.iterdir()] == ([] if fails else ["13.9"])
+
+
 def test_header_beside_the_source(tmp_path: Path, compilations: list[str]) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "outer.cuh").write_text('#include "inner/value.cuh"\n')
