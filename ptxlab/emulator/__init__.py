@@ -1,5 +1,6 @@
 """PTX on a CPU: all threads that stand at the same instruction run together, as numpy arrays."""
 
+import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.prepare.preparation import module_variables, prepare
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.scope import Site

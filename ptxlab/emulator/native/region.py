@@ -17,9 +17,9 @@ from ptxlab.emulator.native.collective import Collective, collective
 from ptxlab.emulator.native.cutting import steps_of
 from ptxlab.emulator.native.stretch import Arrays, Made, Stretch
 from ptxlab.emulator.native.writer import FIRST, FunctionShape, Written
-from ptxlab.emulator.operations.control import Barrier, Guarded, Jump
+from ptxlab.emulator.prepare.exits import Guarded, Jump
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Routine
-from ptxlab.emulator.run.barriers import BARRIERS
+from ptxlab.emulator.run.barriers import BARRIERS, Barrier
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 
 BlockPart = Stretch | Arrays

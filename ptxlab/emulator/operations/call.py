@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ptxlab.emulator.operations.control import ExitBlocks, Jump, by_value, end
 from ptxlab.emulator.operations.memory import load_argument, store_argument
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.exits import ExitBlocks, Jump, by_value, go_back
 from ptxlab.emulator.prepare.operand import agrees
 from ptxlab.emulator.prepare.operand_check import check_result, check_value
 from ptxlab.emulator.prepare.program import (
@@ -26,7 +26,14 @@ from ptxlab.emulator.prepare.program import (
     function_addresses,
 )
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.prepare.scope import PASSED, Variable, alignment_of, registers_in, size_of
+from ptxlab.emulator.prepare.scope import (
+    MOST_LOCAL_BYTES,
+    PASSED,
+    Variable,
+    alignment_of,
+    registers_in,
+    size_of,
+)
 from ptxlab.emulator.run import host
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.registers import CallResult, Destination, Source
@@ -34,9 +41,6 @@ from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
 from ptxlab.syntax.names import called
-
-MOST_LOCAL_BYTES = 512 * 1024
-"""Local memory of a thread. Source: CUDA C++ Programming Guide, "Technical Specifications"."""
 
 MOST_CALLS = 4096
 RECURSION_BYTES = 64 * 1024
@@ -47,18 +51,6 @@ def _stack_bytes(functions: Mapping[str, Routine]) -> int:
     """Return how much local memory a thread may use: each function's once, and some for recursion."""
     each = sum(function.frame.local_bytes for function in functions.values())
     return min(each + RECURSION_BYTES, MOST_LOCAL_BYTES)
-
-
-def go_back(group: Converged) -> Sequence[Onward]:
-    """Go back to the caller with the results, after the call; threads of a kernel end."""
-    frame, threads, caller = group.frame, group.threads, group.activation.caller
-    if caller is None:
-        return end(group)
-    registers = caller.activation.frame.registers
-    for result, mine in zip(caller.results, frame.layout.results, strict=True):
-        slot, value = result.slot, result.value(frame.registers[mine])
-        registers[slot] = threads.merge(registers[slot], value)
-    return (Converged(caller.activation, caller.following, threads, group.ran),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,76 +7,17 @@ Synchronization and Communication Instructions: bar, barrier".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
-from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.exits import ExitBlocks, Jump, by_value, end
 from ptxlab.emulator.prepare.operand_check import check_value
-from ptxlab.emulator.prepare.program import Arrival, Converged, Ended, Exit, Onward, Reduction
+from ptxlab.emulator.prepare.program import Converged, Onward, Reduction
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.barriers import BARRIERS
-from ptxlab.emulator.run.registers import Source
-from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.barriers import Barrier
 from ptxlab.errors import LaunchError
 from ptxlab.syntax import tree
-
-ExitBlocks = tuple[Exit, tuple[int, ...]]
-"""An exit, and the blocks that it may lead to."""
-
-
-def by_value(group: Converged, value: Array) -> list[tuple[int, Threads]]:
-    """Return (value, threads) for every value of ``value`` among the group's threads."""
-    found = []
-    for one in np.unique(group.threads.pick(value)):
-        threads = group.threads.where(value == one)
-        assert threads is not None
-        found.append((int(one), threads))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Jump:
-    """Go on at another block: a branch everyone takes, or the next line."""
-
-    target: int
-
-    def __call__(self, group: Converged) -> Sequence[Onward]:
-        group.block = self.target
-        return (group,)
-
-
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """Do ``then`` for the threads whose predicate holds; the others go on to ``following``."""
-
-    predicate: Source
-    then: Exit
-    following: int
-
-    def __call__(self, group: Converged) -> Sequence[Onward]:
-        value = self.predicate.read(group.frame.registers)
-        chosen = group.threads.where(value)
-        if chosen is None:
-            group.block = self.following
-            return (group,)
-        if chosen is group.threads:
-            return self.then(group)
-        rest = group.threads.where(~value)
-        assert rest is not None
-        return *self.then(group.part(chosen)), group.part(rest, self.following)
-
-
-def build_exit(context: Context, form: RowForm, guard: Source | None, following: int) -> ExitBlocks:
-    assert form.row.exit is not None
-    then, onward = form.row.exit(context, form, following)
-    if guard is None:
-        return then, onward
-    return Guarded(guard, then, following), tuple({*onward, following})
-
 
 # ---- branches -------------------------------------------------------------------------------
 
@@ -117,10 +58,6 @@ def table(context: Context, form: RowForm, following: int) -> ExitBlocks:
     return leave, targets
 
 
-def end(group: Converged) -> Sequence[Onward]:
-    return (Ended(group.threads),)
-
-
 def leave_kernel(context: Context, form: RowForm, following: int) -> ExitBlocks:
     """End the threads."""
     return end, ()
@@ -146,43 +83,6 @@ def barrier(context: Context, form: RowForm, following: int) -> ExitBlocks:
     count = sources[1] if len(sources) == 2 else None
     leave = Barrier(sources[0], count, reduction, mode != "arrive", context.line, following)
     return leave, (following,)
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """Arrive at barrier ``number``, which is for ``count`` threads or all; those who ``wait`` stay there."""
-
-    number: Source
-    count: Source | None
-    reduction: Reduction | None
-    waits: bool
-    line: int
-    following: int
-
-    @property
-    def is_for_all(self) -> bool:
-        """Whether it does nothing but hold threads until all of the CTA have come."""
-        return self.count is None and self.reduction is None
-
-    def __call__(self, group: Converged) -> Sequence[Onward]:
-        group.block = self.following
-        registers = group.frame.registers
-        numbers = self.number.read(registers)
-        here = group.threads.pick(numbers)
-        if group.threads.full and self.is_for_all and here.min() == here.max() < BARRIERS:
-            if group.frame.wave.watched:
-                group.frame.wave.watcher.synchronize(group.threads.mask, group.threads.mask)
-            return (group,)
-        parts: list[Onward] = []
-        for one, chosen in by_value(group, numbers):
-            part = group.part(chosen)
-            counts: Sequence[tuple[int | None, Threads]] = [(None, chosen)]
-            if self.count is not None:
-                counts = by_value(part, self.count.read(registers))
-            for asked, threads in counts:
-                arrived = part.part(threads)
-                parts.append(Arrival(arrived, one, asked, self.line, self.waits, self.reduction))
-        return parts if self.waits else [*parts, group]
 
 
 def _reduction(context: Context, form: RowForm, operands: list[tree.Operand]) -> Reduction:

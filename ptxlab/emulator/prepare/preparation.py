@@ -8,11 +8,9 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 
-import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES, go_back
-from ptxlab.emulator.operations.control import Jump, build_exit, end
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_constants, check_function, check_module
+from ptxlab.emulator.prepare.exits import Jump, build_exit, end, go_back
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.function_check import reject
 from ptxlab.emulator.prepare.liveness import BlockFlow, Uses, lasting, live_out, needed, with_drops
@@ -32,6 +30,7 @@ from ptxlab.emulator.prepare.program import (
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm
 from ptxlab.emulator.prepare.scope import (
     MODULE_SPACES,
+    MOST_LOCAL_BYTES,
     Declared,
     Scope,
     Site,

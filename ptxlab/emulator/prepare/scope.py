@@ -157,6 +157,9 @@ def declare_registers(scope: Scope, declaration: Declaration, new_slot: NewSlot)
 PASSED = ("call", "given", "returned")
 """The .param variables that are registers: of a call, and what a function is given and returns."""
 
+MOST_LOCAL_BYTES = 512 * 1024
+"""Local memory of a thread. Source: CUDA C++ Programming Guide, "Technical Specifications"."""
+
 MODULE_SPACES = ("global", "const")
 """Where variables live as long as the module."""
 

@@ -9,13 +9,15 @@ Source: PTX ISA, "bar, barrier".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.prepare.program import Arrival
+from ptxlab.emulator.prepare.exits import by_value
+from ptxlab.emulator.prepare.program import Arrival, Converged, Onward, Reduction
+from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
@@ -180,3 +182,40 @@ class Barriers:
             hint="what a GPU does then is undefined",
             kind="barrier",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Arrive at barrier ``number``, which is for ``count`` threads or all; those who ``wait`` stay there."""
+
+    number: Source
+    count: Source | None
+    reduction: Reduction | None
+    waits: bool
+    line: int
+    following: int
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it does nothing but hold threads until all of the CTA have come."""
+        return self.count is None and self.reduction is None
+
+    def __call__(self, group: Converged) -> Sequence[Onward]:
+        group.block = self.following
+        registers = group.frame.registers
+        numbers = self.number.read(registers)
+        here = group.threads.pick(numbers)
+        if group.threads.full and self.is_for_all and here.min() == here.max() < BARRIERS:
+            if group.frame.wave.watched:
+                group.frame.wave.watcher.synchronize(group.threads.mask, group.threads.mask)
+            return (group,)
+        parts: list[Onward] = []
+        for one, chosen in by_value(group, numbers):
+            part = group.part(chosen)
+            counts: Sequence[tuple[int | None, Threads]] = [(None, chosen)]
+            if self.count is not None:
+                counts = by_value(part, self.count.read(registers))
+            for asked, threads in counts:
+                arrived = part.part(threads)
+                parts.append(Arrival(arrived, one, asked, self.line, self.waits, self.reduction))
+        return parts if self.waits else [*parts, group]

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.native.engine import threshold
-from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
+from ptxlab.emulator.prepare.scope import MOST_LOCAL_BYTES
 from ptxlab.emulator.run.in_flight import Schedule
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.register_pool import at_entry
