@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.collective import collective
-from ptxlab.emulator.native.engine import PROCESS, STOP, key_of, warm
+from ptxlab.emulator.native.engine import PROCESS, STOP, key_of, threshold, warm
 from ptxlab.emulator.native.region import (
     Builder,
     CodeRegion,
@@ -27,6 +27,7 @@ from ptxlab.emulator.native.region import (
 from ptxlab.emulator.native.stretch import Stretch
 from ptxlab.emulator.native.walk_program import program_of
 from ptxlab.emulator.prepare.program import BasicBlock, Converged
+from ptxlab.emulator.run.engine import Engine
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.native.cores import pool
@@ -271,3 +272,7 @@ class Walk:
             if not self._take(slot, frame.registers[slot]):
                 return False
         return not wave.signals and wave.changes == changes
+
+
+MACHINE_CODE = Engine(threshold, warm, make_turns)
+"""Machine code of this processor, for launches."""

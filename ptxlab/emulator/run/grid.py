@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.native.engine import threshold
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.scope import MOST_LOCAL_BYTES
+from ptxlab.emulator.run.engine import Engine
 from ptxlab.emulator.run.in_flight import Schedule
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.register_pool import at_entry
@@ -53,13 +53,15 @@ def launch(
     write: Callable[[str], None] = print_text,
     watcher: Watcher | None = None,
     schedule: str = "late",
+    *,
+    engine: Engine,
 ) -> dict[str, int]:
     """Run the kernel of ``program`` as ``config`` says, which is the caller's to check.
 
     ``parameters`` is the parameter block, ``variables`` are the addresses of the module's in
     ``memory``. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints, ``watcher`` is told all that happens. When asynchronous work
-    lands, ``schedule`` says (``run.in_flight``).
+    lands, ``schedule`` says (``run.in_flight``). Blocks become machine code of the ``engine``.
     Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is, or a cooperative launch that cannot run all at once.
     """
@@ -80,7 +82,7 @@ def launch(
         )
     registers = _registers(program, config) if program.most_registers else 0
     total, tell = config.ctas, progress or _nobody
-    engine = threshold(), cores()
+    machine_code = engine.threshold(), cores()
     local = sum(function.frame.local_bytes for function in program.functions.values())
     size = _wave_size(config, shared_bytes, local)
     if config.cooperative and size < total:
@@ -94,9 +96,9 @@ def launch(
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace, registers,
-            Schedule(schedule), *engine, unlaunched.cancel,
+            Schedule(schedule), *machine_code, unlaunched.cancel,
         )  # fmt: skip
-        scheduler = Scheduler(wave, entry, partial(tell, first, total))
+        scheduler = Scheduler(wave, entry, partial(tell, first, total), engine)
         wave.watcher.begin(wave)
         scheduler.run()
         wave.watcher.end(wave)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptxlab.emulator.native.engine import warm
-from ptxlab.emulator.native.walk import make_turns
 from ptxlab.emulator.prepare.program import (
     Activation,
     Arrival,
@@ -23,6 +21,7 @@ from ptxlab.emulator.prepare.program import (
     Step,
 )
 from ptxlab.emulator.run.barriers import Barriers
+from ptxlab.emulator.run.engine import Engine
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.waiting import AtBarrier, WaitList, joined
 from ptxlab.emulator.run.wave import NEVER, Wave
@@ -43,9 +42,12 @@ TOLD = 1000
 class Scheduler:
     """Runs one wave to its end."""
 
-    def __init__(self, wave: Wave, entry: Routine, check: Callable[[], None]) -> None:
+    def __init__(
+        self, wave: Wave, entry: Routine, check: Callable[[], None], engine: Engine
+    ) -> None:
         self.wave = wave
         self._check = check
+        self._engine = engine
         self._ready = [Converged(Activation.of(entry, wave), 0, wave.alive, ran=0)]
         self._waiting = WaitList()
         self._barriers = Barriers(wave)
@@ -143,7 +145,7 @@ class Scheduler:
         if wave.hot == NEVER or wave.watched or wave.signals or not self._alone():
             return group
         group.threads.full = True
-        done, block = make_turns(group)
+        done, block = self._engine.walk(group)
         self.instructions += group.threads.size * done
         if block is None:
             return group
@@ -164,7 +166,9 @@ class Scheduler:
         if self.wave.hot == NEVER:
             return block.steps
         if block.native is None:
-            warm(block, group.activation.function.name, group.frame, group.threads.size)
+            self._engine.warm(
+                block, group.activation.function.name, group.frame, group.threads.size
+            )
         return block.native or block.steps
 
     def _passed(self, group: Converged) -> bool:
