@@ -75,6 +75,12 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         lambda line, other: other == "_" and line.startswith(("red.", "match.", "lop3.")),
     ),
     (
+        "ptxas moves the `_` in a vector, which has no value; the PTX ISA has it for results alone",
+        lambda line, other: (
+            "_}" in other and line.startswith("mov.") and line.endswith(f", {other};")
+        ),
+    ),
+    (
         "video instructions: ptxas writes results to constants, and counts of constants it may refuse",
         lambda line, other: re.match(r"v(abs|add|sub|m|set|sh|avrg)", line) is not None,
     ),
