@@ -108,14 +108,14 @@ class Barriers:
         for arrival, mask in zip(here, masks, strict=True):
             if arrival.count is not None:
                 needed[self._in_cta(mask)] = arrival.count
+        done = [np.zeros_like(alive)] * len(masks)
         if needed.any():
-            counted = self._first(masks, alive, needed)
-        else:
-            counted = [np.zeros_like(alive)] * len(masks)
-        everyone = ~self._in_cta(alive & ~self._union(masks)) & (needed == 0)
-        of_all = everyone[self._wave.cta_of]
-        done = [mask & of_all | first for mask, first in zip(masks, counted, strict=True)]
-        return done if self._union(done).any() else []
+            done = self._first(masks, alive, needed)
+        if not needed.all():
+            everyone = ~self._in_cta(alive & ~self._union(masks)) & (needed == 0)
+            of_all = everyone[self._wave.cta_of]
+            done = [mask & of_all | first for mask, first in zip(masks, done, strict=True)]
+        return done if any(one.any() for one in done) else []
 
     def _first(self, masks: list[Array], alive: Array, needed: Array) -> list[Array]:
         """Return of each arrival the threads of those warps that make up the ``needed`` ones of a CTA.
@@ -123,29 +123,25 @@ class Barriers:
         A warp has arrived when all of it that lives has, and then it counts as 32 threads. The first that
         have arrived are taken, and of those that arrived together the first ones.
         """
-        made, before = np.zeros(alive.size, np.int64), []
-        for mask in masks:
-            before.append(made)
-            made = made + mask
-        rounds = int(made.max())
-        turn = np.full((rounds, alive.size), -1)
-        for number, (mask, nth) in enumerate(zip(masks, before, strict=True)):
-            turn[nth[mask], mask] = number
-        missing = (turn < 0) & alive
-        by_warp = (rounds, self._wave.ctas, -1, WARP)
-        since = turn.reshape(by_warp).max(axis=3)
-        since[missing.reshape(by_warp).any(axis=3) | (since < 0)] = len(masks)
+        rounds = [masks] if len(masks) == 1 else _rounds(masks)
+        since = np.full((alive.size // WARP, len(rounds)), len(masks))
+        for nth, of_arrivals in enumerate(rounds):
+            missing = _in_warp(alive & ~self._union(of_arrivals))
+            for turn, mask in enumerate(of_arrivals):
+                since[_in_warp(mask), nth] = turn
+            since[missing, nth] = len(masks)
         # Of a CTA one after the other: the arrivals of its first warp, of the second, ...
-        since = np.moveaxis(since, 0, 2).reshape(self._wave.ctas, -1)
+        since = since.reshape(self._wave.ctas, -1)
         order = since.argsort(axis=1, kind="stable").argsort(axis=1)
         wanted = needed[:, None] // WARP
         enough = (since < len(masks)).sum(axis=1, keepdims=True) >= wanted
-        chosen = (enough & (order < wanted)).reshape(-1, rounds)
-        warp = np.arange(alive.size) // WARP
-        return [
-            mask & chosen[warp, np.minimum(nth, rounds - 1)]
-            for mask, nth in zip(masks, before, strict=True)
-        ]
+        chosen = (enough & (order < wanted)).reshape(-1, len(rounds))
+        done = [np.zeros_like(alive) for _ in masks]
+        for nth, of_arrivals in enumerate(rounds):
+            threads = chosen[:, nth].repeat(WARP)
+            for over, mask in zip(done, of_arrivals, strict=True):
+                over |= mask & threads
+        return done
 
     def _let_go(self, arrival: Arrival, done: Array, holding: Holding) -> None:
         """Give those who are ``done`` their result; the others' arrival stands."""
@@ -182,6 +178,22 @@ class Barriers:
             hint="what a GPU does then is undefined",
             kind="barrier",
         )
+
+
+def _in_warp(mask: Array) -> Array:
+    found: Array = np.logical_or.reduce(mask.reshape(-1, WARP), axis=1)
+    return found
+
+
+def _rounds(masks: Sequence[Array]) -> list[list[Array]]:
+    """Return of each arrival the threads for which it is the first one, the second one, and so on."""
+    seen = np.zeros_like(masks[0])
+    first, later = [], []
+    for mask in masks:
+        first.append(mask & ~seen)
+        later.append(mask & seen)
+        seen |= mask
+    return [first, *(_rounds(later) if any(mask.any() for mask in later) else [])]
 
 
 @dataclass(frozen=True, slots=True)
