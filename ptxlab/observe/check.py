@@ -37,7 +37,7 @@ from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.overruns import Overruns
 from ptxlab.observe.races import Races, Stored
 from ptxlab.observe.registers import RegisterStates
-from ptxlab.observe.releases import Fences, Flags, is_flag
+from ptxlab.observe.releases import EarlyArrivals, Fences, Flags, is_flag
 from ptxlab.observe.unwritten import LocalMemory, Reads, SharedMemory
 from ptxlab.syntax.tree import PtxModule, SourceText
 from ptxlab.tensormap.tensor_map import TensorMap
@@ -111,6 +111,7 @@ class Checker(Watcher):
         self._copies = AsyncCopies(context, self._races)
         self._grids = GridOrder(context)
         self._barriers = BarrierUse(context)
+        self._early = EarlyArrivals(clocks, wave)
         self._local = LocalMemory(context)
         self._registers = RegisterStates(context, self._local, self._reads)
 
@@ -132,6 +133,8 @@ class Checker(Watcher):
             self._copies.control(site, passing)
         elif effects.barrier == "cta":
             self._barriers.arrive(site, passing)
+            if effects.meets == "arrive":
+                self._early.arrive(site, frame, passing)
         elif effects.barrier == "grid":
             self._grids.control(effects, passing)
         else:
@@ -225,10 +228,12 @@ class Checker(Watcher):
     def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
         self._registers.exchange(frame, threads, source, taking_part)
 
-    def synchronize(self, arrived: Array, released: Array) -> None:
+    def synchronize(self, number: int, arrived: Array, released: Array) -> None:
         self._barriers.synchronize(arrived, released)
         self._global.synchronize(arrived)
-        self._order.synchronize(arrived, released, counted=self._barriers.counted(released))
+        self._order.synchronize(released, counted=self._barriers.counted(released))
+        if (arrived & ~released).any():
+            self._early.complete(number, released)
 
     def synchronize_warps(self, together: Array) -> None:
         self._order.synchronize_warps(together)

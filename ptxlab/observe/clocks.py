@@ -201,23 +201,22 @@ class Clocks:
 
     # ---- barriers ----
 
-    def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> None:
-        """Let ``released`` know all that ``arrived`` know, in each CTA.
+    def synchronize(self, met: Array, *, counted: bool) -> None:
+        """Let all that have ``met`` at a barrier know what one of them knows, in each CTA.
 
         The barrier is for a number of threads if it is ``counted``, else for all of the CTA: those
         that have ended count as arrived.
         """
         self.tick()
         wave = self._wave
-        by_cta = arrived.reshape(wave.ctas, -1)
+        by_cta = met.reshape(wave.ctas, -1)
         here: Array = np.logical_or.reduce(by_cta, axis=1)
-        come: Array = arrived | (~wave.alive.mask if counted else self._ended)
+        come: Array = met | (~wave.alive.mask if counted else self._ended)
         whole = here & come.reshape(by_cta.shape).all(axis=1)
-        whole &= (arrived == released).reshape(by_cta.shape).all(axis=1)
         self._level(np.flatnonzero(whole))
         part = np.flatnonzero(here & ~whole)
         if part.size:
-            self._join(wave.cta_width, part, arrived, released)
+            self._join(wave.cta_width, part, met)
 
     def synchronize_warps(self, together: Array) -> None:
         """Order what threads of a warp did before what the others of it do from now on."""
@@ -229,7 +228,7 @@ class Clocks:
         self._news[here & whole] = False
         rest = np.flatnonzero(here & ~alike)
         if rest.size:
-            self._join(WARP, rest, together, together)
+            self._join(WARP, rest, together)
 
     def end(self, threads: Threads) -> Array:
         """Take threads off: who waits for all threads does not wait for them. Return which CTAs are over."""
@@ -284,10 +283,9 @@ class Clocks:
             self._known.hear_in_warps(warps[:, None], columns, self._met[warps][:, None])
             self._met[warps] = 0
 
-    def _join(self, size: int, groups: Array, arrived: Array, released: Array) -> None:
-        """Let ``released`` know what ``arrived`` know, in each of the ``groups`` of threads of a ``size``."""
-        inside = np.isin(np.arange(self._wave.width) // size, groups)
-        come, go = np.flatnonzero(arrived & inside), np.flatnonzero(released & inside)
+    def _join(self, size: int, groups: Array, met: Array) -> None:
+        """Let those that have ``met`` know what one of them knows, in each of the ``groups`` of a ``size``."""
+        come = np.flatnonzero(met & np.isin(np.arange(self._wave.width) // size, groups))
         warps, others = self.by_warps(come, come // size)
         some = np.unique(come // size)
         rows = VectorClocks(self.layers, some.size)
@@ -295,14 +293,13 @@ class Clocks:
             _into(
                 rows,
                 np.searchsorted(some, warps * WARP // size),
-                self.released_by_warps(warps, arrived),
+                self.released_by_warps(warps, met),
             )
         if others.any():
             alone = come[others]
             _into(rows, np.searchsorted(some, alone // size), self.released(alone))
-        go = go[np.isin(go // size, some)]
-        self.learn(go, rows.data, np.searchsorted(some, go // size))
-        self._known.alone[np.intersect1d(warps, self.by_warps(go, go // size)[0])] = False
+        self.learn(come, rows.data, np.searchsorted(some, come // size))
+        self._known.alone[warps] = False
 
     def _fit(self) -> None:
         self._known.fit(self.agents.columns)

@@ -95,7 +95,7 @@ class Counting(Watcher):
         self._alive &= ~threads.mask
         self._threads = None
 
-    def synchronize(self, arrived: Array, released: Array) -> None:
+    def synchronize(self, number: int, arrived: Array, released: Array) -> None:
         self.barriers += int(arrived.reshape(self._wave.ctas, -1).any(axis=1).sum())
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:

@@ -124,8 +124,8 @@ class History:
     def kinds(self) -> tuple[AccessKind, ...]:
         return tuple(self._logs)
 
-    def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> None:
-        self._clocks.synchronize(arrived, released, counted=counted)
+    def synchronize(self, met: Array, *, counted: bool) -> None:
+        self._clocks.synchronize(met, counted=counted)
         before = int(self._clocks.settled.min())
         for kind, log in self._logs.items():
             if not kind.engine:

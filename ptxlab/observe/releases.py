@@ -11,13 +11,17 @@ from collections.abc import Iterable
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator import Site
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.prepare.row import Mix
+from ptxlab.emulator.run.barriers import BARRIERS
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP
+from ptxlab.observe.choices import operand_value
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import HEARD, VectorClocks, in_warps
 from ptxlab.observe.value_flow import reads
@@ -103,6 +107,35 @@ class Releases:
         """Return what each of the objects tells: [layers, objects, columns]."""
         rows: Array = self._told.data[:, objects]
         return rows
+
+
+class EarlyArrivals:
+    """What threads tell at a barrier of their CTA that they do not wait at: what they did before bar.arrive.
+
+    What they do from then on, before the barrier is complete, is ordered by nothing.
+    """
+
+    def __init__(self, clocks: Clocks, wave: Wave) -> None:
+        self._cta_of = wave.cta_of
+        self._told = Releases(clocks, wave.ctas * BARRIERS)
+
+    def arrive(self, site: Site, frame: Frame, threads: Threads) -> None:
+        numbers = operand_value(site, frame, site.instruction.operands[0], "u32")
+        assert numbers is not None
+        of_threads = np.broadcast_to(numbers, (threads.width,))[threads.index]
+        if (of_threads < BARRIERS).all():  # others end the launch
+            self._told.release(threads, self._objects(threads.index, of_threads))
+
+    def complete(self, number: int, released: Array) -> None:
+        """See a barrier complete at which also threads have arrived that are not ``released`` by it."""
+        waited = np.flatnonzero(released)
+        objects = self._objects(waited, np.full(waited.size, number))
+        self._told.complete(np.unique(objects))
+        self._told.acquire(Threads(released.size, mask=released), objects)
+
+    def _objects(self, threads: Array, numbers: Array) -> Array:
+        objects: Array = self._cta_of[threads] * BARRIERS + numbers
+        return objects
 
 
 _ACCESSES: frozenset[Mix] = frozenset({"load", "store", "atomic"})

@@ -194,7 +194,7 @@ class Tracer(Watcher):
             number, moment = self._mbarriers.passed(word)
             self._waits.over(np.unique(warps[words == word]).tolist(), moment, number)
 
-    def synchronize(self, arrived: Array, released: Array) -> None:
+    def synchronize(self, number: int, arrived: Array, released: Array) -> None:
         if self._live:
             self._barriers.synchronize(arrived, released)
 

@@ -68,7 +68,7 @@ class Log(Watcher):
     def access(self, access: Access, frame: Frame, lanes: Threads) -> None:
         self.accesses.append((access.space, access.writes, access.nbytes, lanes.size))
 
-    def synchronize(self, arrived: Any, released: Any) -> None:
+    def synchronize(self, number: int, arrived: Any, released: Any) -> None:
         self.barriers.append((int(arrived.sum()), int(released.sum())))
 
     def end(self, wave: Any) -> None:

@@ -175,6 +175,21 @@ TWINS = (
         [("error", "race RAW", f"@!first {LOAD}", f"@first {STORE}")],
     ),
     Twins(
+        "what is done after an arrival that does not wait",
+        f"@first {STORE};\n@first bar.arrive 1, 64;\n@!first bar.sync 1, 64;\n@!first {LOAD};",
+        f"@first {STORE};\n@first bar.arrive 1, 64;",
+        f"@first bar.arrive 1, 64;\n@first {STORE};",
+        [("error", "race RAW", f"@!first {LOAD}", f"@first {STORE}")],
+    ),
+    Twins(
+        "arrivals at two barriers",
+        f"@first bar.arrive 1, 64;\n@first {STORE};\n@first bar.arrive 2, 64;\n"
+        f"@!first bar.sync 1, 64;\n@!first bar.sync 2, 64;\n@!first {LOAD};",
+        f"@!first bar.sync 2, 64;\n@!first {LOAD};",
+        f"@!first {LOAD};\n@!first bar.sync 2, 64;",
+        [("error", "race RAW", f"@!first {LOAD}", f"@first {STORE}")],
+    ),
+    Twins(
         "atomics", f"{STORE};\n{BAR}red.shared.add.u32 [tile], 1;",
         "red.shared", "@!first st.shared.u32 [tile], 5;\n@first red.shared",
         [

@@ -92,7 +92,7 @@ def step(
     else:
         if what == 5 and random.random() < 0.5:
             mask = np.repeat(random.random(CTAS) < 0.5, WIDTH) & alive
-        clocks.synchronize(mask, mask, counted=False)
+        clocks.synchronize(mask, counted=False)
         for cta in np.unique(np.flatnonzero(mask) // WIDTH):
             model.meet(np.flatnonzero(mask & (np.arange(ALL) // WIDTH == cta)))
 

@@ -82,7 +82,7 @@ class Barriers:
                 self.arrivals = [a for a in self.arrivals if a.number != number]
                 holding = self._holding(here, done)
                 if self._wave.watched:
-                    self._report(here, done)
+                    self._report(number, here, done)
                 for arrival, over in zip(here, done, strict=True):
                     self._let_go(arrival, over, holding)
                 here = self._at(number)
@@ -96,10 +96,10 @@ class Barriers:
             union |= mask
         return union
 
-    def _report(self, here: list[Arrival], done: list[Array]) -> None:
+    def _report(self, number: int, here: list[Arrival], done: list[Array]) -> None:
         """Tell the watcher who has arrived at a complete barrier, and who may go on."""
         waited = [over for arrival, over in zip(here, done, strict=True) if arrival.waits]
-        self._wave.watcher.synchronize(self._union(done), self._union(waited))
+        self._wave.watcher.synchronize(number, self._union(done), self._union(waited))
 
     def _complete(self, here: list[Arrival], alive: Array) -> list[Array]:
         """Return of each arrival the mask of its threads whose barrier is complete; [] where none is."""
@@ -219,7 +219,8 @@ class Barrier:
         here = group.threads.pick(numbers)
         if group.threads.full and self.is_for_all and here.min() == here.max() < BARRIERS:
             if group.frame.wave.watched:
-                group.frame.wave.watcher.synchronize(group.threads.mask, group.threads.mask)
+                met = group.threads.mask
+                group.frame.wave.watcher.synchronize(int(here[0]), met, met)
             return (group,)
         parts: list[Onward] = []
         for one, chosen in by_value(group, numbers):

@@ -292,10 +292,10 @@ class Watcher:
         ``taking_part`` says whether that thread lives and stands there too, named by the membermask.
         """
 
-    def synchronize(self, arrived: Array, released: Array) -> None:
-        """See a barrier complete, in one CTA or several: masks of the wave's threads.
+    def synchronize(self, number: int, arrived: Array, released: Array) -> None:
+        """See barrier ``number`` complete, in one CTA or several: masks of the wave's threads.
 
-        All that ``arrived`` did before is visible to those ``released`` from now on.
+        All that ``arrived`` did before they came is visible to those ``released`` from now on.
         """
 
     def synchronize_warps(self, together: Array) -> None:
