@@ -3,7 +3,7 @@
 from functools import partial
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.native.walk import MACHINE_CODE
+from ptxlab.emulator.native.dispatch_loop import MACHINE_CODE
 from ptxlab.emulator.prepare.preparation import module_variables, prepare
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.scope import Site

@@ -1,4 +1,4 @@
-"""Where machine code finds what a job names: numbers, and the data of arrays of numpy, of which it has the object."""
+"""Where machine code finds what a task names: numbers, and the data of arrays of numpy, of which it has the object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLAGS = DATA + 48
 
 
 def load_word(name: str, word: int) -> list[str]:
-    """Return the lines of LLVM's assembly that load a word of a job."""
+    """Return the lines of LLVM's assembly that load a word of a task."""
     return [
         f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
         f"%{name} = load i64, ptr %{name}.w",
@@ -23,7 +23,7 @@ def load_word(name: str, word: int) -> list[str]:
 
 
 def load_array(name: str, word: int) -> list[str]:
-    """Return the lines that find the data of an array, of which a word of the job is the object."""
+    """Return the lines that find the data of an array, of which a word of the task is the object."""
     return [
         f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
         f"%{name}.o = load ptr, ptr %{name}.w",

@@ -127,7 +127,7 @@ class VectorValue:
         self.at(index, 8).store(value, align=8)
 
     def array(self, index: int) -> VectorValue:
-        """Return the address of the data of an array of numpy, of which a word of this job is the object."""
+        """Return the address of the data of an array of numpy, of which a word of this task is the object."""
         return self.at(index, 8).load("ptr", align=8).at(DATA, 1).load("ptr", align=8)
 
     def pointer(self) -> VectorValue:
@@ -247,15 +247,15 @@ class FunctionBuilder:
         self.parameters.append(f"{kind} %{name}")
         return VectorValue(self, kind, 0, f"%{name}")
 
-    def job(self) -> tuple[VectorValue, VectorValue, VectorValue]:
-        """Return the parameters of a function of a job: its words, and from where to where it goes."""
-        words = self.parameter("job", "ptr")
+    def task(self) -> tuple[VectorValue, VectorValue, VectorValue]:
+        """Return the parameters of a function of a task: its words, and from where to where it goes."""
+        words = self.parameter("task", "ptr")
         return words, self.parameter("from", "i64"), self.parameter("to", "i64")
 
     def function(
         self, name: str, *, rare: bool = False, linkage: str = "", attributes: str = ""
     ) -> ModuleFunction:
-        """Return all of it as a job's function, or one run ``rare``ly by it, which is kept apart."""
+        """Return all of it as a task's function, or one run ``rare``ly by it, which is kept apart."""
         result = "internal void" if rare else f"{linkage} {self.result}"
         attributes = " noinline cold" if rare else f" {attributes}"
         signature = f"{result} @{name}({', '.join(self.parameters)}){attributes}"

@@ -1,6 +1,6 @@
 """Values of threads and the LLVM assembly that computes them, for eight threads at a time.
 
-A value is ``wide``, one a thread, or a single one that all threads share. What is shared is computed
+A value is ``per_lane``, one a thread, or a single one that all threads share. What is shared is computed
 once, before the loop over the threads.
 """
 
@@ -22,14 +22,14 @@ WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "doubl
 class Value:
     """A number of LLVM's ``type``, named in the text; ``literal`` where it is written out there.
 
-    Of one that is not ``settled`` a NaN may be any: what looks at its bits must settle it.
+    Of one that is not ``canonical`` a NaN may be any: what looks at its bits must make it canonical.
     """
 
     text: str
     type: str
-    wide: bool = False
+    per_lane: bool = False
     literal: bool = False
-    settled: bool = True
+    canonical: bool = True
 
     @property
     def bits(self) -> int:
@@ -37,8 +37,8 @@ class Value:
 
     @property
     def whole(self) -> str:
-        """Its type as it is used: a vector's where it is wide."""
-        return vector(self.type) if self.wide else self.type
+        """Its type as it is used: a vector's where it is one a thread."""
+        return vector(self.type) if self.per_lane else self.type
 
     @property
     def is_float(self) -> bool:
@@ -75,14 +75,14 @@ class Code:
         self.declared: set[str] = set()
         self._names = 0
         self._spread: dict[str, Value] = {}
-        self._settled: dict[str, Value] = {}
+        self._canonical: dict[str, Value] = {}
         self._cast: dict[tuple[str, str], Value] = {}
 
     def name(self, stem: str = "%v") -> str:
         self._names += 1
         return f"{stem}{self._names}"
 
-    def over_threads(self) -> list[str]:
+    def emit_loop(self) -> list[str]:
         """Return the function from its block ``begin`` on: 0 after all threads, 1 where a block goes to ``fault``."""
         return [
             "begin:",
@@ -108,10 +108,10 @@ class Code:
 
         In it ``{0}`` is a value with its type and ``{0.text}`` without.
         """
-        wide = any(value.wide for value in values)
-        used = [self.spread(value) for value in values] if wide else values
-        result = Value(self.name(), type, wide)
-        lines = self.body if wide else self.before
+        per_lane = any(value.per_lane for value in values)
+        used = [self.spread(value) for value in values] if per_lane else values
+        result = Value(self.name(), type, per_lane)
+        lines = self.body if per_lane else self.before
         lines.append(f"{result.text} = {text.format(*used, result=result.whole)}")
         return result
 
@@ -126,15 +126,15 @@ class Code:
 
         ``type`` is the result's, where it is not that of the first value; ``flags`` are further arguments.
         """
-        wide = any(value.wide for value in values)
+        per_lane = any(value.per_lane for value in values)
         kind = type or values[0].type
 
         def suffix(name: str) -> str:
             short = {"float": "f32", "double": "f64"}.get(name, name)
-            return f"v{LANES}{short}" if wide else short
+            return f"v{LANES}{short}" if per_lane else short
 
         def full(name: str) -> str:
-            return vector(name) if wide else name
+            return vector(name) if per_lane else name
 
         called = (
             f"@llvm.{function}." + suffix(kind) + (f".{suffix(values[0].type)}" if type else "")
@@ -157,10 +157,10 @@ class Code:
             return yes
         if condition.literal:
             return yes if condition.text == "true" else no
-        if yes.settled != no.settled:  # to settle the result would settle both
-            yes, no = self.settled(yes), self.settled(no)
+        if yes.canonical != no.canonical:  # to make the result canonical would do so to both
+            yes, no = self.canonical(yes), self.canonical(no)
         found = self.make(yes.type, "select {0}, {1}, {2}", condition, yes, no)
-        return replace(found, settled=yes.settled)
+        return replace(found, canonical=yes.canonical)
 
     def convert(self, opcode: str, value: Value, type: str) -> Value:
         return self.make(type, f"{opcode} {{0}} to {{result}}", value)
@@ -170,7 +170,7 @@ class Code:
         elements = ", ".join(f"{kind} {element}" for element in numbers)
         table = f"@table.{sha256(elements.encode()).hexdigest()[:16]}"
         self.declared.add(f"{table} = private constant [{len(numbers)} x {kind}] [{elements}]")
-        if not index.wide:
+        if not index.per_lane:
             address = self.make("ptr", f"getelementptr {kind}, ptr {table}, {{0}}", index)
             return self.make(kind, f"load {kind}, {{0}}", address)
         found = "poison"
@@ -188,10 +188,10 @@ class Code:
     # ---- the same value in another way ----
 
     def spread(self, value: Value) -> Value:
-        if value.wide:
+        if value.per_lane:
             return value
         if value.literal:
-            return replace(value, text=f"splat ({value.type} {value.text})", wide=True)
+            return replace(value, text=f"splat ({value.type} {value.text})", per_lane=True)
         found = self._spread.get(value.text)
         if found is None:
             one, all = self.name(), self.name()
@@ -200,7 +200,7 @@ class Code:
             self.before.append(
                 f"{all} = shufflevector {kind} {one}, {kind} poison, <{LANES} x i32> zeroinitializer"
             )
-            found = self._spread[value.text] = replace(value, text=all, wide=True)
+            found = self._spread[value.text] = replace(value, text=all, per_lane=True)
         return found
 
     def spread_here(self, value: Value) -> Value:
@@ -210,18 +210,18 @@ class Code:
         self.body.append(
             f"{all} = shufflevector {kind} {one}, {kind} poison, <{LANES} x i32> zeroinitializer"
         )
-        return replace(value, text=all, wide=True)
+        return replace(value, text=all, per_lane=True)
 
-    def settled(self, value: Value) -> Value:
+    def canonical(self, value: Value) -> Value:
         """Return a value whose NaN is the one that operations return."""
-        if value.settled:
+        if value.canonical:
             return value
-        found = self._settled.get(value.text)
+        found = self._canonical.get(value.text)
         if found is None:
             # Chosen by bits: to LLVM all NaNs are one number, and it may return any for another.
             nan = self.compare("uno", value, value)
             bits = self.select(nan, number(F32.nan_word, "i32"), self._bitcast(value, "i32"))
-            found = self._settled[value.text] = self._bitcast(bits, value.type)
+            found = self._canonical[value.text] = self._bitcast(bits, value.type)
         return found
 
     def bits(self, value: Value) -> Value:
@@ -232,13 +232,13 @@ class Code:
         """Return the bits of a value as another type of the same width."""
         if value.type == type:
             return value
-        return self._bitcast(self.settled(value), type)
+        return self._bitcast(self.canonical(value), type)
 
     def _bitcast(self, value: Value, type: str) -> Value:
         found = self._cast.get((value.text, type))
         if found is None:
             found = self._cast[value.text, type] = self.convert("bitcast", value, type)
-            if value.settled:
+            if value.canonical:
                 self._cast[found.text, value.type] = value
         return found
 

@@ -1,13 +1,13 @@
-"""One call of machine code on all cores: pieces of it that any of them takes, in any order.
+"""One call of machine code on all cores: chunks of it that any of them takes, in any order.
 
-A job is an array of words of which the first are ``HEADER``: a function, how many items a piece of its
+A task is an array of words of which the first are ``HEADER``: a function, how many items a chunk of its
 has, the same of what follows when all of that is done, or zeros, and how many items there are. A
-function ``i32 (ptr job, i64 from, i64 to)`` does the items ``from`` to ``to`` and says with anything but
+function ``i32 (ptr task, i64 from, i64 to)`` does the items ``from`` to ``to`` and says with anything but
 0 that it cannot; then nothing follows. What it does for some items must not show in what it does for
 others, as it is neither said who does them nor in which order.
 
-The caller takes pieces too, and waits for none that nobody has begun. Cores that others use are left to
-them: to wait for a piece that the system has taken from its core costs more than all of them give.
+The caller takes chunks too, and waits for none that nobody has begun. Cores that others use are left to
+them: to wait for a chunk that the system has taken from its core costs more than all of them give.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from ptxlab.native.cores_code import LINE, PLACES, SYSTEM, text
 from ptxlab.workers import idle
 
 HEADER = 5
-"""The words of a job that are the same in all."""
+"""The words of a task that are the same in all."""
 
-PIECES = 4
-"""Pieces for each core, so that none waits long for another."""
+CHUNKS = 4
+"""Chunks for each core, so that none waits long for another."""
 
 INTERVAL = 0.005
-"""For how many seconds it is taken for granted that as many processors are idle as before, in a walk too."""
+"""For how many seconds it is taken for granted that as many processors are idle as before, in a dispatch loop too."""
 
 Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-"""What a job's functions are."""
+"""What a task's functions are."""
 
 
 def address(function: Any) -> int:
-    """Return where the machine code of a function is, as a job has it."""
+    """Return where the machine code of a function is, as a task has it."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-_WITH_JOB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_WITH_TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _WITH_OPERATIONS = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
 _WITH_COUNT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -58,8 +58,8 @@ class Pool:
     def __init__(self, cores: int) -> None:
         self.cores = cores if os.name == "posix" else 1
         code = text()
-        self._run = compiler.compile(code, "run", _WITH_JOB)
-        self._walk = compiler.compile(code, "walk", _WITH_OPERATIONS)
+        self._run = compiler.compile(code, "run", _WITH_TASK)
+        self._dispatch = compiler.compile(code, "dispatch", _WITH_OPERATIONS)
         self._wake = compiler.compile(code, "wake", _WITH_COUNT)
         self._serve = compiler.compile(code, "serve", _ALONE)
         self._words = (ctypes.c_uint64 * (9 * LINE))()
@@ -69,19 +69,19 @@ class Pool:
         if self.cores > 1:
             self._begin()
 
-    def piece(self, total: int, least: int, whole: int = 1) -> int:
-        """Return how many items a piece has: all alike, not below ``least``, and a multiple of ``whole``."""
-        many = max(1, min(PIECES * self.cores, total // max(1, least)))
+    def chunk(self, total: int, least: int, whole: int = 1) -> int:
+        """Return how many items a chunk has: all alike, not below ``least``, and a multiple of ``whole``."""
+        many = max(1, min(CHUNKS * self.cores, total // max(1, least)))
         size = -(-total // (many * whole)) * whole
         return total if self.cores == 1 or size >= total else size
 
-    def run(self, job: bytes) -> bool:
-        """Do a job. Say whether all of it could be done."""
+    def run(self, task: bytes) -> bool:
+        """Do a task. Say whether all of it could be done."""
         self._ask(0)
-        return not self._run(self._at, job)
+        return not self._run(self._at, task)
 
-    def walk(self, walk: int, operations: int, registers: int) -> bool:
-        """Walk through operations: see ``walk_code``. Say whether there was a way to the end.
+    def dispatch(self, state: int, operations: int, registers: int) -> bool:
+        """Run a dispatch loop over operations: see ``dispatch_code``. Say whether there was a way to the end.
 
         All three are addresses.
         """
@@ -89,12 +89,12 @@ class Pool:
         if self._words[PLACES["staying"]]:
             self._left_out.set()
         try:
-            return not self._walk(self._at, walk, operations, registers)
+            return not self._dispatch(self._at, state, operations, registers)
         finally:
             self._left_out.clear()
 
     def _ask_again(self) -> None:
-        """Ask again and again while a walk lasts that began without all threads."""
+        """Ask again and again while a dispatch loop lasts that began without all threads."""
         while self._left_out.wait():
             sleep(INTERVAL)
             if self._left_out.is_set():

@@ -1,11 +1,11 @@
-"""The machine code of ``ptxlab.native.cores``: who takes a piece of a job, who waits, who sleeps."""
+"""The machine code of ``ptxlab.native.cores``: who takes a chunk of a task, who waits, who sleeps."""
 
 from __future__ import annotations
 
 import platform
 from functools import cache
 
-from ptxlab.native import walk_code
+from ptxlab.native import dispatch_code
 from ptxlab.native.builder import FunctionBuilder, VectorValue
 
 PATIENCE = 20_000
@@ -17,7 +17,7 @@ LINE = 8
 
 PLACES = {
     "state": 0,
-    **{name: LINE + at for at, name in enumerate(("function", "job", "total", "piece", "taken"))},
+    **{name: LINE + at for at, name in enumerate(("function", "task", "total", "chunk", "taken"))},
     **{name: 2 * LINE + at for at, name in enumerate(("done", "wrong"))},
     **{name: 3 * LINE + at for at, name in enumerate(("asleep", "staying", "ended"))},
     "mutex": 4 * LINE,
@@ -33,10 +33,10 @@ SYSTEM = {
     "signal": "pthread_cond_signal",
 }
 
-# The state counts the jobs above bit 32. Below are the first piece that is left, from bit 16 on, and the one
-# behind the last. Who takes a piece of a job changes it from what it was before the job was read: so nobody
-# takes a piece of one job for another's. The caller takes the last ones and others the first: so what a core
-# wrote in one job it mostly finds in its own cache in the next.
+# The state counts the tasks above bit 32. Below are the first chunk that is left, from bit 16 on, and the one
+# behind the last. Who takes a chunk of a task changes it from what it was before the task was read: so nobody
+# takes a chunk of one task for another's. The caller takes the last ones and others the first: so what a core
+# wrote in one task it mostly finds in its own cache in the next.
 
 
 class _Pool:
@@ -62,59 +62,59 @@ class _Pool:
     def system(self, name: str, *words: str) -> None:
         self.at(name).load("ptr", align=8).called("i32", *map(self.at, words))
 
-    def job(
-        self, function: VectorValue, job: VectorValue, first: VectorValue | int, end: VectorValue
+    def task(
+        self, function: VectorValue, task: VectorValue, first: VectorValue | int, end: VectorValue
     ) -> VectorValue:
         from_ = first if isinstance(first, VectorValue) else end.like(first)
-        return function.called("i32", job, from_, end)
+        return function.called("i32", task, from_, end)
 
 
 def _work() -> str:
-    """Take pieces of the job at hand until none is left: the caller the last ones, others the first."""
+    """Take chunks of the task at hand until none is left: the caller the last ones, others the first."""
     p = _Pool()
     f, calls = p.f, p.f.parameter("calls", "i1")
     with f.loop_forever() as again:
         state = p.get("state", "acquire")
         with f.when(((state - (state >> 16)) & 0xFFFF).is_("eq", 0)):
             f.ret()
-        function, job, total, piece = (
-            p.get(name) for name in ("function", "job", "total", "piece")
+        function, task, total, chunk = (
+            p.get(name) for name in ("function", "task", "total", "chunk")
         )
         less = state + calls.choose(state.like(-1), state.like(1 << 16))
         with f.when(p.at("state").exchanged(state, less, "acq_rel acquire").is_("eq", 0)):
             f.continue_at(again)
-        first = (calls.choose(less, state >> 16) & 0xFFFF) * piece
-        end = f.call("umin", first + piece, total)
-        with f.when(p.job(function.pointer(), job.pointer(), first, end).is_("ne", 0)):
+        first = (calls.choose(less, state >> 16) & 0xFFFF) * chunk
+        end = f.call("umin", first + chunk, total)
+        with f.when(p.task(function.pointer(), task.pointer(), first, end).is_("ne", 0)):
             p.put("wrong", 1)
         p.at("done").updated("add", 1, "release")
     return f.function("work", linkage="internal").text
 
 
 def _shared() -> str:
-    """Do a job with all that are free, or alone where it is one piece or others are at one."""
+    """Do a task with all that are free, or alone where it is one chunk or others are at one."""
     p = _Pool("i32")
     f = p.f
-    job, function = (f.parameter(name, "ptr") for name in ("job", "function"))
-    total, piece = (f.parameter(name, "i64") for name in ("total", "piece"))
-    with f.when(piece.is_("uge", total)):
-        f.ret(p.job(function, job, 0, total))
+    task, function = (f.parameter(name, "ptr") for name in ("task", "function"))
+    total, chunk = (f.parameter(name, "i64") for name in ("total", "chunk"))
+    with f.when(chunk.is_("uge", total)):
+        f.ret(p.task(function, task, 0, total))
     with f.when(
         p.at("taken").exchanged(total.like(0), total.like(1), "acquire monotonic").is_("eq", 0)
     ):
-        f.ret(p.job(function, job, 0, total))
-    begun = {"function": function.integer(), "job": job.integer(), "total": total, "piece": piece}
+        f.ret(p.task(function, task, 0, total))
+    begun = {"function": function.integer(), "task": task.integer(), "total": total, "chunk": chunk}
     for name, word in (begun | {"done": 0, "wrong": 0}).items():
         p.put(name, word)
-    pieces = (total + piece - 1) // piece
-    p.put("state", ((p.get("state") >> 32) + 1 << 32) | pieces, "seq_cst")
+    chunks = (total + chunk - 1) // chunk
+    p.put("state", ((p.get("state") >> 32) + 1 << 32) | chunks, "seq_cst")
     free = f.call("usub.sat", p.get("asleep", "seq_cst"), p.get("staying"))
-    many = f.call("umin", pieces - 1, free)
+    many = f.call("umin", chunks - 1, free)
     with f.when(many.is_("ne", 0)):
         f.call_procedure("wake", p.words, many)
     f.call_procedure("work", p.words, f.number("i1", 1))
     with f.loop_forever():
-        with f.when(p.get("done", "acquire").is_("eq", pieces)):
+        with f.when(p.get("done", "acquire").is_("eq", chunks)):
             wrong = p.get("wrong")
             p.put("taken", 0, "release")
             f.ret(wrong.to("trunc", "i32"))
@@ -123,13 +123,13 @@ def _shared() -> str:
 
 
 def _run() -> str:
-    """Do a job, and what follows it if all of it could be done."""
+    """Do a task, and what follows it if all of it could be done."""
     p = _Pool("i32")
-    f, job = p.f, p.f.parameter("job", "ptr")
-    function, piece, second, piece_after, total = (job.word(i) for i in range(5))
-    found = f.call_function("shared", "i32", p.words, job, function.pointer(), total, piece)
+    f, task = p.f, p.f.parameter("task", "ptr")
+    function, chunk, second, chunk_after, total = (task.word(i) for i in range(5))
+    found = f.call_function("shared", "i32", p.words, task, function.pointer(), total, chunk)
     with f.when(found.is_("eq", 0) & second.is_("ne", 0)):
-        f.ret(f.call_function("shared", "i32", p.words, job, second.pointer(), total, piece_after))
+        f.ret(f.call_function("shared", "i32", p.words, task, second.pointer(), total, chunk_after))
     f.ret(found)
     return f.function("run").text
 
@@ -178,14 +178,14 @@ _PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", 
 
 @cache
 def text() -> str:
-    """Return the module, with the functions ``run``, ``walk``, ``wake`` and ``serve`` of a pool."""
+    """Return the module, with the functions ``run``, ``dispatch``, ``wake`` and ``serve`` of a pool."""
     parts = (
         _work(),
         _shared(),
         _run(),
         _wake(),
         _serve(),
-        walk_code.text(),
+        dispatch_code.text(),
         _PAUSE.replace("call", "declare"),
     )
     declared = {line for part in parts for line in part.split("\n") if line.startswith("declare")}

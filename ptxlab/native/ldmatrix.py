@@ -1,6 +1,6 @@
 """ldmatrix as machine code: rows of 16 bytes of shared memory to the registers of warps.
 
-The function is that of a job of ``ptxlab.native.cores`` of so many warps. Its words are the objects of shared
+The function is that of a task of ``ptxlab.native.cores`` of so many warps. Its words are the objects of shared
 memory's bytes and of where each thread's begins, its size and first address, what is added to an address, and
 the objects that hold registers: the addresses, and the results. Before an address that is none, or of no row, it says that it cannot.
 """
@@ -27,11 +27,11 @@ def text(matrices: int, checked: int, order: Sequence[int]) -> str:
     register as it lies in a matrix.
     """
     f = FunctionBuilder()
-    job, first, end = f.job()
+    task, first, end = f.task()
     data, start, *registers = (
-        job.array(at) for at in (BYTES, START, *range(REGISTERS, REGISTERS + 1 + matrices))
+        task.array(at) for at in (BYTES, START, *range(REGISTERS, REGISTERS + 1 + matrices))
     )
-    size, lowest, offset = (job.word(at) for at in (SIZE, LOWEST, OFFSET))
+    size, lowest, offset = (task.word(at) for at in (SIZE, LOWEST, OFFSET))
     room = f.call("usub.sat", size - lowest, f.number("i64", ROW - 1))
     most, begin, added = (x.splat(checked) for x in (room, lowest - offset, offset))
     rows = f.buffer(ROWS * ROW)

@@ -1,6 +1,6 @@
 """shfl as machine code: each thread of a warp reads a register of another, by numbers that all lanes give.
 
-The function is that of a job of ``ptxlab.native.cores`` of so many warps, in all of which all lanes are there. Its
+The function is that of a task of ``ptxlab.native.cores`` of so many warps, in all of which all lanes are there. Its
 words are the objects of the registers that it reads and of the results. Where a membermask leaves lanes out it
 says that it cannot.
 Source: PTX ISA, "shfl.sync".
@@ -26,9 +26,9 @@ def text(mode: str, given: Sequence[int | None], *, tells: bool) -> str:
     It may have a second result, a predicate: whether each thread has read another lane's place.
     """
     f = FunctionBuilder()
-    job, first, end = f.job()
+    task, first, end = f.task()
     count = 2 + given.count(None) + tells
-    source, *named = (job.array(at) for at in range(REGISTERS, REGISTERS + count))
+    source, *named = (task.array(at) for at in range(REGISTERS, REGISTERS + count))
     lanes, lane = f.buffer(4 * WARP), f.numbers("i32", range(WARP))
     with f.for_range(first, end) as warp:
         line = warp * WARP

@@ -1,4 +1,4 @@
-"""A job is done piece by piece, each once, whoever takes it; what follows begins when all of it is done."""
+"""A task is done chunk by chunk, each once, whoever takes it; what follows begins when all of it is done."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ptxlab import workers
 from ptxlab.arrays import Array
 from ptxlab.native import compiler, cores
 from ptxlab.native.cores_code import PLACES
-from ptxlab.native.walk_code import JOB, JOBS, STAND, WORDS
+from ptxlab.native.dispatch_code import STAND, TASK, TASKS, WORDS
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
 
 COUNT = """
-define i32 @count(ptr %job, i64 %from, i64 %to) {
+define i32 @count(ptr %task, i64 %from, i64 %to) {
 entry:
-  %data.p = getelementptr i64, ptr %job, i64 5
+  %data.p = getelementptr i64, ptr %task, i64 5
   %data = load ptr, ptr %data.p
   br label %loop
 loop:
@@ -37,7 +37,7 @@ loop:
   %more = icmp ult i64 %next, %to
   br i1 %more, label %loop, label %done
 done:
-  %bad.p = getelementptr i64, ptr %job, i64 6
+  %bad.p = getelementptr i64, ptr %task, i64 6
   %bad = load i64, ptr %bad.p
   %low = icmp ule i64 %from, %bad
   %high = icmp ult i64 %bad, %to
@@ -47,11 +47,11 @@ done:
 }
 
 ; Copies what the first has counted to the other end of what lies behind it.
-define i32 @turn(ptr %job, i64 %from, i64 %to) {
+define i32 @turn(ptr %task, i64 %from, i64 %to) {
 entry:
-  %data.p = getelementptr i64, ptr %job, i64 5
+  %data.p = getelementptr i64, ptr %task, i64 5
   %data = load ptr, ptr %data.p
-  %total.p = getelementptr i64, ptr %job, i64 4
+  %total.p = getelementptr i64, ptr %task, i64 4
   %total = load i64, ptr %total.p
   %twice = shl i64 %total, 1
   br label %loop
@@ -71,11 +71,11 @@ done:
 }
 """
 MEET = """
-define i32 @meet(ptr %job, i64 %from, i64 %to) {
+define i32 @meet(ptr %task, i64 %from, i64 %to) {
 entry:
-  %data.p = getelementptr i64, ptr %job, i64 5
+  %data.p = getelementptr i64, ptr %task, i64 5
   %data = load ptr, ptr %data.p
-  %patience.p = getelementptr i64, ptr %job, i64 6
+  %patience.p = getelementptr i64, ptr %task, i64 6
   %patience = load i64, ptr %patience.p
   %old = atomicrmw add ptr %data, i64 1 seq_cst
   br label %wait
@@ -103,15 +103,15 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> cores.Pool:
     return cores.pool(3)
 
 
-def count(pool: cores.Pool, total: int, pieces: tuple[int, int], bad: int, turns: int = 1) -> bool:
+def count(pool: cores.Pool, total: int, chunks: tuple[int, int], bad: int, turns: int = 1) -> bool:
     """Count in every item and copy it; check all of it, and return whether it was done."""
     data = np.zeros(2 * total, np.int64)
     first, second = (compiler.compile(COUNT, name, cores.Function) for name in ("count", "turn"))
     addresses = cores.address(first), cores.address(second)
-    job = struct.pack(
-        "7q", addresses[0], pieces[0], addresses[1], pieces[1], total, data.ctypes.data, bad
+    task = struct.pack(
+        "7q", addresses[0], chunks[0], addresses[1], chunks[1], total, data.ctypes.data, bad
     )
-    done = [pool.run(job) for _ in range(turns)]
+    done = [pool.run(task) for _ in range(turns)]
     assert len(set(done)) == 1
     assert data[:total].tolist() == [turns] * total
     assert data[total:].tolist() == [turns if done[0] else 0] * total
@@ -122,14 +122,14 @@ def test_every_item_is_done_once_and_before_what_follows(pool: cores.Pool) -> No
     chance = random.Random(3)
     for _ in range(300):
         total = chance.randint(1, 2000)
-        pieces = chance.randint(1, 400), chance.randint(1, 400)
-        assert count(pool, total, pieces, NOBODY, turns=5)
+        chunks = chance.randint(1, 400), chance.randint(1, 400)
+        assert count(pool, total, chunks, NOBODY, turns=5)
 
 
 def test_nothing_follows_what_cannot_be_done(pool: cores.Pool) -> None:
     for bad in (0, 77, 999):
-        for piece in (100, 1000):
-            assert not count(pool, 1000, (piece, 10), bad)
+        for chunk in (100, 1000):
+            assert not count(pool, 1000, (chunk, 10), bad)
     assert count(pool, 1000, (100, 10), NOBODY)
 
 
@@ -147,14 +147,14 @@ def test_two_callers_do_not_mix_their_jobs(pool: cores.Pool) -> None:
     assert found == [True] * 200
 
 
-def meeting(data: Array, pieces: int, patience: int) -> bytes:
-    """Return a job of pieces that count themselves in a word, and wait until it is two."""
+def meeting(data: Array, chunks: int, patience: int) -> bytes:
+    """Return a task of chunks that count themselves in a word, and wait until it is two."""
     function = cores.address(compiler.compile(MEET, "meet", cores.Function))
-    return struct.pack("7q", function, 1, 0, 0, pieces, data.ctypes.data, patience)
+    return struct.pack("7q", function, 1, 0, 0, chunks, data.ctypes.data, patience)
 
 
 def meet(pool: cores.Pool, patience: int) -> bool:
-    """Do two pieces that wait for each other: on one core the first waits in vain. Say if they met."""
+    """Do two chunks that wait for each other: on one core the first waits in vain. Say if they met."""
     data = np.zeros(1, np.int64)
     return pool.run(meeting(data, 2, patience))
 
@@ -178,14 +178,14 @@ def test_cores_that_others_use_are_left_to_them(
     assert not meet(pool, 10**8)
 
 
-def test_a_core_that_becomes_idle_during_a_walk_takes_pieces_of_it(
+def test_a_core_that_becomes_idle_during_a_dispatch_loop_takes_chunks_of_it(
     pool: cores.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, met = np.zeros(1, np.int64), np.zeros(1, np.int64)
     asked: list[int] = []
 
     def idle(asking: int) -> int:
-        """Open the gate of the walk's first job once the first answer during the walk has had its effect."""
+        """Open the gate of the dispatch loop's first task once the first answer during it has had its effect."""
         asked.append(asking)
         gate[0] = 2 if asked.count(1) > 1 else 0
         return 2 if asking else 0
@@ -193,12 +193,12 @@ def test_a_core_that_becomes_idle_during_a_walk_takes_pieces_of_it(
     monkeypatch.setattr(cores, "idle", idle)
     let_sleep(pool)
     sleep(2 * cores.INTERVAL)
-    jobs = [meeting(gate, 1, 10**9), meeting(met, 2, 10**9)]
-    rows = [(JOB, np.frombuffer(job, np.int64).ctypes.data) for job in jobs] + [(STAND, 0)]
+    tasks = [meeting(gate, 1, 10**9), meeting(met, 2, 10**9)]
+    rows = [(TASK, np.frombuffer(task, np.int64).ctypes.data) for task in tasks] + [(STAND, 0)]
     operations = np.array([(*row, *[0] * (WORDS - 2)) for row in rows], np.int64)
-    walk = np.zeros(JOBS + 1, np.int64)
-    assert pool.walk(walk.ctypes.data, operations.ctypes.data, 0)
-    assert walk[JOBS] == 2
+    state = np.zeros(TASKS + 1, np.int64)
+    assert pool.dispatch(state.ctypes.data, operations.ctypes.data, 0)
+    assert state[TASKS] == 2
 
 
 def test_the_system_says_how_many_processors_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,10 +213,10 @@ def test_the_system_says_how_many_processors_are_idle(monkeypatch: pytest.Monkey
 
 def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:
     one, two = cores.pool(1), cores.pool(2)
-    assert one.piece(10_000, 1) == 10_000
-    assert two.piece(16_000, 1, 32) == 2016
-    assert two.piece(16_000, 3000, 1024) == 4096
-    assert two.piece(16_000, 16_000) == 16_000
+    assert one.chunk(10_000, 1) == 10_000
+    assert two.chunk(16_000, 1, 32) == 2016
+    assert two.chunk(16_000, 3000, 1024) == 4096
+    assert two.chunk(16_000, 16_000) == 16_000
 
 
 def test_a_process_with_cores_at_work_ends() -> None:

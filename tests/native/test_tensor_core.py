@@ -133,8 +133,8 @@ def by_machine_code(form: MatrixInstruction, target: Target, registers: list[Arr
     layout = form.operand("D")
     made = [np.empty(WARPS * WARP, word(layout)) for _ in range(layout.registers_per_lane)]
     words = [*[0] * HEADER, 0, *map(id, registers + made)]
-    job = (ctypes.c_size_t * len(words))(*words)
-    compile(function.text, function.name, Function)(ctypes.addressof(job), 0, WARPS)
+    task = (ctypes.c_size_t * len(words))(*words)
+    compile(function.text, function.name, Function)(ctypes.addressof(task), 0, WARPS)
     return made
 
 

@@ -3,7 +3,7 @@
 All threads take part, so that all have begun as many groups. What is under way is a ring of words: a head of
 ``HEAD`` words, and for each of ``CAPACITY`` copies a row: where the array is that says where each thread reads,
 the same of where it writes, how many bytes, and the number of its group, -1 before the commit. The functions are
-those of jobs of ``ptxlab.native.cores``, of so many threads; nothing may be begun or waited for while the ring is
+those of tasks of ``ptxlab.native.cores``, of so many threads; nothing may be begun or waited for while the ring is
 not open, and it closes itself when it is full.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ptxlab.emulator.native.places import Places, Span, Window, find
+from ptxlab.emulator.native.addresses import AddressTranslation, Span, Window, find
 from ptxlab.native.arrays import load_array, load_word
 from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.native.code import LANES, Code, Value, number
@@ -24,22 +24,22 @@ HEAD, ROW, CAPACITY = 8, 4, 64
 """The words before the rows, those of a row, and how many rows there are, a power of two."""
 
 RING, ALLOWED = (HEADER + at for at in range(2))
-"""Words of all jobs: the ring; of a wait how many groups may be under way, -1 to wait for all that has begun."""
+"""Words of all tasks: the ring; of a wait how many groups may be under way, -1 to wait for all that has begun."""
 
 TABLE, SHARED, REGISTERS = (HEADER + at for at in (1, 2, 6))
-"""Words of the job that begins a copy: allocations, the window of shared memory, registers with addresses."""
+"""Words of the task that begins a copy: allocations, the window of shared memory, registers with addresses."""
 
 SOURCE, TARGET, SIZE, GROUP = range(ROW)
 """The words of a row."""
 
 
 class _Ring:
-    """A function of a job, and the ring that the job names."""
+    """A function of a task, and the ring that the task names."""
 
     def __init__(self) -> None:
         self.f = FunctionBuilder()
-        self.job, self.first, self.end = self.f.job()
-        self.words = self.job.word(RING).pointer()
+        self.task, self.first, self.end = self.f.task()
+        self.words = self.task.word(RING).pointer()
 
     def row(self, index: VectorValue) -> VectorValue:
         """Return where the words of a copy are, of which ``index`` are older."""
@@ -47,7 +47,7 @@ class _Ring:
 
     def stays(self, row: VectorValue) -> VectorValue:
         """Say whether a copy is not due, all that are older being so."""
-        allowed, group = self.job.word(ALLOWED), row.word(GROUP)
+        allowed, group = self.task.word(ALLOWED), row.word(GROUP)
         newest = self.words.word(GROUPS) - allowed
         return allowed.is_("sge", 0) & (group.is_("slt", 0) | group.is_("sge", newest))
 
@@ -141,20 +141,20 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
     addresses.
     """
     code = Code()
-    places = Places(code, "%table")
+    addresses = AddressTranslation(code, "%table")
     into = _address(code, "to", f"i{8 * target_bytes}")
     window = Window(
         Value("%bytes.a", "i64"), "%start", Value("%size", "i64"), Value("%lowest", "i64")
     )
-    written = places.in_window(into, window, _span(target, nbytes), None)
-    read = places.in_global(
+    written = addresses.in_window(into, window, _span(target, nbytes), None)
+    read = addresses.in_global(
         _address(code, "from", "i64"), _span(origin, nbytes), None, writes=False
     )
     for name, found, offset in (("src", read, origin), ("dst", written, target)):
-        place = code.op("add", found.place, number(offset, "i64"))
+        address = code.op("add", found.address, number(offset, "i64"))
         code.body += [
             f"%{name}.k = getelementptr i64, ptr %{name}, i64 %i",
-            f"store {place}, ptr %{name}.k, align 8",
+            f"store {address}, ptr %{name}.k, align 8",
         ]
     lines = [
         "define i32 @begin(ptr %args, i64 %from, i64 %to) {",
@@ -170,7 +170,7 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
         *load_word("size", SHARED + 2),
         *load_word("lowest", SHARED + 3),
         "br label %begin",
-        *code.over_threads(),
+        *code.emit_loop(),
         *sorted(code.declared),
         find(),
         _begun(nbytes),

@@ -1,4 +1,4 @@
-"""A block cut into stretches that run as machine code, and the steps between them."""
+"""A block cut into segments that run as machine code, and the steps between them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.native.collective import collective
-from ptxlab.emulator.native.stretch import Arrays, Stretch, described
+from ptxlab.emulator.native.segment import Arrays, Segment, described
+from ptxlab.emulator.native.warp_operation import warp_operation
 from ptxlab.emulator.native.writer import has_native_form
 from ptxlab.emulator.prepare.liveness import Drop
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
@@ -23,7 +23,7 @@ MOST = 400
 def steps_of(
     block: BasicBlock, layout: FrameLayout, target: str, *, hot: bool = True
 ) -> Sequence[Step]:
-    """Return the steps of a block with its stretches as steps of their own, none if it is not ``hot``.
+    """Return the steps of a block with its segments as steps of their own, none if it is not ``hot``.
 
     They are machine code for a ``target``.
     """
@@ -46,7 +46,7 @@ def steps_of(
             plain.append(Drop(dying))
         arrays = Arrays(run, plain)
         if native:
-            steps.append(Stretch(run, arrays, dying, after, literals, target))
+            steps.append(Segment(run, arrays, dying, after, literals, target))
         else:
             steps.append(arrays)
     return steps + leaving
@@ -71,9 +71,9 @@ def _forms(bounds: Sequence[Bound], layout: FrameLayout) -> list[bool]:
 
 
 def _cut(bounds: Sequence[Bound], forms: Sequence[bool]) -> Iterator[tuple[list[Bound], bool]]:
-    """Cut a block into stretches, each with True, and what lies between them.
+    """Cut a block into segments, each with True, and what lies between them.
 
-    A stretch has no load that could see one of its own stores: these come last.
+    A segment has no load that could see one of its own stores: these come last.
     """
     run: list[Bound] = []
     stored: set[str] = set()
@@ -81,7 +81,7 @@ def _cut(bounds: Sequence[Bound], forms: Sequence[bool]) -> Iterator[tuple[list[
     for one, is_native in zip(bounds, forms, strict=True):
         access = one.lowered.access if is_native and one.lowered else None
         sees = access is not None and not access.writes and access.space in stored
-        apart = collective([one]) is not None or collective(run[-1:]) is not None
+        apart = warp_operation([one]) is not None or warp_operation(run[-1:]) is not None
         if run and (is_native != native or sees or apart or len(run) == MOST):
             yield run, native
             run, stored = [], set()

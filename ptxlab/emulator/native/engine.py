@@ -26,7 +26,7 @@ HOT = 200_000_000
 """Nanoseconds that all blocks have taken as arrays when the first is compiled, for which LLVM is loaded."""
 
 STOP = 50_000
-"""Nanoseconds that it takes besides to stop for a block that others are walked through around."""
+"""Nanoseconds that it takes besides to stop for a block around which a dispatch loop runs the others."""
 
 FEW = 4
 """Instructions of a block that is known by what they are, not by where they stand: one machine code serves many."""
@@ -48,7 +48,7 @@ Key = tuple[str | int, ...]
 class _Process:
     """What all blocks have taken as arrays, and each: by text, target, function and first instruction.
 
-    So a program that is loaded again goes on where it was, and is walked through at once from those
+    So a program that is loaded again goes on where it was, and the dispatch loop runs at once from those
     ``heads`` from which that has paid.
     """
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from ptxlab.emulator.native.places import Located, all_of
+from ptxlab.emulator.native.addresses import TranslatedAddress, all_of
 from ptxlab.native.code import LANES, Code, Value, number, vector
 
 
 class Loads:
-    """Writes the loads of a stretch."""
+    """Writes the loads of a segment."""
 
     def __init__(self, code: Code) -> None:
         self.code = code
 
-    def load(self, found: Located, offset: int, kind: str, count: int) -> list[Value]:
+    def load(self, found: TranslatedAddress, offset: int, kind: str, count: int) -> list[Value]:
         """Return the ``count`` elements of an item, integers of type ``kind``."""
-        if not found.place.wide:
-            return self._load_one(self.code.before, found.place, offset, kind, count, found.active)
+        if not found.address.per_lane:
+            return self._load_one(
+                self.code.before, found.address, offset, kind, count, found.active
+            )
         code = self.code
         size = int(kind[1:]) // 8
         self._shape(found, size * count)
@@ -66,7 +68,7 @@ class Loads:
     def _load_one(
         self,
         lines: list[str],
-        place: Value,
+        address: Value,
         offset: int,
         kind: str,
         count: int,
@@ -75,7 +77,7 @@ class Loads:
         code, size = self.code, int(kind[1:]) // 8
         results = []
         at = code.name()
-        lines.append(f"{at} = add {place}, {offset}")
+        lines.append(f"{at} = add {address}, {offset}")
         if active is not None:
             chosen = code.name()
             lines.append(
@@ -90,16 +92,18 @@ class Loads:
             results.append(Value(v, kind))
         return results
 
-    def _load_each(self, found: Located, offset: int, kind: str, count: int) -> list[str]:
+    def _load_each(self, found: TranslatedAddress, offset: int, kind: str, count: int) -> list[str]:
         code, lines = self.code, self.code.body
-        places = code.op("add", found.place, number(offset, "i64")) if offset else found.place
+        addresses = (
+            code.op("add", found.address, number(offset, "i64")) if offset else found.address
+        )
         if found.active is not None:
             nowhere = Value("splat (i64 ptrtoint (ptr @nowhere to i64))", "i64", True)
-            places = code.select(found.active, places, nowhere)
+            addresses = code.select(found.active, addresses, nowhere)
         current = ["poison"] * count
         for lane in range(LANES):
             a, p, v = (code.name() for _ in range(3))
-            lines.append(f"{a} = extractelement {places}, i32 {lane}")
+            lines.append(f"{a} = extractelement {addresses}, i32 {lane}")
             lines.append(f"{p} = inttoptr i64 {a} to ptr")
             item = kind if count == 1 else f"<{count} x {kind}>"
             lines.append(f"{v} = load {item}, ptr {p}, align 1")
@@ -117,24 +121,24 @@ class Loads:
 
     # ---- how eight addresses lie ----
 
-    def _shape(self, found: Located, nbytes: int) -> None:
+    def _shape(self, found: TranslatedAddress, nbytes: int) -> None:
         code = self.code
         if found.first is None:
             first = code.name()
-            code.body.append(f"{first} = extractelement {found.place}, i32 0")
+            code.body.append(f"{first} = extractelement {found.address}, i32 0")
             found.first = Value(first, "i64")
             found.whole = None if found.active is None else all_of(code, found.active)
             spread = code.spread_here(found.first)
-            found.same = self._with(found, all_of(code, code.compare("eq", found.place, spread)))
+            found.same = self._with(found, all_of(code, code.compare("eq", found.address, spread)))
         if nbytes not in found.apart:
             steps = ", ".join(f"i64 {nbytes * lane}" for lane in range(LANES))
             expected = code.op(
                 "add", code.spread_here(found.first), Value(f"<{steps}>", "i64", True)
             )
-            apart = all_of(code, code.compare("eq", found.place, expected))
+            apart = all_of(code, code.compare("eq", found.address, expected))
             found.apart[nbytes] = self._with(found, apart)
 
-    def _with(self, found: Located, holds: Value) -> Value:
+    def _with(self, found: TranslatedAddress, holds: Value) -> Value:
         if found.whole is None:
             return holds
         name = self.code.name()

@@ -1,7 +1,7 @@
-"""The blocks of a routine that threads can walk through together in one call: a program of jobs and choices.
+"""The blocks of a routine that a dispatch loop runs for all threads in one call: a program of tasks and choices.
 
 It is for threads of whom no other sees what they write. A register has one shape in all of a region:
-``wide``, one element a thread, or a single one that all share.
+``per_lane``, one element a thread, or a single one that all share.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.collective import Collective, collective
 from ptxlab.emulator.native.cutting import steps_of
-from ptxlab.emulator.native.stretch import Arrays, Made, Stretch
+from ptxlab.emulator.native.segment import Arrays, CompiledFunction, Segment
+from ptxlab.emulator.native.warp_operation import WarpOperation, warp_operation
 from ptxlab.emulator.native.writer import FIRST, FunctionShape, Written
 from ptxlab.emulator.prepare.exits import Guarded, Jump
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Routine
 from ptxlab.emulator.run.barriers import BARRIERS, Barrier
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 
-BlockPart = Stretch | Arrays
+BlockPart = Segment | Arrays
 Kind = tuple[int, bool]
 
 NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Successor:
+class BranchTarget:
     """Where threads go behind a block: ``yes`` if ``slot`` holds in all, ``no`` if in none. -1 is nowhere.
 
     Without a slot all go to ``yes``.
@@ -42,18 +42,18 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What runs a part: the registers that its job names, and how it is made.
+    """What runs a part: the registers that its task names, and how it is made.
 
     ``inputs`` are read, ``outputs`` (register, dtype, one a thread or one for all) written: those that
-    ``can_fail`` elsewhere than where they were. A job for the threads of a mask, None for all, comes with
+    ``can_fail`` elsewhere than where they were. A task for the threads of a mask, None for all, comes with
     the word from which on registers are named, and with what must stay as long as it. There may be a
-    ``gate``: see ``Collective``.
+    ``gate``: see ``WarpOperation``.
     """
 
     inputs: Sequence[int]
     outputs: Sequence[tuple[int, np.dtype[Any], bool]]
     can_fail: bool
-    job: Callable[[Wave, Array | None], tuple[bytes, int, Any]]
+    task: Callable[[Wave, Array | None], tuple[bytes, int, Any]]
     gate: Callable[[Wave], int] = lambda wave: 0
 
 
@@ -64,21 +64,21 @@ class RegionBlock:
     block: BasicBlock
     parts: Sequence[BlockPart]
     work: Sequence[Work | None]
-    choice: Successor
+    choice: BranchTarget
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class CodeRegion:
+class CompiledRegion:
     """The places of a routine, by the numbers of their blocks, and what their machine code takes registers for.
 
     ``kinds`` are the sizes in bytes of all registers that it reads or writes, and whether these are
     predicates; ``outputs`` those written, ``carried`` those that must not be written where they are read.
-    ``awaited`` are the parts that become jobs once there is machine code for them, and it is ``stale`` once
+    ``awaited`` are the parts that become tasks once there is machine code for them, and it is ``stale`` once
     there is more.
     """
 
     places: dict[int, RegionBlock]
-    wide: set[int]
+    per_lane: set[int]
     kinds: dict[int, Kind]
     outputs: dict[int, np.dtype[Any]]
     carried: set[int]
@@ -114,8 +114,8 @@ def _onward(routine: Routine) -> list[list[int]]:
 
 
 def has_machine_code(block: BasicBlock, frame: Frame) -> bool:
-    """Say whether a part of a block is a job, or becomes one."""
-    steps = (collective([one]) for one in block.watched)
+    """Say whether a part of a block is a task, or becomes one."""
+    steps = (warp_operation([one]) for one in block.watched)
     return block.native is not None or any(step and step.ready(frame.wave) for step in steps)
 
 
@@ -140,18 +140,18 @@ def _reached(onward: Sequence[Sequence[int]], head: int) -> set[int]:
 
 @dataclass(slots=True)
 class Builder:
-    """Builds the region of a routine for registers that are ``wide`` at least."""
+    """Builds the region of a routine with the registers that are ``per_lane`` at least."""
 
     routine: Routine
     frame: Frame
     masked: bool
-    wide: set[int]
+    per_lane: set[int]
     kinds: dict[int, Kind] = field(default_factory=dict)
     outputs: dict[int, np.dtype[Any]] = field(default_factory=dict)
     carried: set[int] = field(default_factory=set)
     awaited: set[BlockPart] = field(default_factory=set)
 
-    def region(self, blocks: Collection[int]) -> CodeRegion | None:
+    def region(self, blocks: Collection[int]) -> CompiledRegion | None:
         """Return the region of some blocks; None where a register is not always of one kind."""
         found = {}
         for number in blocks:
@@ -162,7 +162,7 @@ class Builder:
         all_parts = [part for _, parts in found.values() for part in parts]
         work: dict[BlockPart, Work | None] = {}
         while len(work) < len(all_parts):
-            self._widen(all_parts)
+            self._find_per_lane(all_parts)
             work = self._functions(all_parts)
         places = {
             number: RegionBlock(
@@ -176,9 +176,9 @@ class Builder:
         for place in places.values():
             if not self._agrees(place):
                 return None
-        return CodeRegion(
+        return CompiledRegion(
             places,
-            self.wide,
+            self.per_lane,
             self.kinds,
             self.outputs,
             self.carried,
@@ -186,34 +186,34 @@ class Builder:
             self.awaited,
         )
 
-    def _widen(self, parts: Sequence[BlockPart]) -> None:
-        """Find the registers that are wide: who makes one wide makes it so for all who read it."""
+    def _find_per_lane(self, parts: Sequence[BlockPart]) -> None:
+        """Find the registers with an element a thread: who writes one so makes it so for all who read it."""
         todo = list(parts)
         while todo:
             found: set[int] = set()
             for part in todo:
                 written = self._written(part)
-                if (step := self._collective(part)) is not None:
+                if (step := self._warp_operation(part)) is not None:
                     found |= step.named
                 elif written is None:
-                    found |= self._widened(part.bounds)
+                    found |= self._spread_by(part.bounds)
                 else:
-                    found |= {slot for slot, _, wide in written.outputs if wide}
-            new = found - self.wide
-            self.wide |= new
+                    found |= {slot for slot, _, per_lane in written.outputs if per_lane}
+            new = found - self.per_lane
+            self.per_lane |= new
             todo = [part for part in parts if part.reads & new]
 
-    def _widened(self, bounds: Sequence[Bound]) -> set[int]:
-        """Return what instructions make wide as arrays, as far as can be told before."""
+    def _spread_by(self, bounds: Sequence[Bound]) -> set[int]:
+        """Return what arrays would write with an element a thread, as far as can be told before."""
         found: set[int] = set()
         for one in bounds:
             plain = one.lowered is not None and one.lowered.access is None
-            if not plain or one.reads & (self.wide | found):
+            if not plain or one.reads & (self.per_lane | found):
                 found |= one.writes
         return found
 
-    def _shape(self, part: Stretch, spread: Set[int] = frozenset()) -> FunctionShape:
-        shared = frozenset(part.reads - self.wide)
+    def _shape(self, part: Segment, spread: Set[int] = frozenset()) -> FunctionShape:
+        shared = frozenset(part.reads - self.per_lane)
         return FunctionShape(shared, self.masked, merging=False, spread=frozenset(spread))
 
     def _written(self, part: BlockPart) -> Written | None:
@@ -221,9 +221,9 @@ class Builder:
             return None
         return part.written_in(self._shape(part), self.frame)
 
-    def _collective(self, part: BlockPart) -> Collective | None:
-        """Return the job that a part is of its own accord, for all threads."""
-        step = None if self.masked or isinstance(part, Stretch) else collective(part.bounds)
+    def _warp_operation(self, part: BlockPart) -> WarpOperation | None:
+        """Return the warp operation that a part is, for all threads."""
+        step = None if self.masked or isinstance(part, Segment) else warp_operation(part.bounds)
         if step is None or not self.frame.layout.literals.isdisjoint(step.named):
             return None
         if not all(map(step.takes, step.sources)):
@@ -234,10 +234,10 @@ class Builder:
         return None
 
     def _functions(self, parts: Sequence[BlockPart]) -> dict[BlockPart, Work | None]:
-        """Return what runs parts, of fewer if a register is wide for want of it."""
+        """Return what runs parts, of fewer if a register has an element a thread for want of it."""
         found: dict[BlockPart, Work | None] = {}
         for part in parts:
-            step = self._collective(part)
+            step = self._warp_operation(part)
             if isinstance(part, Arrays):
                 found[part] = None if step is None else _alone(step)
                 continue
@@ -245,11 +245,13 @@ class Builder:
             if written is None:
                 found[part] = None
                 continue
-            thin = (slot for slot, _, wide in written.outputs if not wide)
-            made = part.made_in(self._shape(part, self.wide.intersection(thin)), self.frame)
-            found[part] = None if made is None else _of_stretch(part, made)
-            if made is None and not part.writes <= self.wide:
-                self.wide |= part.writes
+            shared = (slot for slot, _, per_lane in written.outputs if not per_lane)
+            compiled = part.compiled_in(
+                self._shape(part, self.per_lane.intersection(shared)), self.frame
+            )
+            found[part] = None if compiled is None else _of_segment(part, compiled)
+            if compiled is None and not part.writes <= self.per_lane:
+                self.per_lane |= part.writes
                 return {}
         return found
 
@@ -261,9 +263,10 @@ class Builder:
             for slot in work.inputs:
                 if self.kinds.setdefault(slot, found := kind(self.frame.registers[slot])) != found:
                     return False
-            for slot, dtype, wide in work.outputs:
+            for slot, dtype, per_lane in work.outputs:
                 found = dtype.itemsize, dtype.kind == "b"
-                if self.kinds.setdefault(slot, found) != found or wide != (slot in self.wide):
+                agrees = per_lane == (slot in self.per_lane)
+                if self.kinds.setdefault(slot, found) != found or not agrees:
                     return False
                 self.outputs[slot] = dtype
                 if work.can_fail and slot in work.inputs:
@@ -272,22 +275,26 @@ class Builder:
         return slot == NOWHERE or self.kinds.setdefault(slot, (1, True)) == (1, True)
 
 
-def _of_stretch(stretch: Stretch, made: Made) -> Work:
-    outputs = made.written.outputs
-    blank: tuple[list[None], list[None]] = ([None] * len(stretch.inputs), [None] * len(outputs))
+def _of_segment(segment: Segment, compiled: CompiledFunction) -> Work:
+    outputs = compiled.written.outputs
+    blank: tuple[list[None], list[None]] = ([None] * len(segment.inputs), [None] * len(outputs))
 
-    def job(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
-        return made.job(wave, mask, stretch.spaces, *blank), FIRST, (made, made.scratch)
+    def task(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
+        return (
+            compiled.task(wave, mask, segment.spaces, *blank),
+            FIRST,
+            (compiled, compiled.scratch),
+        )
 
-    return Work(stretch.inputs, outputs, can_fail=True, job=job)
+    return Work(segment.inputs, outputs, can_fail=True, task=task)
 
 
-def _alone(step: Collective) -> Work:
-    def job(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
-        return *step.job(wave), step
+def _alone(step: WarpOperation) -> Work:
+    def task(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
+        return *step.task(wave), step
 
     sources = [one.slot for one in step.sources]
-    return Work(sources, step.outputs, step.can_fail, job, step.gate)
+    return Work(sources, step.outputs, step.can_fail, task, step.gate)
 
 
 def kind(value: Array) -> Kind:
@@ -304,27 +311,27 @@ def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[BlockPart] | None
     if not staying:
         return []
     steps = block.native
-    if steps is None and not any(collective([one]) for one in staying):
+    if steps is None and not any(warp_operation([one]) for one in staying):
         return [Arrays(staying, block.steps)]
     if steps is None:
         steps = steps_of(block, layout, "", hot=False)
-    return [one for one in steps if isinstance(one, Stretch | Arrays)]
+    return [one for one in steps if isinstance(one, Segment | Arrays)]
 
 
-def _choice(block: BasicBlock, frame: Frame) -> Successor:
+def _choice(block: BasicBlock, frame: Frame) -> BranchTarget:
     leave = block.exit
     if isinstance(leave, Jump):
-        return Successor(leave.target)
+        return BranchTarget(leave.target)
     if isinstance(leave, Barrier):
-        return Successor(leave.following if _holds_nobody(leave, frame) else NOWHERE)
+        return BranchTarget(leave.following if _holds_nobody(leave, frame) else NOWHERE)
     if isinstance(leave, Guarded):
         test = leave.predicate
         target = leave.then.target if isinstance(leave.then, Jump) else NOWHERE
         if test.convert is np.logical_not:
-            return Successor(leave.following, target, test.slot)
+            return BranchTarget(leave.following, target, test.slot)
         if test.convert is None:
-            return Successor(target, leave.following, test.slot)
-    return Successor(NOWHERE)
+            return BranchTarget(target, leave.following, test.slot)
+    return BranchTarget(NOWHERE)
 
 
 def _holds_nobody(barrier: Barrier, frame: Frame) -> bool:

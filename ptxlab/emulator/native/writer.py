@@ -1,8 +1,8 @@
-"""A stretch of instructions as functions in LLVM's assembly: loops over the threads, eight at a time.
+"""A segment of instructions as functions in LLVM's assembly: loops over the threads, eight at a time.
 
 The first loads and computes. It returns 0 when that is done, and 1 when an array is not as expected or
 an address is none that it knows: only its own results are written then. What it does for one thread
-shows in no other. The second stores, if the stretch does. Both are functions of a job of
+shows in no other. The second stores, if the segment does. Both are functions of a task of
 ``ptxlab.native.cores``, of so many threads.
 """
 
@@ -14,9 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.native.addresses import (
+    AddressTranslation,
+    Span,
+    TranslatedAddress,
+    Window,
+    find,
+)
 from ptxlab.emulator.native.loads import Loads
-from ptxlab.emulator.native.places import Located, Places, Span, Window, find
-from ptxlab.emulator.native.stores import Later
+from ptxlab.emulator.native.stores import DeferredStore
 from ptxlab.emulator.native.stores import texts as stores
 from ptxlab.emulator.prepare.program import Bound, Lowered
 from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
@@ -26,11 +32,11 @@ from ptxlab.native.cores import HEADER
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
 
-NAME = "stretch"
+NAME = "segment"
 _REDUCED = "declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)\n"
 
 MASK, TABLE, SHARED, LOCAL, FIRST = (HEADER + at for at in (0, 1, 2, 6, 10))
-"""The words of the job: which threads are active, allocations, windows, registers."""
+"""The words of the task: which threads are active, allocations, windows, registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class FunctionShape:
 
 @dataclass(slots=True)
 class Written:
-    """The text of the functions and what they are to be given behind the fixed words of their job.
+    """The text of the functions and what they are to be given behind the fixed words of their task.
 
     ``outputs`` are (register, dtype, one a thread or one for all), ``scratch`` dtypes of arrays of one
     a thread. It ``stores`` to these spaces.
@@ -69,7 +75,7 @@ SPACES = ("global", "shared", "local")
 
 
 def has_native_form(step: Bound, literals: frozenset[int], initial: Sequence[Any]) -> bool:
-    """Say whether an instruction can be part of a stretch."""
+    """Say whether an instruction can be part of a segment."""
     lowered = step.lowered
     if lowered is None or not all(map(_is_read, lowered.sources)):
         return False
@@ -110,14 +116,14 @@ class Writer:
         shape: FunctionShape,
     ) -> None:
         self.code = Code()
-        self.places, self.loads = Places(self.code, "%table"), Loads(self.code)
+        self.addresses, self.loads = AddressTranslation(self.code, "%table"), Loads(self.code)
         self.steps, self.inputs, self.lasting = steps, inputs, lasting
         self.arrays, self.literals, self.shape = registers, literals, shape
         self.raw: dict[int, Value] = {}
         self.now: dict[int, Value] = {}
         self.version: dict[int, int] = {}
-        self.located: dict[object, Located] = {}
-        self.later: list[Later] = []
+        self.translated: dict[object, TranslatedAddress] = {}
+        self.deferred: list[DeferredStore] = []
         self.scratch: list[np.dtype[Any]] = []
         self.stored: set[str] = set()
         self.windows: dict[str, Window] = {}
@@ -137,15 +143,15 @@ class Writer:
             self._step(step, step.lowered, span)
         outputs = self._outputs()
         first = FIRST + len(self.inputs) + len(outputs)
-        rest = self.code.declared.union(stores(self.later, first) if self.later else [])
-        text = "\n".join([*self._stretch(len(outputs)), *sorted(rest | {_REDUCED})])
+        rest = self.code.declared.union(stores(self.deferred, first) if self.deferred else [])
+        text = "\n".join([*self._segment(len(outputs)), *sorted(rest | {_REDUCED})])
         finds = "@find" in text or "@nowhere" in text
         return Written(text + "\n" + find() * finds, self.stored, outputs, self.scratch)
 
     # ---- instructions ----
 
     def _spans(self) -> list[tuple[object, Span] | None]:
-        """Return for each access what tells its base, and all that the stretch moves from it."""
+        """Return for each access what tells its base, and all that the segment moves from it."""
         spans: dict[object, Span] = {}
         version: dict[int, int] = {}
         keys: list[object] = []
@@ -187,9 +193,9 @@ class Writer:
     def _access(self, lowered: Lowered, guard: Value | None, key: object, span: Span) -> None:
         access, code = lowered.access, self.code
         assert access is not None
-        found = self.located.get(key)
+        found = self.translated.get(key)
         if found is None:
-            found = self.located[key] = self._locate(lowered, guard, span)
+            found = self.translated[key] = self._translate(lowered, guard, span)
         if not access.writes:
             count = len(lowered.destinations)
             kind = f"i{8 * access.nbytes // count}"
@@ -200,24 +206,24 @@ class Writer:
         elements = []
         for source in lowered.sources[1:]:
             value = self._read(source)
-            value = code.bits(code.settled(value))
+            value = code.bits(code.canonical(value))
             elements.append((None if value.literal else self._kept(value), value))
-        place = code.spread(code.op("add", found.place, number(access.offset, "i64")))
+        address = code.spread(code.op("add", found.address, number(access.offset, "i64")))
         active = None if found.active is None else self._kept(code.spread(found.active))
-        self.later.append(Later(self._kept(place), active, tuple(elements)))
+        self.deferred.append(DeferredStore(self._kept(address), active, tuple(elements)))
         self.stored.add(access.space)
 
-    def _locate(self, lowered: Lowered, guard: Value | None, span: Span) -> Located:
+    def _translate(self, lowered: Lowered, guard: Value | None, span: Span) -> TranslatedAddress:
         access, active = lowered.access, self._active
         assert access is not None
         address = self.code.extended(self._read(lowered.sources[0]), 64, signed=False)
         if guard is not None:
             active = guard if active is None else self.code.op("and", active, guard)
-        elif access.space == "global" and not (address.wide or access.writes):
+        elif access.space == "global" and not (address.per_lane or access.writes):
             active = None  # what all threads share is loaded once: some thread is active
         if access.space == "global":
-            return self.places.in_global(address, span, active, writes=access.writes)
-        return self.places.in_window(address, self._window(access.space), span, active)
+            return self.addresses.in_global(address, span, active, writes=access.writes)
+        return self.addresses.in_window(address, self._window(access.space), span, active)
 
     def _window(self, space: str) -> Window:
         window = self.windows.get(space)
@@ -248,7 +254,7 @@ class Writer:
 
     def _put(self, array: str, value: Value) -> None:
         code = self.code
-        value = code.bits(code.settled(value))
+        value = code.bits(code.canonical(value))
         if value.type == "i1":
             value = code.convert("zext", value, "i8")
         value = code.spread(value)
@@ -265,7 +271,7 @@ class Writer:
             return code.op("xor", value, number(1, "i1"))
         if isinstance(convert, Narrower):
             low = 8 * convert.narrow.itemsize
-            value = code.extended(code.bits(code.settled(value)), low, signed=False)
+            value = code.extended(code.bits(code.canonical(value)), low, signed=False)
         return self._seen(value, source.dtype)
 
     def _seen(self, value: Value, dtype: np.dtype[Any]) -> Value:
@@ -315,7 +321,7 @@ class Writer:
     def _chosen(self, condition: Value, yes: Value, no: Value) -> Value:
         code = self.code
         if yes.type != no.type:
-            yes, no = (code.bits(code.settled(one)) for one in (yes, no))
+            yes, no = (code.bits(code.canonical(one)) for one in (yes, no))
         if yes.type != no.type:
             raise NoNativeForm
         return code.select(condition, yes, no)
@@ -323,10 +329,10 @@ class Writer:
     # ---- the function ----
 
     def _outputs(self) -> list[tuple[int, np.dtype[Any], bool]]:
-        """Have the registers written that matter behind the stretch."""
+        """Have the registers written that matter behind the segment."""
         outputs: list[tuple[int, np.dtype[Any], bool]] = []
         for slot, value in list(self.now.items()):
-            value = self.code.bits(self.code.settled(value))
+            value = self.code.bits(self.code.canonical(value))
             if slot not in self.lasting or value == self.raw.get(slot):
                 continue
             if self.shape.merging:
@@ -334,7 +340,7 @@ class Writer:
                 value = self._chosen(self._active, value, self._old(slot))
             dtype = np.dtype(bool) if value.type == "i1" else np.dtype(f"u{value.bits // 8}")
             array = f"%out{len(outputs)}"
-            if value.wide or self.shape.merging or slot in self.shape.spread:
+            if value.per_lane or self.shape.merging or slot in self.shape.spread:
                 self._put(array, value)
                 outputs.append((slot, dtype, True))
             else:
@@ -349,7 +355,7 @@ class Writer:
     def _put_one(self, array: str, value: Value) -> None:
         """Write what all threads share, before the loop."""
         code = self.code
-        value = code.bits(code.settled(value))
+        value = code.bits(code.canonical(value))
         if value.type == "i1":
             value = code.make("i8", "zext {0} to i8", value)
         code.before.append(f"store {value}, ptr {array}, align 1")
@@ -362,7 +368,7 @@ class Writer:
             f"{name} = load ptr, ptr {name}.f",
         ]
 
-    def _stretch(self, outputs: int) -> list[str]:
+    def _segment(self, outputs: int) -> list[str]:
         """Return the lines of the function that loads and computes."""
         code = self.code
         names = ["%table"] + (["%mask"] if self.shape.masked else [])
@@ -378,11 +384,11 @@ class Writer:
             *self._arrays(dict(zip(names, words, strict=True))),
             *self._whole(),
             "br i1 %whole, label %begin, label %fault",
-            *code.over_threads(),
+            *code.emit_loop(),
         ]
 
     def _arrays(self, words: dict[str, int]) -> list[str]:
-        """Return the lines that find the data of arrays, each given by a word of the job."""
+        """Return the lines that find the data of arrays, each given by a word of the task."""
         lines = []
         for name, word in words.items():
             lines.append(f"{name}.w = getelementptr i64, ptr %args, i64 {word}")
@@ -404,7 +410,7 @@ class Writer:
 
 
 def inputs_and_outputs(steps: Sequence[Bound]) -> tuple[list[int], set[int]]:
-    """Return the registers that a stretch reads before it writes them, and those that it writes."""
+    """Return the registers that a segment reads before it writes them, and those that it writes."""
     given: dict[int, None] = {}
     written: set[int] = set()
     for step in steps:

@@ -1,4 +1,7 @@
-"""cp.async and its groups as jobs in a walk: see ``ptxlab.emulator.native.copies``. Outside of one they are arrays."""
+"""cp.async and its groups as tasks in a dispatch loop, outside of which they are arrays.
+
+See ``ptxlab.emulator.native.copies``.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native import copies
-from ptxlab.emulator.native.collective import GivingWay
 from ptxlab.emulator.native.copies import BEGUN, CAPACITY, COUNT, FIRST, GROUPS, HEAD, OPEN, ROW
+from ptxlab.emulator.native.warp_operation import FallbackStep
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.in_flight import Groups, Land
 from ptxlab.emulator.run.memory import Access
@@ -20,7 +23,7 @@ from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.native import compiler
-from ptxlab.native import cores as jobs
+from ptxlab.native import cores as tasks
 from ptxlab.native.arrays import sees_arrays
 
 WORTH = 2048
@@ -79,7 +82,7 @@ class Ring:
             ring[HEAD:] = *(one.ctypes.data for one in some), nbytes, 0
             [function] = _functions(copies.groups(), "land")
             words = function, count, 0, 0, count, ring.ctypes.data, -1
-            jobs.pool(self._cores).run(struct.pack(f"{len(words)}q", *words))
+            tasks.pool(self._cores).run(struct.pack(f"{len(words)}q", *words))
 
         return land
 
@@ -95,11 +98,11 @@ def ring(wave: Wave) -> Ring:
 
 
 def _functions(text: str, *names: str) -> list[int]:
-    return [jobs.address(compiler.compile(text, name, jobs.Function)) for name in names]
+    return [tasks.address(compiler.compile(text, name, tasks.Function)) for name in names]
 
 
 @dataclass(eq=False)
-class _Step(GivingWay):
+class _Step(FallbackStep):
     """A step of the copies that the ring of a wave has."""
 
     word = np.dtype(np.uint64)
@@ -124,7 +127,7 @@ class CopyStep(_Step):
         wide = source is self.read.base
         return source.convert is None and source.dtype.itemsize in ((8,) if wide else (4, 8))
 
-    def job(self, wave: Wave) -> tuple[bytes, int]:
+    def task(self, wave: Wave) -> tuple[bytes, int]:
         text = copies.begin(
             self.write.nbytes,
             self.write.base.dtype.itemsize,
@@ -133,7 +136,7 @@ class CopyStep(_Step):
         )
         begin, begun = _functions(text, "begin", "begun")
         width, shared = wave.width, wave.regions["shared"]
-        header = begin, jobs.pool(wave.cores).piece(width, WORTH, WARP), begun, width, width
+        header = begin, tasks.pool(wave.cores).chunk(width, WORTH, WARP), begun, width, width
         window = id(shared.data), id(shared.start), shared.size, shared.first
         return self._packed(wave, *header, id(wave.memory.table), *window, 0, 0), copies.REGISTERS
 
@@ -141,7 +144,7 @@ class CopyStep(_Step):
 class CommitStep(_Step):
     """The step that closes a group."""
 
-    def job(self, wave: Wave) -> tuple[bytes, int]:
+    def task(self, wave: Wave) -> tuple[bytes, int]:
         [commit] = _functions(copies.groups(), "commit")
         return self._packed(wave, commit, 1, 0, 0, 1), copies.RING
 
@@ -152,15 +155,15 @@ class WaitStep(_Step):
 
     allowed: int
 
-    def job(self, wave: Wave) -> tuple[bytes, int]:
+    def task(self, wave: Wave) -> tuple[bytes, int]:
         land, landed = _functions(copies.groups(), "land", "landed")
         width = wave.width
-        piece = jobs.pool(wave.cores).piece(width, WORTH, wave.cta_width)
-        return self._packed(wave, land, piece, landed, width, width, self.allowed), copies.RING
+        chunk = tasks.pool(wave.cores).chunk(width, WORTH, wave.cta_width)
+        return self._packed(wave, land, chunk, landed, width, width, self.allowed), copies.RING
 
 
 def natively(step: Step, read: Access, write: Access) -> Step:
-    """Return the step of a copy that is a job too."""
+    """Return the step of a copy that is a task too."""
     sources = [write.base, read.base]
     return CopyStep(step, sources, (), read, write) if _is_possible() else step
 

@@ -1,4 +1,4 @@
-"""ldmatrix as a job in a walk: see ``ptxlab.native.ldmatrix``. Outside of one it is no machine code."""
+"""ldmatrix as a task in a dispatch loop: see ``ptxlab.native.ldmatrix``. Outside of one it is no machine code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.emulator.native.collective import GivingWay
+from ptxlab.emulator.native.warp_operation import FallbackStep
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.memory import Access
 from ptxlab.emulator.run.registers import Destination
@@ -16,7 +16,7 @@ from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.ldmatrix import LdMatrix
 from ptxlab.native import compiler, ldmatrix
-from ptxlab.native import cores as jobs
+from ptxlab.native import cores as tasks
 from ptxlab.native.arrays import sees_arrays
 
 WORTH = 128
@@ -24,7 +24,7 @@ WORTH = 128
 
 
 @dataclass(eq=False)
-class LoadStep(GivingWay):
+class LoadStep(FallbackStep):
     """The step of an ldmatrix of numbers of 16 bits, which is ``by_arrays`` where some threads alone execute it."""
 
     access: Access
@@ -33,12 +33,12 @@ class LoadStep(GivingWay):
     kind = "ldmatrix"
     can_fail = True
 
-    def job(self, wave: Wave) -> tuple[bytes, int]:
-        function = compiler.compile(self.text, ldmatrix.NAME, jobs.Function)
-        piece = jobs.pool(wave.cores).piece(wave.warps, WORTH)
+    def task(self, wave: Wave) -> tuple[bytes, int]:
+        function = compiler.compile(self.text, ldmatrix.NAME, tasks.Function)
+        chunk = tasks.pool(wave.cores).chunk(wave.warps, WORTH)
         shared = wave.regions["shared"]
         words = (
-            *(jobs.address(function), piece, 0, 0, wave.warps),
+            *(tasks.address(function), chunk, 0, 0, wave.warps),
             *(id(shared.data), id(shared.start), shared.size, shared.first, self.access.offset),
             *[0] * (1 + len(self.slots)),
         )
@@ -54,7 +54,7 @@ def natively(
     *,
     all_addresses: bool,
 ) -> Step:
-    """Return the step that is a job too, where the form and its address allow it."""
+    """Return the step that is a task too, where the form and its address allow it."""
     narrow = form.bits == form.packed_bits == 16 and access.space == "shared"
     if not (narrow and compiler.available() and sees_arrays()):
         return step

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.collective import Collective
+from ptxlab.emulator.native.warp_operation import WarpOperation
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.registers import Destination, Source
@@ -24,7 +24,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.native import cores as jobs
+from ptxlab.native import cores as tasks
 from ptxlab.native.arrays import sees_arrays
 from ptxlab.native.builder import ModuleFunction
 from ptxlab.native.compiler import available, compile
@@ -34,7 +34,7 @@ WORTH = 65_536
 
 
 class NativeProduct:
-    """A form on a target: its machine code once there is some, the function of a job.
+    """A form on a target: its machine code once there is some, the function of a task.
 
     ``write`` returns the function, None where it has none.
     """
@@ -52,16 +52,16 @@ class NativeProduct:
         if self._is_open and self._spent >= wave.hot:
             self._is_open, function = False, self._write()
             if function is not None:
-                self.function = compile(function.text, function.name, jobs.Function)
+                self.function = compile(function.text, function.name, tasks.Function)
         return self.function is not None
 
     def run(self, wave: Wave, count: int, words: Sequence[int]) -> None:
         """Do so many products, each with registers of its own: ``words`` are those behind the header."""
-        jobs.pool(wave.cores).run(self.job(wave, count, words))
+        tasks.pool(wave.cores).run(self.task(wave, count, words))
 
-    def job(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
-        piece = jobs.pool(wave.cores).piece(count, self._least)
-        header = (jobs.address(self.function), piece, 0, 0, count)
+    def task(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
+        chunk = tasks.pool(wave.cores).chunk(count, self._least)
+        header = (tasks.address(self.function), chunk, 0, 0, count)
         return struct.pack(f"{len(header) + len(words)}q", *header, *words)
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
@@ -91,8 +91,8 @@ def made_of(
 
 
 @dataclass(eq=False)
-class ProductStep(Collective):
-    """The step of a product that gives way from one ``by_arrays`` to machine code: of A, B and C, and of D."""
+class ProductStep(WarpOperation):
+    """The step of a product that falls back ``by_arrays`` where there is no machine code: of A, B and C, and of D."""
 
     product: NativeProduct
     form: MatrixInstruction
@@ -119,9 +119,9 @@ class ProductStep(Collective):
     def ready(self, wave: Wave) -> bool:
         return self.product.hot(wave)
 
-    def job(self, wave: Wave) -> tuple[bytes, int]:
+    def task(self, wave: Wave) -> tuple[bytes, int]:
         registers = len(self.sources) + len(self.slots)
-        return self.product.job(wave, wave.warps, [0] * (1 + registers)), jobs.HEADER + 1
+        return self.product.task(wave, wave.warps, [0] * (1 + registers)), tasks.HEADER + 1
 
 
 def natively(
@@ -132,7 +132,7 @@ def natively(
     sources: Sequence[Source],
     destinations: Sequence[Destination],
 ) -> Step:
-    """Return the step that gives way from ``step`` to machine code."""
+    """Return the step that is machine code, and ``step`` where there is none."""
     word = np.dtype(f"u{form.operand('D').register_bits // 8}")
     slots = [destination.slot for destination in destinations]
     return ProductStep(product, form, step, line, sources, slots, word)

@@ -1,4 +1,4 @@
-"""shfl as a job in a walk: see ``ptxlab.native.shuffle``. Outside of one it is no machine code."""
+"""shfl as a task in a dispatch loop: see ``ptxlab.native.shuffle``. Outside of one it is no machine code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.native.collective import GivingWay
+from ptxlab.emulator.native.warp_operation import FallbackStep
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.native import compiler, shuffle
-from ptxlab.native import cores as jobs
+from ptxlab.native import cores as tasks
 from ptxlab.native.arrays import sees_arrays
 
 WORTH = 128
@@ -22,7 +22,7 @@ WORTH = 128
 
 
 @dataclass(eq=False)
-class ShuffleStep(GivingWay):
+class ShuffleStep(FallbackStep):
     """The step of a shfl by whole warps."""
 
     text: str
@@ -35,11 +35,11 @@ class ShuffleStep(GivingWay):
         dtypes = self.word, np.dtype(bool)
         return [(slot, dtype, True) for slot, dtype in zip(self.slots, dtypes, strict=False)]
 
-    def job(self, wave: Wave) -> tuple[bytes, int]:
-        function = compiler.compile(self.text, shuffle.NAME, jobs.Function)
-        piece = jobs.pool(wave.cores).piece(wave.warps, WORTH)
+    def task(self, wave: Wave) -> tuple[bytes, int]:
+        function = compiler.compile(self.text, shuffle.NAME, tasks.Function)
+        chunk = tasks.pool(wave.cores).chunk(wave.warps, WORTH)
         registers = [0] * (len(self.sources) + len(self.slots))
-        words = jobs.address(function), piece, 0, 0, wave.warps, *registers
+        words = tasks.address(function), chunk, 0, 0, wave.warps, *registers
         return struct.pack(f"{len(words)}q", *words), shuffle.REGISTERS
 
 
@@ -50,7 +50,7 @@ def natively(
     given: Sequence[int | None],
     destinations: Sequence[Destination],
 ) -> Step:
-    """Return the step that is a job too; ``given`` are b, c and the membermask where they are constants."""
+    """Return the step that is a task too; ``given`` are b, c and the membermask where they are constants."""
     if any(one.widen for one in destinations) or not (compiler.available() and sees_arrays()):
         return step
     text = shuffle.text(mode, tuple(given), tells=len(destinations) == 2)

@@ -20,10 +20,10 @@ class Warm(Protocol):
 class Engine:
     """``threshold`` is the heat from which on blocks become machine code in a launch, NEVER for none.
 
-    ``walk`` takes a group through what it can be called for at once: it returns how many instructions
+    ``run_loop`` takes a group through what it can be called for at once: it returns how many instructions
     these were, and the block whose exit comes next, None where the group stands before a block.
     """
 
     threshold: Callable[[], int]
     warm: Warm
-    walk: Callable[[Converged], tuple[int, BasicBlock | None]]
+    run_loop: Callable[[Converged], tuple[int, BasicBlock | None]]

@@ -140,12 +140,12 @@ class Scheduler:
         return True
 
     def _looped(self, group: Converged) -> Converged | None:
-        """Return who goes on behind what ``group`` has walked through at once, if it has."""
+        """Return who goes on behind what ``group`` has run at once in a loop, if it has."""
         wave = self.wave
         if wave.hot == NEVER or wave.watched or wave.signals or not self._alone():
             return group
         group.threads.full = True
-        done, block = self._engine.walk(group)
+        done, block = self._engine.run_loop(group)
         self.instructions += group.threads.size * done
         if block is None:
             return group

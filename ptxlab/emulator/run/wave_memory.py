@@ -23,15 +23,15 @@ _KEPT: deque[WaveMemory] = deque(maxlen=2)
 class WaveMemory:
     """Memory of ``ctas`` CTAs of ``cta_width`` threads, with ``shared_bytes`` each from ``shared_base`` on.
 
-    ``walks`` and ``copies`` are what machine code has made for its addresses
-    (``emulator.native.walk``, ``operations.copy_native``).
+    ``loops`` and ``copies`` are what machine code has made for its addresses
+    (``emulator.native.dispatch_loop``, ``operations.copy_native``).
     """
 
     ctas: int
     cta_width: int
     shared_bytes: int
     shared_base: int
-    walks: dict[Any, Any] = field(default_factory=dict, init=False)
+    loops: dict[Any, Any] = field(default_factory=dict, init=False)
     copies: Outside | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class WaveMemory:
 
     def hand_on(self) -> None:
         """Let the next wave have this memory if it saves work. Nobody may use it any more."""
-        if self.walks:
+        if self.loops:
             _KEPT.append(self)
 
     def reserve_local(self, needed: int) -> Region:

@@ -1,6 +1,6 @@
 """mma.sync and wmma.mma as native code: from the registers of warps to those of D.
 
-The function is that of a job of ``ptxlab.native.cores`` of so many warps. Its words are where the numbers
+The function is that of a task of ``ptxlab.native.cores`` of so many warps. Its words are where the numbers
 of the warps that take part are, or null for all, and the objects that hold registers, of A, B, C and D one
 after the other. A register is an array of numpy, one word for each thread.
 """
@@ -28,8 +28,8 @@ def function(form: MatrixInstruction, target: Target) -> ModuleFunction | None:
     depth = form.k // 32 if form.a_type == "b1" else form.k
     matrices = Matrices(arithmetic, form.m, form.n, depth)
     code = matrices.code
-    job, start, end = code.job()
-    warps, objects = job.at(HEADER, 8).load("ptr", align=8), job.at(HEADER + 1, 8)
+    task, start, end = code.task()
+    warps, objects = task.at(HEADER, 8).load("ptr", align=8), task.at(HEADER + 1, 8)
     numbers = iter(range(sum(layout.registers_per_lane for layout in layouts)))
     held = [
         [array(objects, next(numbers)) for _ in range(layout.registers_per_lane)]

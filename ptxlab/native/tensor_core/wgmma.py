@@ -1,6 +1,6 @@
 """wgmma.mma_async as native code: B, and maybe A, as it was in shared memory, C and D in registers.
 
-The function is that of a job of ``ptxlab.native.cores`` of so many warpgroups. Its words are where the
+The function is that of a task of ``ptxlab.native.cores`` of so many warpgroups. Its words are where the
 matrices A (null in registers) and B of all warpgroups are, one behind the other; the numbers of the
 warpgroups' first warps; by warpgroup, all ones where C is added and zeros where not; the bits of A's words
 to change; and the objects that hold registers, of A where it is in registers, C and D one after the other.
@@ -42,10 +42,10 @@ def function(
     depth = form.k // 32 if form.a_type == "b1" else form.k
     matrices = Matrices(arithmetic, BLOCK, form.n, depth)
     code = matrices.code
-    job, start, end = code.job()
-    a_lines, b_lines, firsts, adds = (job.at(HEADER + i, 8).load("ptr", align=8) for i in range(4))
-    flips = job.at(HEADER + 4, 8).load("i64", align=8).to("trunc", "i32")
-    objects = job.at(HEADER + 5, 8)
+    task, start, end = code.task()
+    a_lines, b_lines, firsts, adds = (task.at(HEADER + i, 8).load("ptr", align=8) for i in range(4))
+    flips = task.at(HEADER + 4, 8).load("i64", align=8).to("trunc", "i32")
+    objects = task.at(HEADER + 5, 8)
     a, b = form.held("A"), form.held("B")
     assert isinstance(b, SharedOperand)
     tile = replace(form.operand("D"), rows=BLOCK, cols=_COLUMNS, threads=WARP)

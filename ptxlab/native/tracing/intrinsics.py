@@ -45,7 +45,7 @@ def _flush(x: Traced, fmt: Format = F32) -> Traced:
     small = (bits & fmt.word.type(fmt.infinity or 0)) == 0
     zero = bits & fmt.word.type(1 << fmt.sign_bit)
     flushed = _where(small, zero, bits).view(fmt.dtype)
-    return x.made(replace(flushed.value, settled=x.value.settled), x.dtype)
+    return x.made(replace(flushed.value, canonical=x.value.canonical), x.dtype)
 
 
 @_writes("fma_f32_nearest")
@@ -81,7 +81,7 @@ def _extreme(a: Traced, b: Any, largest: bool, propagate: bool) -> Traced:
     first = code.select(code.compare("ogt" if largest else "olt", x, y), x, y)
     # Of equal numbers these are theirs, or a zero's: no NaN is looked at.
     same = code.op("and" if largest else "or", code.bits(x), code.bits(y))
-    same = replace(code.convert("bitcast", same, x.type), settled=first.settled)
+    same = replace(code.convert("bitcast", same, x.type), canonical=first.canonical)
     r = code.select(code.compare("oeq", x, y), same, first)
     for nan, other in ((y, x), (x, y)):
         r = code.select(code.compare("uno", nan, nan), nan if propagate else other, r)

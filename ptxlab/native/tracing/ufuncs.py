@@ -1,6 +1,6 @@
 """What numpy's functions are in LLVM's assembly: of values of one dtype, with the bits that numpy gives.
 
-A NaN of f32 that one returns may be any: ``Value.settled`` keeps account of it.
+A NaN of f32 that one returns may be any: ``Value.canonical`` keeps account of it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def constant(x: Any, dtype: np.dtype[Any]) -> Value:
 
 def any_nan(value: Value) -> Value:
     """Return what an instruction made, of which a NaN may be any."""
-    return replace(value, settled=value.type != "float")
+    return replace(value, canonical=value.type != "float")
 
 
 # ---- arithmetic -----------------------------------------------------------------------------
@@ -124,8 +124,8 @@ def _masks(a: Value) -> tuple[Value, Value]:
     return number(sign, f"i{a.bits}"), number(sign - 1, f"i{a.bits}")
 
 
-def _settled_bits(code: Code, a: Value) -> Value:
-    return code.bits(code.settled(a))
+def _canonical_bits(code: Code, a: Value) -> Value:
+    return code.bits(code.canonical(a))
 
 
 def _absolute(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
@@ -133,23 +133,23 @@ def _absolute(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
         return a
     if dtype.kind == "i":
         return code.call("abs", a, flags="i1 false")  # of the smallest number: itself
-    return code.seen_as(code.op("and", _settled_bits(code, a), _masks(a)[1]), a.type)
+    return code.seen_as(code.op("and", _canonical_bits(code, a), _masks(a)[1]), a.type)
 
 
 def _negative(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
     if dtype.kind != "f":
         return code.op("sub", number(0, a.type), a)
-    return code.seen_as(code.op("xor", _settled_bits(code, a), _masks(a)[0]), a.type)
+    return code.seen_as(code.op("xor", _canonical_bits(code, a), _masks(a)[0]), a.type)
 
 
 def _sign(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
-    return code.compare("slt", _settled_bits(code, a), number(0, f"i{a.bits}"))
+    return code.compare("slt", _canonical_bits(code, a), number(0, f"i{a.bits}"))
 
 
 def _copysign(code: Code, dtype: np.dtype[Any], a: Value, b: Value) -> Value:
     sign, rest = _masks(a)
-    size = code.op("and", _settled_bits(code, a), rest)
-    return code.seen_as(code.op("or", size, code.op("and", _settled_bits(code, b), sign)), a.type)
+    size = code.op("and", _canonical_bits(code, a), rest)
+    return code.seen_as(code.op("or", size, code.op("and", _canonical_bits(code, b), sign)), a.type)
 
 
 # ---- bits -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
-from ptxlab.emulator.native.stretch import Stretch
+from ptxlab.emulator.native.segment import Segment
 from ptxlab.errors import LaunchError
 from tests.emulator.native.separate import Separate, separate
 
@@ -21,15 +21,15 @@ Both = Callable[..., Words]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Collects for each stretch that is reached whether it ran as machine code."""
+    """Collects for each segment that is reached whether it ran as machine code."""
     done: list[bool] = []
-    natively = Stretch._natively
+    natively = Segment._natively
 
-    def noting(self: Stretch, *args: Any) -> bool:
+    def noting(self: Segment, *args: Any) -> bool:
         done.append(natively(self, *args))
         return done[-1]
 
-    monkeypatch.setattr(Stretch, "_natively", noting)
+    monkeypatch.setattr(Segment, "_natively", noting)
     return done
 
 

@@ -1,4 +1,4 @@
-"""Programs whose threads race have one result on any number of cores, with pieces as small as they get."""
+"""Programs whose threads race have one result on any number of cores, with chunks as small as they get."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxlab import open_device
-from ptxlab.emulator.native import stretch
+from ptxlab.emulator.native import segment
 from ptxlab.emulator.operations import copy_native, matrix_move_native, matrix_native
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler, cores
@@ -56,11 +56,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run kernel ``k`` on so many cores; return what its data are then, and what went wrong."""
     monkeypatch.setenv("PTXLAB_ENGINE", "native")
     monkeypatch.setattr(cores, "idle", lambda asking: 2)
-    monkeypatch.setattr(stretch, "WORTH", 1)
+    monkeypatch.setattr(segment, "WORTH", 1)
     monkeypatch.setattr(copy_native, "WORTH", 1)
     monkeypatch.setattr(matrix_native, "WORTH", 1)
     monkeypatch.setattr(matrix_move_native, "WORTH", 1)
-    monkeypatch.setattr(cores, "PIECES", 8)
+    monkeypatch.setattr(cores, "CHUNKS", 8)
 
     def run(text: str, many: int, block: int) -> tuple[bytes, str]:
         monkeypatch.setenv(VARIABLE, str(many))

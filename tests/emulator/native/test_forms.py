@@ -71,7 +71,7 @@ def function(number_: int, form: RowForm, count: int = COUNT) -> tuple[str, set[
     assert results is not None
     for i, result in enumerate(results):
         assert result.type == llvm_type(TYPES[form.results[i]].dtype)
-        value = code.settled(result)
+        value = code.canonical(result)
         if value.type == "i1":
             value = code.convert("zext", value, "i8")
         code.body.append(f"%q{i} = getelementptr {value.type}, ptr %out{i}, i64 %i")
@@ -202,5 +202,5 @@ def test_all_native_forms_have_the_bits_of_arrays(opcode: str) -> None:
 
 def test_a_native_form_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     forms = [named("sqrt.rn.f32"), named("add.f32")]
-    monkeypatch.setattr(Code, "settled", lambda self, value: value)  # any NaN
+    monkeypatch.setattr(Code, "canonical", lambda self, value: value)  # any NaN
     assert set(compare(forms)) == {"sqrt.rn.f32", "add.f32"}

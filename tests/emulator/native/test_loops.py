@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ptxlab import open_device
-from ptxlab.emulator.native import walk
-from ptxlab.emulator.native.walk import Walk
+from ptxlab.emulator.native import dispatch_loop
+from ptxlab.emulator.native.dispatch_loop import DispatchLoop
 from ptxlab.emulator.run import grid, wave_memory
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
@@ -27,17 +27,17 @@ Both = Callable[..., tuple[bytes, int, str]]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Collects how many jobs each walk has done, of which every turn has one at least."""
+    """Collects how many tasks each dispatch loop has done, of which every run has one at least."""
     done: list[int] = []
-    run = Walk.run
+    run = DispatchLoop.run
 
-    def noting(self: Walk, *args: Any) -> Any:
+    def noting(self: DispatchLoop, *args: Any) -> Any:
         try:
             return run(self, *args)
         finally:
-            done.append(self.jobs)
+            done.append(self.tasks)
 
-    monkeypatch.setattr(Walk, "run", noting)
+    monkeypatch.setattr(DispatchLoop, "run", noting)
     return done
 
 
@@ -45,12 +45,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def both(monkeypatch: pytest.MonkeyPatch) -> Both:
     """Run kernel ``k(data)`` on both engines; return data, count of instructions and message of both.
 
-    What walks from the beginning on does so when it runs again.
+    What the dispatch loop runs from the beginning on it does when it runs again.
     """
 
     def run(text: str, grid: int = 2, block: int = 128) -> tuple[bytes, int, str]:
         found = []
-        for engine in ("array", "native", "native")[: 3 if walk.WORTH == 1 else 2]:
+        for engine in ("array", "native", "native")[: 3 if dispatch_loop.WORTH == 1 else 2]:
             monkeypatch.setenv("PTXLAB_ENGINE", engine)
             device: Any = open_device("emulator", arch="sm_90a")
             buffer, count, message = device.upload(np.arange(256, dtype=np.uint32) * 17), 0, ""
@@ -140,7 +140,7 @@ def test_a_fault_in_the_middle_is_the_same_and_so_is_memory_then(
 def test_a_call_ends_so_that_somebody_can_look_at_the_clock(
     monkeypatch: pytest.MonkeyPatch, both: Both, calls: list[int]
 ) -> None:
-    monkeypatch.setattr(walk, "BUDGET_OF_THREADS", 256 * 200)
+    monkeypatch.setattr(dispatch_loop, "BUDGET_OF_THREADS", 256 * 200)
     both(turns(SHARED, 300))
     assert max(calls) <= 100
     assert len(calls) > 10
@@ -151,7 +151,7 @@ def test_a_barrier_for_some_warps_is_not_one_for_all(
     monkeypatch: pytest.MonkeyPatch, both: Both, guard: str
 ) -> None:
     """Of three warps any two go on together: who comes last waits for ever, unless only two ever come."""
-    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
     body = f"""st.global.u32 [d0], r21; {guard} bar.sync 1, 64; ld.global.u32 r3, [d0];
         mad.lo.u32 r21, r3, 3, r21;"""
     text = turns(body, 21).replace("AGAIN:", "setp.lt.u32 p4, r23, 64; AGAIN:", 1)
@@ -325,7 +325,7 @@ def test_nests_of_loops_end_alike(
     monkeypatch: pytest.MonkeyPatch, both: Both, calls: list[int], body: str, block: int
 ) -> None:
     if block == 128:
-        monkeypatch.setattr(walk, "WORTH", 1)  # from the beginning of the kernel on
+        monkeypatch.setattr(dispatch_loop, "WORTH", 1)  # from the beginning of the kernel on
     begin = "shl.b32 r27, r23, 4; add.u32 r27, r27, r25;"
     text = turns(body, 24).replace("AGAIN:", f"{begin} AGAIN:", 1)
     _, _, message = both(text.replace(".visible .entry", TWICE, 1), block=block)
@@ -335,13 +335,13 @@ def test_nests_of_loops_end_alike(
 
 
 @pytest.mark.parametrize("schedule", ["early", "random:5"])
-def test_copies_that_land_at_other_times_do_so_in_a_walk(
+def test_copies_that_land_at_other_times_do_so_in_a_dispatch_loop(
     monkeypatch: pytest.MonkeyPatch, schedule: str
 ) -> None:
     body = NESTS["copies in several groups, that race"]
     begin = "shl.b32 r27, r23, 4; add.u32 r27, r27, r25;"
     text = turns(body, 4).replace("AGAIN:", f"{begin} AGAIN:", 1)
-    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
     found = {}
     for engine, when in (("native", "late"), ("native", schedule), ("array", schedule)):
         monkeypatch.setenv("PTXLAB_ENGINE", engine)
@@ -369,7 +369,7 @@ PRODUCTS = """
 def test_memory_that_is_freed_between_launches_is_not_found(
     monkeypatch: pytest.MonkeyPatch, calls: list[int]
 ) -> None:
-    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
     monkeypatch.setenv("PTXLAB_ENGINE", "native")
     device: Any = open_device("emulator", arch="sm_90a")
     loaded = device.load(
@@ -395,7 +395,7 @@ def test_products_that_land_between_jobs_are_seen_by_the_next(
     monkeypatch: pytest.MonkeyPatch, both: Both, wait: str
 ) -> None:
     """They write registers when they are waited for, or when who has not waited reads one."""
-    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
     text = kernel(PRODUCTS.format(wait)).replace(".target sm_80", ".target sm_90a")
     assert not both(text)[2]
 
@@ -406,7 +406,7 @@ def test_a_wave_and_its_memory_end_with_its_launch(
     """Memory that waits for Python to look for circles is not there for the next wave."""
     begin = "shl.b32 r27, r23, 4; add.u32 r27, r27, r25;"
     body = NESTS["copies in several groups, that race"]
-    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
     monkeypatch.setenv("PTXLAB_ENGINE", "native")
     waves: list[weakref.ref[Any]] = []
     begun = Wave.__post_init__
@@ -444,17 +444,17 @@ def test_a_wave_begins_with_new_memory_and_without_copies_though_it_has_that_of_
     monkeypatch: pytest.MonkeyPatch, calls: list[int]
 ) -> None:
     """What was made for a wave serves the next one; what it wrote is gone, and what it had under way."""
-    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
     monkeypatch.setattr(wave_memory, "_KEPT", deque(maxlen=2))
     monkeypatch.setattr(grid, "WAVE_THREADS", 128)
-    made: list[Walk] = []
-    make = Walk.__init__
+    made: list[DispatchLoop] = []
+    make = DispatchLoop.__init__
 
-    def noted(self: Walk, *args: Any) -> None:
+    def noted(self: DispatchLoop, *args: Any) -> None:
         made.append(self)
         make(self, *args)
 
-    monkeypatch.setattr(Walk, "__init__", noted)
+    monkeypatch.setattr(DispatchLoop, "__init__", noted)
     text = kernel(
         "mov.u32 r20, 0; mov.u32 r21, r0; mov.u32 r23, %tid.x; shl.b32 r24, r23, 2; mov.u32 r25, s;"
         "add.u32 r24, r24, r25; xor.b32 r26, r24, 512;" + MEMORY
@@ -488,7 +488,7 @@ def test_what_was_made_for_single_ctas_is_not_for_clusters(
         mov.u32 r20, 0; mov.u32 r24, %tid.x; mad.lo.u32 r24, r24, 4, 0x400;
     AGAIN: setp.gt.u32 p2, r20, 20; @p2 st.shared.u32 [r24], r20; st.global.u32 [d1], r20;
         add.u32 r20, r20, 1; setp.lt.u32 p1, r20, 40; @p1 bra AGAIN; """)
-    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
     monkeypatch.setenv("PTXLAB_ENGINE", "native")
     device: Any = open_device("emulator", arch="sm_90a")
     loaded, buffer = device.load(text).kernel("k"), device.zeros(256, "u32")

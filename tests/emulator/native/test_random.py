@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from ptxlab import open_device
-from ptxlab.emulator.native import walk
-from ptxlab.emulator.native.stretch import Stretch
+from ptxlab.emulator.native import dispatch_loop
+from ptxlab.emulator.native.segment import Segment
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler
 from ptxlab.toolchain import cache
@@ -44,17 +44,17 @@ def ending(program: Program, engine: str) -> Ending:
 def differences(seed: int, loops: bool) -> tuple[list[str], set[str]]:
     """Return what differs between the engines, and which opcodes were machine code."""
     program, ran = Program(seed, loops=loops), set[str]()
-    natively = Stretch._natively
+    natively = Segment._natively
 
-    def noting(self: Stretch, *args: Any) -> bool:
+    def noting(self: Segment, *args: Any) -> bool:
         done = natively(self, *args)
         ran.update(one.site.instruction.opcode for one in self.bounds if done)
         return done
 
-    at_once = loops and seed % 2 == 0  # these walk from the beginning on when they run again
+    at_once = loops and seed % 2 == 0  # the second time these run from the beginning on at once
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stretch, "_natively", noting)
-        patch.setattr(walk, "WORTH", 1 if at_once else 8)
+        patch.setattr(Segment, "_natively", noting)
+        patch.setattr(dispatch_loop, "WORTH", 1 if at_once else 8)
         engines = ("array", "native", "native")[: 2 + at_once]
         wanted, *others = (ending(program, engine) for engine in engines)
     found = []
@@ -78,7 +78,7 @@ def anew(seed: int, loops: bool) -> tuple[list[str], set[str]]:
 def undone(seed: int, loops: bool) -> tuple[list[str], set[str]]:
     """Do so with machine code that does nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stretch, "_natively", lambda *_: True)
+        patch.setattr(Segment, "_natively", lambda *_: True)
         return differences(seed, loops)
 
 

@@ -1,6 +1,6 @@
-"""The operations that a walk through a region goes by: see ``ptxlab.native.walk_code``.
+"""The operations that a dispatch loop runs for a region: see ``ptxlab.native.dispatch_code``.
 
-They are made once. A wave adds its own jobs, and where it says which threads count.
+They are made once. A wave adds its own tasks, and where it says which threads count.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.region import NOWHERE, CodeRegion, RegionBlock, Work
+from ptxlab.emulator.native.region import NOWHERE, CompiledRegion, RegionBlock, Work
 from ptxlab.emulator.run.wave import Wave
-from ptxlab.native.walk_code import END, JOB, STAND, WORDS
+from ptxlab.native.dispatch_code import END, STAND, TASK, WORDS
 
-_PROGRAMS: WeakKeyDictionary[CodeRegion, WalkProgram] = WeakKeyDictionary()
+_PROGRAMS: WeakKeyDictionary[CompiledRegion, DispatchProgram] = WeakKeyDictionary()
 
 
-def program_of(region: CodeRegion) -> WalkProgram:
+def program_of(region: CompiledRegion) -> DispatchProgram:
     """Return the program of a region, made when it is asked for first."""
     program = _PROGRAMS.get(region)
     if program is None:
-        program = _PROGRAMS[region] = WalkProgram(region)
+        program = _PROGRAMS[region] = DispatchProgram(region)
     return program
 
 
-class WalkProgram:
+class DispatchProgram:
     """The operations of all blocks of a region, and behind them one for each block that it is left to.
 
     ``moments`` says where each of them stands, (block, part), and ``first`` which is a block's first.
     """
 
-    def __init__(self, region: CodeRegion) -> None:
+    def __init__(self, region: CompiledRegion) -> None:
         places = region.places
         self.moments: list[tuple[int, int]] = []
         self.first: dict[int, int] = {}
@@ -57,8 +57,8 @@ class WalkProgram:
         rows = [row for place in places.values() for row in self._block(place)]
         rows += [_row(STAND)] * len(outside)
         self._rows = np.array(rows, np.int64)
-        self._jobs = self._rows[:, 0] == JOB
-        self._rows[self._jobs, 3] += self._slots.buffer_info()[0]
+        self._tasks = self._rows[:, 0] == TASK
+        self._rows[self._tasks, 3] += self._slots.buffer_info()[0]
 
     def _block(self, place: RegionBlock) -> Iterator[tuple[int, ...]]:
         for work in place.work:
@@ -69,34 +69,34 @@ class WalkProgram:
                 self._work.append(work)
                 self._slots.extend(work.inputs)
                 self._slots.extend(slot for slot, _, _ in work.outputs)
-                yield _row(JOB, 0, 0, named, len(work.inputs), len(work.outputs))
+                yield _row(TASK, 0, 0, named, len(work.inputs), len(work.outputs))
         choice = place.choice
         yes, no = (self.first.get(target, NOWHERE) for target in (choice.yes, choice.no))
         yield _row(END, place.block.instructions, choice.slot, 1, 0, yes, no)
 
     def operations(
-        self, wave: Wave, wide: set[int], masks: tuple[Array, Array]
+        self, wave: Wave, per_lane: set[int], masks: tuple[Array, Array]
     ) -> tuple[Array, Any]:
         """Return the operations for a wave, and what must stay as long as they.
 
-        Of the registers that decide the ``wide`` ones have an element a thread. The ``masks`` say which of
+        Of the registers that decide the ``per_lane`` ones have an element a thread. The ``masks`` say which of
         these count, and that a single one does.
         """
         each, one = masks
-        rows, jobs, held = self._rows.copy(), bytearray(), []
+        rows, tasks, held = self._rows.copy(), bytearray(), []
         places = []
         for work in self._work:
-            packed, first, kept = work.job(wave, each if self._masked else None)
-            places.append((len(jobs), len(jobs) + 8 * first, work.gate(wave)))
-            jobs += packed
+            packed, first, kept = work.task(wave, each if self._masked else None)
+            places.append((len(tasks), len(tasks) + 8 * first, work.gate(wave)))
+            tasks += packed
             held.append(kept)
-        memory = (ctypes.c_char * len(jobs)).from_buffer(jobs)
+        memory = (ctypes.c_char * len(tasks)).from_buffer(tasks)
         if places:
-            rows[np.ix_(self._jobs, (1, 2, 6))] = places
-            rows[self._jobs, 1:3] += ctypes.addressof(memory)
+            rows[np.ix_(self._tasks, (1, 2, 6))] = places
+            rows[self._tasks, 1:3] += ctypes.addressof(memory)
         ends = rows[:, 0] == END
         rows[ends, 4] = one.ctypes.data
-        by_each = ends & np.isin(rows[:, 2], list(wide))
+        by_each = ends & np.isin(rows[:, 2], list(per_lane))
         rows[by_each, 3:5] = len(each), each.ctypes.data
         return rows, (memory, held)
 

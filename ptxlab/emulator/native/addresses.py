@@ -1,7 +1,7 @@
-"""Where eight threads' items are in this process, in LLVM's assembly: checked as the array engine does.
+"""The translation of eight threads' addresses to this process's, in LLVM's assembly.
 
-An address is checked for all accesses of a stretch that share its base at once. What does not pass goes
-to the label ``fault``, before anything is written.
+An address is checked as the array engine does, for all accesses of a segment that share its base at once.
+What does not pass goes to the label ``fault``, before anything is written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _find_all() -> str:
 
 @dataclass(slots=True)
 class Span:
-    """Bytes ``low`` to ``high`` of a base address that a stretch moves, in items of these ``sizes``."""
+    """Bytes ``low`` to ``high`` of a base address that a segment moves, in items of these ``sizes``."""
 
     low: int
     high: int
@@ -74,13 +74,13 @@ class Span:
 
 
 @dataclass(slots=True)
-class Located:
+class TranslatedAddress:
     """Where a base address is in this process, for the threads that are ``active`` (None: for all).
 
     ``same`` says that it is so for all eight, ``apart`` by item size that they follow each other.
     """
 
-    place: Value
+    address: Value
     active: Value | None
     same: Value | None = None
     whole: Value | None = None
@@ -98,8 +98,8 @@ class Window:
     first: Value
 
 
-class Places:
-    """Writes what finds the places of a stretch's accesses."""
+class AddressTranslation:
+    """Writes the translation of the addresses of a segment's accesses."""
 
     def __init__(self, code: Code, table: str) -> None:
         self.code = code
@@ -108,7 +108,7 @@ class Places:
 
     def in_global(
         self, address: Value, span: Span, active: Value | None, *, writes: bool
-    ) -> Located:
+    ) -> TranslatedAddress:
         code, c = self.code, self.caches
         self.caches += 1
         cache = f"%cache{c}"
@@ -118,7 +118,7 @@ class Places:
             code.allocas.append(f"%{name}{c} = getelementptr i8, ptr {cache}, i64 {offset}")
             code.allocas.append(f"store i64 0, ptr %{name}{c}")
         code.allocas.insert(0, f"{cache} = alloca [3 x i64]")
-        if not address.wide and (active is None or not active.wide):
+        if not address.per_lane and (active is None or not active.per_lane):
             return self._one(address, span, active, given, f"%delta{c}")
         address = code.spread(address)
         active = None if active is None else code.spread(active)
@@ -151,12 +151,12 @@ class Places:
         lines.append(f"br label %{join}")
         lines.append(f"{join}:")
         code.label = join
-        lines.append(f"%place{n} = phi <8 x i64> [%slow{n}, %{miss}], [%fast{n}, %{hit}]")
-        return Located(Value(f"%place{n}", "i64", True), active)
+        lines.append(f"%translated{n} = phi <8 x i64> [%slow{n}, %{miss}], [%fast{n}, %{hit}]")
+        return TranslatedAddress(Value(f"%translated{n}", "i64", True), active)
 
     def _one(
         self, address: Value, span: Span, active: Value | None, given: str, delta: str
-    ) -> Located:
+    ) -> TranslatedAddress:
         """Check an address that all threads share, before the loop."""
         code, n = self.code, self.code.name("")
         lines = code.before
@@ -172,8 +172,8 @@ class Places:
         lines.append(f"found{n}:")
         code.label_before = f"found{n}"
         lines.append(f"%add{n} = load i64, ptr {delta}")
-        lines.append(f"%place{n} = add {address}, %add{n}")
-        return Located(Value(f"%place{n}", "i64"), active)
+        lines.append(f"%translated{n} = add {address}, %add{n}")
+        return TranslatedAddress(Value(f"%translated{n}", "i64"), active)
 
     def _unaligned(self, address: Value, span: Span, wrong: list[str]) -> list[str]:
         lines = []
@@ -198,7 +198,7 @@ class Places:
 
     def in_window(
         self, address: Value, window: Window, span: Span, active: Value | None
-    ) -> Located:
+    ) -> TranslatedAddress:
         """Check addresses of the threads' own shared or local memory."""
         code = self.code
         address = code.spread(address)
@@ -213,7 +213,7 @@ class Places:
         self._aligned(address, span, active)
         self._require(self._reduced(inside, active))
         start = code.make("i64", "add {0}, {1.text}", self._start(window), window.data)
-        return Located(code.op("add", address, start), active)
+        return TranslatedAddress(code.op("add", address, start), active)
 
     def _start(self, window: Window) -> Value:
         name = self.code.name()

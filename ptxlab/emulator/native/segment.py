@@ -1,4 +1,4 @@
-"""A stretch of a block as one step: machine code where it pays, the array engine's steps elsewhere."""
+"""A straight-line segment of a block as one step: machine code where it pays, the array engine's steps elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ptxlab.native import compiler
 from ptxlab.native.cores import Function, Pool, address, pool
 
 MOST_SHAPES = 6
-"""Functions that are made of one stretch: more ways to share registers than that are left to arrays."""
+"""Functions that are made of one segment: more ways to share registers than that are left to arrays."""
 
 MOST_FAULTS = 3
 """How often a function may meet addresses that it does not know before it is given up."""
@@ -40,10 +40,10 @@ WORTH = 8_000
 
 
 @dataclass(slots=True, eq=False)
-class Made:
-    """The functions, how their job is packed, what they write, and how often they met a fault.
+class CompiledFunction:
+    """The functions of a segment, how their task is packed, what they write, and how often they met a fault.
 
-    For threads of some ``width`` on so many cores the ``header`` is that of the job. The registers that
+    For threads of some ``width`` on so many cores the ``header`` is that of the task. The registers that
     they keep in between are in ``scratch``.
     """
 
@@ -64,11 +64,11 @@ class Made:
         """
         self.size = width, _ = wave.width, wave.cores
         least = WORTH // self.instructions
-        first = second = cores.piece(width, least, WARP)
+        first = second = cores.chunk(width, least, WARP)
         if "global" in self.written.stores:
             second = width
         elif "shared" in self.written.stores:
-            second = cores.piece(width, least, wave.cta_width)
+            second = cores.chunk(width, least, wave.cta_width)
         addresses = [address(function) for function in self.functions]
         first_function, second_function = [*addresses, 0][:2]
         self.header = (first_function, first, second_function, second, width)
@@ -76,9 +76,11 @@ class Made:
 
     def results(self, width: int) -> list[Array]:
         """Return arrays for what is written, of so many threads."""
-        return [np.empty(width if wide else 1, dtype) for _, dtype, wide in self.written.outputs]
+        return [
+            np.empty(width if per_lane else 1, dtype) for _, dtype, per_lane in self.written.outputs
+        ]
 
-    def job(
+    def task(
         self,
         wave: Wave,
         mask: Array | None,
@@ -86,7 +88,7 @@ class Made:
         values: Sequence[Array | None],
         results: Sequence[Array | None],
     ) -> bytes:
-        """Return the job for registers that are read and written, with memory in these ``spaces``.
+        """Return the task for registers that are read and written, with memory in these ``spaces``.
 
         It is for the threads of a ``mask``, None for all.
         """
@@ -123,20 +125,20 @@ class Arrays:
 
 
 @dataclass(slots=True)
-class Forms:
-    """The functions of a stretch by their shapes, and their texts; None where there are to be none."""
+class Specializations:
+    """The compiled functions of a segment by their shapes, and their texts; None where there are to be none."""
 
-    made: dict[FunctionShape, Made | None] = field(default_factory=dict)
+    compiled: dict[FunctionShape, CompiledFunction | None] = field(default_factory=dict)
     texts: dict[FunctionShape, Written | None] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
-def forms_of(*stretch: Hashable) -> Forms:
-    """Return what there is of a stretch; a program that is loaded again has the same."""
-    return Forms()
+def specializations_of(*segment: Hashable) -> Specializations:
+    """Return the specializations that there are of a segment; a program that is loaded again has the same."""
+    return Specializations()
 
 
-class Stretch:
+class Segment:
     """Instructions of a target that follow each other in a block, and what they leave behind."""
 
     def __init__(
@@ -161,10 +163,10 @@ class Stretch:
         }
         self.reads, self.writes = set(self.inputs), written & lasting
         constants = tuple((slot, literals[slot]) for slot in given if slot in literals)
-        forms = forms_of(
+        specializations = specializations_of(
             target, tuple(map(described, bounds)), tuple(given), frozenset(lasting), constants
         )
-        self.made, self.texts = forms.made, forms.texts
+        self.compiled, self.texts = specializations.compiled, specializations.texts
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self._natively(frame, threads):
@@ -182,17 +184,17 @@ class Stretch:
             slot for slot, value in zip(slots, values, strict=True) if len(value) == 1
         )
         shape = FunctionShape(shared, not everyone, not full)
-        made = self.made_in(shape, frame)
-        if made is None:
+        compiled = self.compiled_in(shape, frame)
+        if compiled is None:
             return False
-        results = made.results(wave.width)
+        results = compiled.results(wave.width)
         mask = None if everyone else threads.mask
-        if not pool(wave.cores).run(made.job(wave, mask, self.spaces, values, results)):
-            made.faults += 1
-            if made.faults == MOST_FAULTS:
-                self.made[shape] = None
+        if not pool(wave.cores).run(compiled.task(wave, mask, self.spaces, values, results)):
+            compiled.faults += 1
+            if compiled.faults == MOST_FAULTS:
+                self.compiled[shape] = None
             return False
-        for (slot, _, _), result in zip(made.written.outputs, results, strict=True):
+        for (slot, _, _), result in zip(compiled.written.outputs, results, strict=True):
             registers[slot] = result
         if threads.full:
             initial: Any = frame.layout.initial  # constants are never dropped
@@ -204,21 +206,21 @@ class Stretch:
         """Say whether there may be machine code at all: none reaches into another CTA of its cluster."""
         return "shared" not in self.spaces or wave.config.cluster_ctas == 1
 
-    def made_in(self, shape: FunctionShape, frame: Frame) -> Made | None:
+    def compiled_in(self, shape: FunctionShape, frame: Frame) -> CompiledFunction | None:
         """Return the functions of a shape, compiled at the first time; None if there are to be none."""
-        if shape in self.made:
-            return self.made[shape]
-        made = None
-        written = self.written_in(shape, frame) if len(self.made) < MOST_SHAPES else None
+        if shape in self.compiled:
+            return self.compiled[shape]
+        compiled = None
+        written = self.written_in(shape, frame) if len(self.compiled) < MOST_SHAPES else None
         if written is not None:
             slots = self.merged if shape.merging else self.inputs
             try:
-                made = _compiled(written, len(slots), len(self.bounds))
+                compiled = _compiled(written, len(slots), len(self.bounds))
             except RuntimeError:  # LLVM refuses the text: told to who asked for machine code
                 if not frame.wave.hot:
                     raise
-        self.made[shape] = made
-        return made
+        self.compiled[shape] = compiled
+        return compiled
 
     def written_in(self, shape: FunctionShape, frame: Frame) -> Written | None:
         """Return the text of the functions of a shape, None where there is an instruction without."""
@@ -243,11 +245,11 @@ def described(one: Bound) -> Hashable:
     return one.site.instruction, one.guard, sources, destinations, lowered.access
 
 
-def _compiled(written: Written, inputs: int, instructions: int) -> Made:
+def _compiled(written: Written, inputs: int, instructions: int) -> CompiledFunction:
     names = [NAME, STORES] if written.stores else [NAME]
     functions = [compiler.compile(written.text, name, Function, masked=False) for name in names]
     words = FIRST + inputs + len(written.outputs) + len(written.scratch)
-    return Made(functions, struct.Struct(f"{words}q").pack, written, instructions)
+    return CompiledFunction(functions, struct.Struct(f"{words}q").pack, written, instructions)
 
 
 _NONE = (0, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""Threads that go together walk through a routine in one call, from its beginning or that of a loop on.
+"""The dispatch loop: threads that go together run a routine in one call, from its beginning or that of a loop on.
 
-A part without machine code is run in between. A walk ends where threads part, where something is to be
-told, at blocks that are no part of the region, and so often that somebody can look at the clock.
+A part without machine code is run in between. The dispatch loop ends where threads part, where something
+is to be told, at blocks that are no part of the region, and so often that somebody can look at the clock.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.collective import collective
+from ptxlab.emulator.native.dispatch_program import program_of
 from ptxlab.emulator.native.engine import PROCESS, STOP, key_of, threshold, warm
 from ptxlab.emulator.native.region import (
     Builder,
-    CodeRegion,
+    CompiledRegion,
     RegionBlock,
     around,
     has_machine_code,
     kind,
     reached,
 )
-from ptxlab.emulator.native.stretch import Stretch
-from ptxlab.emulator.native.walk_program import program_of
+from ptxlab.emulator.native.segment import Segment
+from ptxlab.emulator.native.warp_operation import warp_operation
 from ptxlab.emulator.prepare.program import BasicBlock, Converged
 from ptxlab.emulator.run.engine import Engine
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.native.cores import pool
-from ptxlab.native.walk_code import ARRAYS, AT, BUDGET, INSTRUCTIONS, JOBS
+from ptxlab.native.dispatch_code import ARRAYS, AT, BUDGET, INSTRUCTIONS, TASKS
 
 WORTH = 8
-"""Times that threads come back to a block before they walk from there."""
+"""Times that threads come back to a block before the dispatch loop runs them from there."""
 
 PAYS = 16
-"""Jobs that a walk should have."""
+"""Tasks that a run of the dispatch loop should have."""
 
 LONGEST = 1 << 16
-"""Times until a walk is tried again that did not pay: twice as many each time, up to this."""
+"""Times until a dispatch loop is tried again that did not pay: twice as many each time, up to this."""
 
 BUDGET_OF_THREADS = 1 << 28
-"""Instructions of threads in one walk, some hundredths of a second: as often somebody looks at the clock."""
+"""Instructions of threads in one run, some hundredths of a second: as often somebody looks at the clock."""
 
 
-def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
-    """Have a group at the beginning of the kernel or of a loop walk on from there, if that pays.
+def run_loop(group: Converged) -> tuple[int, BasicBlock | None]:
+    """Run a group from the beginning of the kernel or of a loop, where it stands, if that pays.
 
     The group is all that lives, and nothing goes on besides. Return how many instructions each thread has
     executed, and which block is to be left then, None where the group stands at the beginning of one.
@@ -57,9 +57,9 @@ def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
     key = key_of(head, group.activation.function.name, group.frame)
     if head.turns < (1 if key in PROCESS.heads else WORTH):
         return 0, None
-    walk = _walk(group)
-    done, left = (0, None) if walk is None else walk.run(group)
-    pays = walk is not None and (walk.jobs >= PAYS or walk.is_tired)
+    loop = _loop(group)
+    done, left = (0, None) if loop is None else loop.run(group)
+    pays = loop is not None and (loop.tasks >= PAYS or loop.is_tired)
     if pays:
         function = group.activation.function
         entry = function.blocks[0]
@@ -70,33 +70,33 @@ def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
     return done, left
 
 
-def _walk(group: Converged) -> Walk | None:
-    """Return what walks with a group from where it stands, None if nothing can."""
+def _loop(group: Converged) -> DispatchLoop | None:
+    """Return the dispatch loop for a group where it stands, None if nothing can."""
     frame, region = group.frame, _region(group)
     if region is None or group.block not in region.places:
         return None
-    walks: dict[tuple[bool, int], Walk] = frame.wave.own.walks
-    walk = walks.get(region.name)
-    if walk is None or walk.region is not region or walk.around != _around(frame):
-        walk = walks[region.name] = Walk(region, frame)
-    return walk if walk.enter(group) else None
+    loops: dict[tuple[bool, int], DispatchLoop] = frame.wave.own.loops
+    loop = loops.get(region.name)
+    if loop is None or loop.region is not region or loop.around != _around(frame):
+        loop = loops[region.name] = DispatchLoop(region, frame)
+    return loop if loop.enter(group) else None
 
 
-def _region(group: Converged) -> CodeRegion | None:
+def _region(group: Converged) -> CompiledRegion | None:
     """Return the region of a group's routine, built anew where there is more machine code or a wider register."""
     routine, registers = group.activation.function, group.frame.registers
     masked, head = not group.threads.everyone, group.block
     launched = masked, group.frame.wave.config.cluster_ctas > 1
-    region: CodeRegion | None = routine.regions.get((*launched, head))
-    wide = {slot for slot in group.stands_at().needed() if len(registers[slot]) > 1}
+    region: CompiledRegion | None = routine.regions.get((*launched, head))
+    per_lane = {slot for slot in group.stands_at().needed() if len(registers[slot]) > 1}
     choices: list[Collection[int]] = []
     if region is None:
         choices = [reached(routine), around(routine, head)]
-    elif region.stale or wide & region.kinds.keys() - region.wide:
-        choices, wide = [region.places.keys()], wide | region.wide
+    elif region.stale or per_lane & region.kinds.keys() - region.per_lane:
+        choices, per_lane = [region.places.keys()], per_lane | region.per_lane
     for blocks in choices:
         if any(has_machine_code(routine.blocks[number], group.frame) for number in blocks):
-            region = Builder(routine, group.frame, masked, set(wide)).region(blocks)
+            region = Builder(routine, group.frame, masked, set(per_lane)).region(blocks)
         if region is not None:
             routine.regions |= {(*launched, number): region for number in region.places}
             break
@@ -104,20 +104,20 @@ def _region(group: Converged) -> CodeRegion | None:
 
 
 def _around(frame: Frame) -> tuple[Any, ...]:
-    """Return what jobs are made for besides registers; it stays as long as it is held."""
+    """Return what tasks are made for besides registers; it stays as long as it is held."""
     wave = frame.wave
     local = wave.regions["local"]
     return wave.cores, id(wave.memory.table), id(local.data), local.size
 
 
-class Walk:
+class DispatchLoop:
     """A region and the registers that go through it, of frames of waves that hand on their memory."""
 
-    def __init__(self, region: CodeRegion, frame: Frame) -> None:
+    def __init__(self, region: CompiledRegion, frame: Frame) -> None:
         self.region, self.around = region, _around(frame)
         self.pool = pool(frame.wave.cores)
         width = self.width = frame.wave.width
-        self._lengths = {slot: width if slot in region.wide else 1 for slot in region.kinds}
+        self._lengths = {slot: width if slot in region.per_lane else 1 for slot in region.kinds}
         self._held: list[Any] = [frame.wave.memory.table, frame.wave.regions["local"].data]
         self._own: dict[int, list[Array]] = {slot: self._blank(slot) for slot in region.outputs}
         self._mask = np.ones(width, bool)
@@ -130,22 +130,22 @@ class Walk:
             own = self._own.get(slot, [never_read, never_read])
             self._blanks[slot] = id(own[0])
             self._table[slot, 1:] = [*map(id, own)]
-        self._walk = (ctypes.c_int64 * (JOBS + 1))()
+        self._state = (ctypes.c_int64 * (TASKS + 1))()
         self._given: dict[int, Array] = {}
         self._program = program_of(region)
         masks = self._mask, np.ones(1, bool)
-        self._operations, held = self._program.operations(frame.wave, region.wide, masks)
+        self._operations, held = self._program.operations(frame.wave, region.per_lane, masks)
         self._held += [*masks, held]
 
     @property
-    def jobs(self) -> int:
-        """How many the last walk has done."""
-        return self._walk[JOBS]
+    def tasks(self) -> int:
+        """How many the last run has done."""
+        return self._state[TASKS]
 
     @property
     def is_tired(self) -> bool:
-        """Whether the last walk has ended so that somebody can look at the clock."""
-        return bool(self._walk[INSTRUCTIONS] >= self._walk[BUDGET])
+        """Whether the last run has ended so that somebody can look at the clock."""
+        return bool(self._state[INSTRUCTIONS] >= self._state[BUDGET])
 
     # ---- registers ----
 
@@ -166,7 +166,7 @@ class Walk:
         for slot in group.stands_at().needed() & region.kinds.keys():
             if not self._take(slot, registers[slot]):
                 return False
-        self._walk[AT] = self._program.first[group.block]
+        self._state[AT] = self._program.first[group.block]
         return True
 
     def _take(self, slot: int, value: Array) -> bool:
@@ -175,7 +175,7 @@ class Walk:
             return False
         if len(value) != self._lengths[slot]:
             if len(value) != 1:
-                self.region.wide.add(slot)
+                self.region.per_lane.add(slot)
                 self.region.stale = True
                 return False
             value = value.repeat(self.width)
@@ -197,33 +197,33 @@ class Walk:
                 self._blanks[slot] = id(own[0])
                 self._table[slot, 1:] = [*map(id, own)]
 
-    # ---- walking ----
+    # ---- running ----
 
     def run(self, group: Converged) -> tuple[int, BasicBlock | None]:
-        """Walk; return how many instructions each thread has executed, and the block to be left, if any."""
-        walk, frame, threads = self._walk, group.frame, group.threads
+        """Run a group; return how many instructions each thread has executed, and the block to be left, if any."""
+        state, frame, threads = self._state, group.frame, group.threads
         began = frame.wave.clock
-        walk[INSTRUCTIONS] = walk[JOBS] = 0
-        walk[BUDGET] = max(1, BUDGET_OF_THREADS // threads.size)
-        left = self._walked(group)
+        state[INSTRUCTIONS] = state[TASKS] = 0
+        state[BUDGET] = max(1, BUDGET_OF_THREADS // threads.size)
+        left = self._run(group)
         self._given.clear()
-        done = walk[INSTRUCTIONS] + (0 if left is None else left.instructions)
+        done = state[INSTRUCTIONS] + (0 if left is None else left.instructions)
         frame.wave.clock = began + done
         return done, left
 
-    def _walked(self, group: Converged) -> BasicBlock | None:
-        """Walk until somebody else is to go on."""
-        walk, frame, began = self._walk, group.frame, group.frame.wave.clock
+    def _run(self, group: Converged) -> BasicBlock | None:
+        """Run until somebody else is to go on."""
+        state, frame, began = self._state, group.frame, group.frame.wave.clock
         addresses = (
-            ctypes.addressof(walk),
+            ctypes.addressof(state),
             self._operations.ctypes.data,
             ctypes.addressof(self._registers),
         )
         while True:
             if frame.wave.copies.outside is not None:
                 frame.wave.copies.outside.open()
-            goes_on = self.pool.walk(*addresses)
-            group.block, part = self._program.moments[walk[AT]]
+            goes_on = self.pool.dispatch(*addresses)
+            group.block, part = self._program.moments[state[AT]]
             place = self.region.places.get(group.block)
             if place is None:
                 self._tell(frame, group.stands_at().needed())
@@ -231,20 +231,20 @@ class Walk:
             may_go = self._may_go(group, place, part)
             if may_go and not goes_on:
                 return self._finished(group, place, part)
-            if walk[INSTRUCTIONS] >= walk[BUDGET] or not may_go:
+            if state[INSTRUCTIONS] >= state[BUDGET] or not may_go:
                 self._tell(frame, place.block.needed())
                 return None
-            frame.wave.clock = began + walk[INSTRUCTIONS]
+            frame.wave.clock = began + state[INSTRUCTIONS]
             if place.block.native is None:
                 function = group.activation.function.name
                 warm(place.block, function, frame, group.threads.size, STOP)
                 self.region.stale |= place.block.native is not None
             if not self._by_arrays(frame, group.threads, place.parts[part]):
                 return self._finished(group, place, part + 1)
-            walk[AT] += 1
+            state[AT] += 1
 
     def _finished(self, group: Converged, place: RegionBlock, part: int) -> BasicBlock:
-        """Go on to the end of a block without the walk."""
+        """Go on to the end of a block without the dispatch loop."""
         done = sum(len(one.bounds) for one in place.parts[:part])
         block = place.block
         self._tell(group.frame, block.lasting()[done - 1] if done else block.needed())
@@ -261,12 +261,12 @@ class Walk:
         return threads.where(participants(group.frame, threads, threads.mask)) is threads
 
     def _by_arrays(self, frame: Frame, threads: Threads, part: Any) -> bool:
-        """Run a part that has no machine code. Say whether the walk may go on behind it."""
+        """Run a part that has no machine code. Say whether the loop may go on behind it."""
         wave = frame.wave
         self._tell(frame, part.reads | part.writes)
         changes = wave.changes
-        (part.arrays if isinstance(part, Stretch) else part)(frame, threads)
-        if part in self.region.awaited and (step := collective(part.bounds)) is not None:
+        (part.arrays if isinstance(part, Segment) else part)(frame, threads)
+        if part in self.region.awaited and (step := warp_operation(part.bounds)) is not None:
             self.region.stale |= step.ready(wave)
         for slot in part.writes & self._lengths.keys():
             if not self._take(slot, frame.registers[slot]):
@@ -274,5 +274,5 @@ class Walk:
         return not wave.signals and wave.changes == changes
 
 
-MACHINE_CODE = Engine(threshold, warm, make_turns)
+MACHINE_CODE = Engine(threshold, warm, run_loop)
 """Machine code of this processor, for launches."""

@@ -1,4 +1,4 @@
-"""Instructions of whole warps that are jobs of their own: machine code that no block has to be compiled for."""
+"""Instructions of whole warps that are tasks of their own: machine code that no block has to be compiled for."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 
 
-class Collective(ABC):
-    """A step that is a job where all threads take part: of registers of one word a thread.
+class WarpOperation(ABC):
+    """A step that is a task where all threads take part: of registers of one word a thread.
 
     It reads ``sources`` and writes registers, ``slots``, of dtype ``word`` as a rule. Of a warp all is read before
     something is written; if it ``can_fail`` what it writes must not be what it reads.
@@ -32,7 +32,7 @@ class Collective(ABC):
 
     @property
     def named(self) -> set[int]:
-        """The registers that its job names."""
+        """The registers that its task names."""
         return {source.slot for source in self.sources}.union(self.slots)
 
     @property
@@ -49,16 +49,16 @@ class Collective(ABC):
         """Say whether there is machine code for a wave."""
 
     def takes(self, source: Source) -> bool:
-        """Say whether the job can read a source."""
+        """Say whether the task can read a source."""
         return source.convert is None and source.dtype.itemsize == self.word.itemsize
 
     def gate(self, wave: Wave) -> int:
-        """Return the address of a word that is 0 while the job is to be done by arrays; 0 for none."""
+        """Return the address of a word that is 0 while the task is to be done by arrays; 0 for none."""
         return 0
 
     @abstractmethod
-    def job(self, wave: Wave) -> tuple[bytes, int]:
-        """Return the job without its registers, and the word from which on sources and slots are named."""
+    def task(self, wave: Wave) -> tuple[bytes, int]:
+        """Return the task without its registers, and the word from which on sources and slots are named."""
 
 
 SOONER = 8
@@ -69,8 +69,11 @@ _SPENT: Counter[str] = Counter()
 
 
 @dataclass(eq=False)
-class GivingWay(Collective):
-    """A step that is ``by_arrays`` outside of a walk, and a job once those of its ``kind`` have taken long."""
+class FallbackStep(WarpOperation):
+    """A step that falls back to arrays, ``by_arrays``, outside of a dispatch loop.
+
+    In one it is a task once those of its ``kind`` have taken long.
+    """
 
     by_arrays: Step
     sources: Sequence[Source]
@@ -87,9 +90,9 @@ class GivingWay(Collective):
         return hot and wave.config.cluster_ctas == 1
 
 
-def collective(bounds: Sequence[Bound]) -> Collective | None:
-    """Return the step of a single instruction if it is a job of its own."""
+def warp_operation(bounds: Sequence[Bound]) -> WarpOperation | None:
+    """Return the step of a single instruction if it is a task of its own."""
     if len(bounds) != 1 or len(bounds[0].steps) != 1:
         return None
     [step] = bounds[0].steps
-    return step if isinstance(step, Collective) else None
+    return step if isinstance(step, WarpOperation) else None
