@@ -1,7 +1,8 @@
 """Who accesses memory: the threads of a wave, and the engines that work for them.
 
 An engine is what is waited for as one: the copies that one mbarrier hears of, the bulk copies of one
-thread, the products of one warpgroup, of which each warp has a part of its own. The threads of a wave are the agents 0 to its width; agents of a
+thread, what one has had tensor cores do with Tensor Memory, the products of one warpgroup, of which each warp
+has a part of its own. The threads of a wave are the agents 0 to its width; agents of a
 cluster have columns, its threads first and the engines in the order in which they are met.
 """
 
@@ -33,6 +34,7 @@ class Agents:
             "signals": wave.shared_pitch // OBJECT_BYTES,
             "bulk_copies": wave.cta_width,
             "products": -(-wave.cta_width // WARPGROUP),
+            "tensor_work": wave.cta_width,
         }
         self._known = {queue: np.full(ctas * size, -1) for queue, size in sizes.items()}
         self._kinds: list[tuple[Queue, int]] = []

@@ -18,10 +18,12 @@ from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.instrument.sites import instructions
+from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.observe.bulk_stores import BulkStores
 from ptxlab.observe.check_context import CheckContext, entries
 from ptxlab.observe.clocks import Clocks
@@ -32,6 +34,7 @@ from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.phases import MbarrierBytes
 from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Fences
+from ptxlab.observe.tensor_memory_use import TensorMemoryUse
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.unwritten import SharedMemory
 from ptxlab.observe.value_flow import groups_left
@@ -63,6 +66,7 @@ class Asynchronous:
         self._clocks = clocks
         self._lifetimes = CtaLifetime(context, clocks)
         self._products = WgmmaUse(context)
+        self.tensor_memory = TensorMemoryUse(context, clocks)
         self.stores = BulkStores(context)
         self.maps = maps
         self._bytes = MbarrierBytes(context)
@@ -109,6 +113,8 @@ class Asynchronous:
         # Who sees the phase complete has seen a relaxed arrival, which is told of nowhere else.
         self.reach(threads.index, words * OBJECT_BYTES, noted=not effects.relaxed)
         self.mbarrier_order.arrive(site, threads, words)
+        if effects.behind == "tensor_work":
+            self.mbarrier_order.behind(threads, words, effects.behind)
         if "expect_tx" in (effects.mbarrier, effects.tx):
             self._bytes.expect(site, words)
 
@@ -132,6 +138,12 @@ class Asynchronous:
             self._bytes.copy(self._context.site, told.words, told.nbytes)
             self.reach(owners, told.words * OBJECT_BYTES, noted=False)
         self._engines.copy(threads, moved, told)
+
+    def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
+        """See threads have tensor cores work on Tensor Memory."""
+        engines = self._clocks.agents.engines("tensor_work", threads.index)
+        self.tensor_memory.issue(engines, access)
+        self._engines.issue(threads, engines, access)
 
     def done(self, words: Array, threads: Threads | None) -> None:
         """See asynchronous work done that mbarriers hear of."""
@@ -215,6 +227,15 @@ class Engines:
             clocks.hear_of_products(threads.index[who], engines[who], time)
 
         self._groups["products"].start(threads, hear)
+
+    def issue(self, threads: Threads, engines: Array, access: TensorCoreAccess) -> None:
+        """See what tensor cores read of shared memory, for an operation of each of the threads."""
+        region = self._context.wave.regions["shared"]
+        for first in access.shared:
+            owner = np.repeat(np.arange(threads.size), first.size // threads.size)
+            read = MemoryAccess(region, first.reshape(-1), UNIT_BYTES, owner, writes=False)
+            self._see(read, engines[owner], threads.index[owner])
+        self._clocks.tick()
 
     def control(self, site: Site, threads: Threads) -> None:
         """Follow the groups of bulk copies and of products."""

@@ -18,6 +18,7 @@ from ptxlab.emulator.operations.tensor_map import MAP_READ
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
@@ -274,6 +275,14 @@ class Checker(Watcher):
                 self._grids.touch(one.memory, owners, one.first, writes=one.writes)
                 if one.writes:
                     self._global.touch(one.memory, owners, one.first, one.size, True, None)
+
+    def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
+        if self._async is not None:
+            self._async.issued(threads, access)
+
+    def tensor_memory(self, threads: Threads, cells: Array, *, writes: bool) -> None:
+        if self._async is not None:
+            self._async.tensor_memory.touch(threads, cells, writes=writes)
 
     def box(
         self, thread: int, tensor_map: TensorMap, coordinates: Sequence[int], *, outside: bool

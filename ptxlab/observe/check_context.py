@@ -26,6 +26,7 @@ _ENGINES: dict[Queue, str] = {
     "signals": "a copy that an mbarrier hears of",
     "bulk_copies": "a bulk copy",
     "products": "a wgmma",
+    "tensor_work": "a tcgen05.mma, cp or shift",
 }
 
 

@@ -22,7 +22,7 @@ RULES: dict[str, tuple[str, dict[str, str]]] = {
     "async": (
         "memory and registers that asynchronous work still has, and how it is handed over",
         {
-            "RAW|WAR|WAW": "an access to what a bulk or tensor copy or wgmma reads or writes until it is waited for, "
+            "RAW|WAR|WAW": "an access to what a bulk or tensor copy, wgmma or tcgen05 reads or writes until it is waited for, "
             "a warning where it has been by a warp of the warpgroup, but not by each",
             "reads|overwrites|source": "the same for cp.async, and for what a bulk copy writes to global memory",
             "proxy": "work on what a thread accessed, with no fence.proxy.async between",

@@ -108,6 +108,7 @@ class CtaLifetime:
 _WAITS = {
     "signals": "wait for the phase of the mbarrier that hears of the copy",
     "bulk_copies": "cp.async.bulk.wait_group.read 0 by the threads that began the copies",
+    "tensor_work": "tcgen05.commit behind it, then wait for the phase of the mbarrier that it names",
     "products": "wgmma.commit_group, then wgmma.wait_group 0",
 }
 """What threads wait with for each kind of engine."""

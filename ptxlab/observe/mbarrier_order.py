@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.effects import Effects, Queue
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
@@ -100,6 +100,10 @@ class MbarrierOrder:
     def copies_arrive(self, threads: Threads, words: Array) -> None:
         """See ``threads`` arrive as the copies have landed that they began with cp.async."""
         self._objects.release(threads, self._of(words))
+
+    def behind(self, threads: Threads, words: Array, queue: Queue) -> None:
+        """See ``threads`` have these mbarriers told when all is done that they have begun in a queue."""
+        self._objects.signal(self._of(words), self._clocks.agents.engines(queue, threads.index))
 
     def done(self, words: Array) -> None:
         """See copies done that these mbarriers hear of."""

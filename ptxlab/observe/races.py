@@ -164,6 +164,8 @@ _WAITS = {
     "thread, or before a barrier of both; a relaxed wait needs a fence after it",
     "bulk_copies": "cp.async.bulk.wait_group.read by the thread that began it, then a barrier of both; a wait "
     "by another thread waits for nothing",
+    "tensor_work": "tcgen05.commit behind it in the thread that issued it, then a wait for the phase of the mbarrier "
+    "that it names (mbarrier.try_wait), in the same thread or before a barrier of both",
     "products": "wgmma.wait_group for its group, then, for threads of other warpgroups, a barrier or an "
     "arrival that they wait for",
 }

@@ -17,7 +17,7 @@ from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run import memory
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
-from ptxlab.emulator.run.wave import Frame, Wave, unravel
+from ptxlab.emulator.run.wave import LANDINGS, Frame, Wave, unravel
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.instrument.sites import sources
 from ptxlab.launch_config import Dim3, LaunchConfig
@@ -110,7 +110,7 @@ class Tracer(Watcher):
         if passing is None or not acting:
             return
         effects = effects_of(instruction)
-        if effects.begins:
+        if effects.begins in LANDINGS:
             self._flights.begin(effects.begins, passing, acting)
         elif effects.commits:
             self._flights.commit(effects.commits, acting)

@@ -116,6 +116,9 @@ EFFECTS = {
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16": Effects(
         begins="products", work="product"
     ),
+    "tcgen05.mma.cta_group::1.kind::f16": Effects(begins="tensor_work", work="product"),
+    "tcgen05.cp.cta_group::1.128x256b": Effects(begins="tensor_work", work="copy"),
+    "tcgen05.shift.cta_group::1.down": Effects(begins="tensor_work", work="shift"),
     "selp.b32": Effects(passes="chosen"),
     "shfl.sync.idx.b32": Effects(passes="lane"),
     "or.pred": Effects(decides="1"),

@@ -29,6 +29,7 @@ from ptxlab.emulator.run.access import CLUSTER, located
 from ptxlab.emulator.run.mbarriers import Arrive
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS, LANES
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
@@ -170,8 +171,15 @@ class Issued:
         """Return the error of what is not modelled."""
         return Unsupported(f"{self.name}: {what}", location=self.wave.locate(self.operation.line))
 
-    def start(self, land: Callable[[Array | None], None]) -> None:
-        """Have the operations done in their turn: those at the positions that ``land`` is given."""
+    def start(
+        self, land: Callable[[Array | None], None], access: Callable[[], TensorCoreAccess]
+    ) -> None:
+        """Have the operations done in their turn: those at the positions that ``land`` is given.
+
+        What they ``access`` is asked for if somebody watches.
+        """
+        if self.wave.watched:
+            self.wave.watcher.issued(self.threads, access())
         units = Threads(self.wave.ctas, index=self.ctas[:, 0])
         self.wave.tensor_work.start(units, land)
 

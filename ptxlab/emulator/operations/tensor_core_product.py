@@ -30,15 +30,17 @@ from ptxlab.emulator.operations.tensor_core_operands import (
     scales,
 )
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.tensor_memory import COLUMNS, LANES
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import Target
-from ptxlab.matrix.canonical import MODES
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.matrix.descriptor import READERS, TCGEN05_DESCRIPTOR
 from ptxlab.matrix.sparse import InvalidMetadata
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
@@ -89,7 +91,8 @@ class Multiplication:
         if found.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
             raise issued.unsupported(f"k of {found.k} does not exist on {self.target.name}")
         self._refuse(issued, found)
-        issued.start(_Product(self, issued, found).land)
+        product = _Product(self, issued, found)
+        issued.start(product.land, product.access)
 
     def _refuse(self, issued: Issued, found: TensorCoreProblem) -> None:
         """Raise Unsupported where nothing public says how operands lie."""
@@ -163,6 +166,20 @@ class _Product:
         except ValueError as error:
             raise self._issued.unsupported(error) from None
         return np.stack(columns, axis=1)
+
+    def access(self) -> TensorCoreAccess:
+        """Return what is accessed, but metadata: of D also rows that are disabled."""
+        path, found = self._problem.path, self._problem
+        read, shared = [], [self._b * UNIT_BYTES]
+        if isinstance(self._a, Cells):
+            column = np.arange(found.a.cols * found.bits // _WORD_BITS)
+            read += [self._a.at(lanes[:, np.newaxis], column) for lanes in path.lanes()]
+        else:
+            shared.append(self._a * UNIT_BYTES)
+        tables = (path.scales_of_a, path.scales_of_b)
+        read += [cells.at(*table()) for cells, table in zip(self._scales, tables, strict=False)]
+        written = [self._d.at(*path.d())]
+        return TensorCoreAccess(found.form.group, shared, read, written)
 
     # ---- execution ----
 
@@ -297,4 +314,4 @@ def _checked(asked: RowForm, form: TensorCoreProduct) -> bool:
 
 
 _multiply = partial(row, operands="", step=multiply, mix="matrix multiply")
-_multiply("tcgen05.mma.*")
+_multiply("tcgen05.mma.*", effects=Effects(begins="tensor_work", work="product"))

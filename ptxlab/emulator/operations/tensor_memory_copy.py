@@ -17,9 +17,11 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.tensor_memory import LANES
+from ptxlab.emulator.run.tensor_memory import COLUMNS, LANES
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.matrix.canonical import UNIT_BYTES
@@ -49,7 +51,11 @@ def copy(context: Context, asked: RowForm) -> Step:
             allowed = range(QUARTER) if anywhere else (0,)
             cells = issued.cells(place, columns.size, "the target", lanes=allowed)
             units = issued.units(operand, "k", issued.values(descriptor))
-            issued.start(partial(land, issued, cells, units))
+            issued.start(partial(land, issued, cells, units), partial(access, issued, cells, units))
+
+    def access(issued: Issued, cells: Cells, units: Array) -> TensorCoreAccess:
+        targets = cells.at(lanes[..., np.newaxis], columns)
+        return TensorCoreAccess(operation.group, shared=[units * UNIT_BYTES], written=[targets])
 
     def land(issued: Issued, cells: Cells, units: Array, chosen: Array | None) -> None:
         some = issued.of_ctas(chosen)
@@ -74,7 +80,13 @@ def shift(context: Context, asked: RowForm) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         for issued in operation.issued(frame, threads):
             cells = issued.cells(place, columns.size, "what is shifted", lanes=quarters)
-            issued.start(partial(land, issued, cells))
+            issued.start(partial(land, issued, cells), partial(access, cells))
+
+    def access(cells: Cells) -> TensorCoreAccess:
+        behind = np.minimum(np.arange(LANES), LANES - 1 - cells.lane[:, np.newaxis])
+        rows = cells.at(np.zeros(1, np.int64), columns)[:, np.newaxis]
+        moved = rows + behind[..., np.newaxis] * COLUMNS
+        return TensorCoreAccess(operation.group, read=[moved], written=[moved])
 
     def land(issued: Issued, cells: Cells, chosen: Array | None) -> None:
         whole = cells.part(issued.of_ctas(chosen))
@@ -88,5 +100,5 @@ def shift(context: Context, asked: RowForm) -> Step:
 
 
 _issue = partial(row, operands="", mix="matrix move")
-_issue("tcgen05.cp.*", step=copy)
-_issue("tcgen05.shift.*", step=shift)
+_issue("tcgen05.cp.*", step=copy, effects=Effects(begins="tensor_work", work="copy"))
+_issue("tcgen05.shift.*", step=shift, effects=Effects(begins="tensor_work", work="shift"))

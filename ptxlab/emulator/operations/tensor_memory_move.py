@@ -117,7 +117,10 @@ def load(context: Context, asked: RowForm) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         warps = TensorWarps(frame, threads, place.name, place.line)
-        cells = frame.wave.tensor_memory.cells.take(place.cells(warps))
+        reached = place.cells(warps)
+        if frame.wave.watched:
+            frame.wave.watcher.tensor_memory(threads, reached.swapaxes(0, 1), writes=False)
+        cells = frame.wave.tensor_memory.cells.take(reached)
         words = cells[..., 0]
         if form.packed:
             words = (words & _LOW) | (cells[..., 1] << _HIGH)
@@ -157,6 +160,8 @@ def store(context: Context, asked: RowForm) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         warps = TensorWarps(frame, threads, place.name, place.line)
         cells = place.cells(warps)
+        if frame.wave.watched:
+            frame.wave.watcher.tensor_memory(threads, cells.swapaxes(0, 1), writes=True)
         words = np.stack([warps.read(source) for source in sources])[..., np.newaxis]
         if form.packed:
             halves = np.concatenate([words & _LOW, words >> _HIGH], axis=-1)

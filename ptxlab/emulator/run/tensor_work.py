@@ -9,6 +9,9 @@ Source: PTX ISA, "tcgen05 memory consistency model" and "tcgen05.commit".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from ptxlab.arrays import Array
 from ptxlab.emulator.run.in_flight import Groups
 
@@ -19,3 +22,17 @@ class TensorWork(Groups):
     def pending(self, ctas: Array) -> bool:
         """Say whether some of the CTAs have work that has not landed."""
         return any(work.threads.mask[ctas].any() for work in self._pending)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCoreAccess:
+    """What tensor cores access for operations, in each of the ``group`` CTAs of each: arrays [CTAs, ...].
+
+    ``shared`` are first bytes of 16 of shared memory, which are read; cells of Tensor Memory are ``read`` or
+    ``written``.
+    """
+
+    group: int
+    shared: Sequence[Array] = ()
+    read: Sequence[Array] = ()
+    written: Sequence[Array] = ()

@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.fragments import FragmentCache
+from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.prepare.scope import SharedLayout, Site
 from ptxlab.emulator.run.clusters import ClusterBarriers
 from ptxlab.emulator.run.in_flight import Groups, Schedule, Signals
@@ -20,7 +21,7 @@ from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
 from ptxlab.emulator.run.memory import RANK_SHIFT, Access, GlobalMemory, Part, Region, pitched
 from ptxlab.emulator.run.register_pool import RegisterPool
 from ptxlab.emulator.run.tensor_memory import TensorMemory
-from ptxlab.emulator.run.tensor_work import TensorWork
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess, TensorWork
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave_memory import WaveMemory
@@ -34,6 +35,9 @@ from ptxlab.tensormap.tensor_map import TensorMap
 
 NEVER = -1
 """The heat of a wave whose blocks stay as they are: see ``emulator.native.engine``."""
+
+LANDINGS: tuple[Queue, ...] = ("copies", "bulk_copies", "products", "signals")
+"""The queues of which who watches is told when their work lands."""
 
 
 @dataclass(eq=False)
@@ -105,7 +109,7 @@ class Wave:
         if self.watched:
             self.mbarriers.tell = self.watcher.complete
             self.clusters.tell = self.watcher.clusters_met
-            for queue in ("copies", "bulk_copies", "products", "signals"):
+            for queue in LANDINGS:
                 getattr(self, queue).tell = partial(self.watcher.landed, queue)
         self.fragments = FragmentCache()
         lives = np.arange(self.cta_width) < self.config.cta_threads
@@ -329,6 +333,12 @@ class Watcher:
 
         Mbarriers are ``told`` when it is done; for None the threads wait for a group that it is in.
         """
+
+    def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
+        """See each of ``threads`` have tensor cores work on Tensor Memory: what they access, some time later."""
+
+    def tensor_memory(self, threads: Threads, cells: Array, *, writes: bool) -> None:
+        """See whole warps read or write cells [warps, ...] of Tensor Memory."""
 
     def box(
         self, thread: int, tensor_map: TensorMap, coordinates: Sequence[int], *, outside: bool

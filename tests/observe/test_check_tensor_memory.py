@@ -1,0 +1,132 @@
+"""tcgen05: what tensor cores have until somebody waits for it, by right programs and their faulty twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.observe.check import check
+from ptxlab.observe.check_report import CheckReport, Finding
+from tests.emulator.blackwell.cells import device, module
+from tests.emulator.blackwell.operands import Problem
+from tests.emulator.blackwell.test_order import WAIT
+from tests.emulator.blackwell.test_product import issued
+
+PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [d], x0, x1, idesc, yes"
+FROM_CELLS = "tcgen05.mma.cta_group::1.kind::f16 [d], [a], x1, idesc, yes"
+STORE = "tcgen05.st.sync.aligned.32x32b.x1.b32 [r9], {r9}"
+STORED = "    tcgen05.wait::st.sync.aligned;\n"
+FENCE = "    fence.proxy.async;\n"
+COPY = "tcgen05.cp.cta_group::1.128x256b [r10], x0"
+
+
+def checked(text: str, problem: Problem) -> CheckReport:
+    gpu = device("sm_100a", "late")
+    words = np.zeros(8, np.uint64)
+    words[:3] = problem.words()
+    arrays = [gpu.upload(one) for one in (problem.cells(), problem.shared(), words)]
+    return check(gpu.load(text).kernel("k"), LaunchConfig.of(1, 128), arrays)
+
+
+def program(body: str) -> str:
+    return module(body, 32768, 1, "sm_100a")
+
+
+def found(report: CheckReport) -> list[tuple[str, str, str, str | None]]:
+    """Return the rules of the findings, and the instructions of their lines."""
+
+    def text(number: int) -> str:
+        return report.source.line(number).strip().removesuffix(";")
+
+    def told(one: Finding) -> tuple[str, str, str, str | None]:
+        other = None if one.other_line is None else text(one.other_line)
+        return one.severity, one.rule, text(one.line), other
+
+    return [told(one) for one in report.findings if one.severity != "info" and one.rule != "fault"]
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return Problem("f16", 128, 16, "f16", "f16")
+
+
+def clean(text: str, problem: Problem) -> None:
+    report = checked(text, problem)
+    assert (report.verdict, report.findings, report.unchecked) == ("clean", (), ())
+
+
+def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -> None:
+    right = program(issued(problem))
+    assert WAIT in right
+    clean(right, problem)
+    report = checked(right.replace(WAIT, "issued:\n"), problem)
+    [(severity, rule, load, product)] = found(report)
+    assert (severity, rule, product) == ("error", "RAW", PRODUCT)
+    assert load.startswith("tcgen05.ld")
+    [finding] = [one for one in report.findings if one.rule == "RAW"]
+    assert finding.count == 128 * 16 * 4
+    assert "column 32 of lane 0 of Tensor Memory, which the product of line" in finding.message
+    assert finding.hint.index("tcgen05.commit") < finding.hint.index("mbarrier.try_wait")
+
+
+def test_who_waits_for_a_commit_before_the_product_waits_for_nothing(problem: Problem) -> None:
+    body, commit = issued(problem), "tcgen05.commit.cta_group::1"
+    right = program(body)
+    at = right.index(commit)
+    late = right[at : right.index("\n", at)]
+    moved = right.replace(late, "").replace(PRODUCT + ";", f"mov.u32 r0, bar; {late}\n{PRODUCT};")
+    assert moved.count(commit) == 1
+    assert ("error", "RAW", PRODUCT) in [
+        (severity, rule, other) for severity, rule, _, other in found(checked(moved, problem))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "form", "rule"),
+    [(32, PRODUCT, "WAW"), (48, PRODUCT, ""), (207, FROM_CELLS, "WAR"), (208, FROM_CELLS, "")],
+)
+def test_what_a_product_has_is_overwritten_when_it_is_waited_for(
+    problem: Problem, column: int, form: str, rule: str
+) -> None:
+    """D is in columns 32 to 47, A from 200 on."""
+    body = f".reg .b32 a; add.u32 a, t, 200;{issued(problem)}".replace(PRODUCT, form)
+    early, late = (
+        program(body).replace(WAIT, text)
+        for text in (
+            WAIT.replace(
+                "issued:\n", f"issued:\n add.u32 r9, t, {column};\n    {STORE};\n    again:\n"
+            ).replace("@!done bra issued", "@!done bra again"),
+            WAIT + f"    add.u32 r9, t, {column};\n    {STORE};\n",
+        )
+    )
+    waited = STORE + ";\n"
+    clean(late.replace(waited, waited + STORED), problem)
+    assert found(checked(early.replace(waited, waited + STORED), problem)) == (
+        [("error", rule, STORE, form)] if rule else []
+    )
+
+
+def test_a_copy_writes_until_it_is_waited_for(problem: Problem) -> None:
+    right = program(f"add.u32 r10, t, 200;\n    {COPY};\n")
+    clean(right, problem)
+    [(severity, rule, _, copy)] = found(checked(right.replace(WAIT, "issued:\n"), problem))
+    assert (severity, rule, copy) == ("error", "RAW", COPY)
+
+
+@pytest.mark.parametrize("work", [PRODUCT, COPY])
+def test_shared_memory_is_read_until_it_is_waited_for(problem: Problem, work: str) -> None:
+    change = "    st.shared.b32 [s], r1;\n"
+    body = issued(problem) if work == PRODUCT else f"add.u32 r10, t, 200;\n    {COPY};\n"
+    clean(program(body).replace(WAIT, WAIT + change.replace("st.", "@leads st.")), problem)
+    expected = [("error", "WAR", change.strip().removesuffix(";"), work)]
+    assert found(checked(program(body + change), problem)) == expected
+
+
+@pytest.mark.parametrize("work", [PRODUCT, COPY])
+def test_what_threads_wrote_needs_a_fence_of_the_proxies(problem: Problem, work: str) -> None:
+    body = issued(problem) if work == PRODUCT else f"add.u32 r10, t, 200;\n    {COPY};\n"
+    right = program(body)
+    clean(right, problem)
+    store = "st.shared.v4.b32 [r6], {r2, r3, r4, r5}"
+    assert found(checked(right.replace(FENCE, ""), problem)) == [("error", "proxy", work, store)]
