@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -193,7 +194,9 @@ def outcome(text: str, target: str) -> PtxlabError | None:
 def test_the_programs_are_taken() -> None:
     for text in (EVERYTHING, *TEXTS):
         plain = "\n".join(" ".join(one) for one in statements(text))
-        error = outcome(plain, "sm_90a")
+        named = re.search(r"\.target (\w+)", text)
+        assert named is not None
+        error = outcome(plain, named[1])
         assert error is None, error
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def as_deep_as_before() -> Iterator[None]:
+    """Undo what PyTorch's compiler does to the process: other tests nest as deep as Python allows."""
+    deepest = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(deepest)
 
 
 @pytest.fixture(scope="module")
