@@ -34,7 +34,7 @@ from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.phases import MbarrierBytes
 from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Fences
-from ptxlab.observe.tensor_memory_use import TensorMemoryUse
+from ptxlab.observe.tensor_memory_use import MOVES, TensorMemoryUse
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.unwritten import SharedMemory
 from ptxlab.observe.value_flow import groups_left
@@ -84,6 +84,8 @@ class Asynchronous:
             self.maps.fence(effects, passing)
         elif effects.barrier == "cluster":
             self.mbarrier_order.cluster(site, passing)
+        elif effects.waits in MOVES:
+            self.tensor_memory.wait(effects.waits, passing)
         elif {effects.commits, effects.waits}.intersection(GROUPED):
             self._engines.control(site, passing)
 

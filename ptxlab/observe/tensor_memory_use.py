@@ -2,21 +2,26 @@
 
 What a thread has had tensor cores do is over for those who have waited for an mbarrier that a commit behind
 it tells, or have heard of it from one who has. A warp loads and stores as one, so that it is enough if one of
-its threads knows. Source: PTX ISA, "tcgen05 memory consistency model".
+its threads knows. What a warp itself loads or stores is over when it has waited for that.
+
+Source: PTX ISA, "tcgen05 memory consistency model".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.clocks import Clocks
@@ -31,6 +36,43 @@ class _Operation:
     time: int
 
 
+MOVES: tuple[Queue, ...] = ("tensor_loads", "tensor_stores")
+"""The queues of what warps load and store."""
+
+_CELL_BYTES = 4
+_DOES = {"RAW": "reads", "WAR": "overwrites", "WAW": "overwrites"}
+_DID = {"RAW": "writes", "WAR": "reads", "WAW": "writes"}
+_WAITS = {"tensor_loads": "tcgen05.wait::ld", "tensor_stores": "tcgen05.wait::st"}
+
+
+class _Moves:
+    """What warps have begun in a queue: of each cell the last move, by number.
+
+    Moves count up, so that a warp has waited for those up to the one that was the last then.
+    """
+
+    def __init__(self, wave: Wave) -> None:
+        self.cells = np.zeros(wave.ctas * CTA_CELLS, np.int32)
+        self.moves: list[tuple[Site, int] | None] = [None]
+        self.waited = np.zeros(wave.warps, np.int64)
+
+    def begin(self, site: Site, warps: Array, cells: Array) -> None:
+        numbers = len(self.moves) + np.arange(warps.size)
+        self.moves += [(site, warp) for warp in warps.tolist()]
+        self.cells[cells] = numbers[:, np.newaxis]
+
+    def wait(self, warps: Array) -> None:
+        self.waited[warps] = len(self.moves) - 1
+
+    def under_way(self, cells: Array) -> Iterator[tuple[Site, int, Array]]:
+        """Yield the moves that have some of the cells, their warps, and which cells those are."""
+        numbers = self.cells[cells]
+        for number in np.unique(numbers[numbers > self.waited.min()]).tolist():
+            move = self.moves[number]
+            if move is not None and number > self.waited[move[1]]:
+                yield *move, cells[numbers == number]
+
+
 class TensorMemoryUse:
     """Of each cell of a wave the operation that last wrote it, and the one that last read it, by number."""
 
@@ -39,6 +81,7 @@ class TensorMemoryUse:
         self._clocks = clocks
         self._operations: list[_Operation | None] = [None]
         self._written, self._read = np.zeros((2, context.wave.ctas * CTA_CELLS), np.int32)
+        self._moves = {queue: _Moves(context.wave) for queue in MOVES}
 
     def issue(self, engines: Array, access: TensorCoreAccess) -> None:
         """See operations begin, one of each engine."""
@@ -48,16 +91,43 @@ class TensorMemoryUse:
         numbers = first + np.arange(engines.size).repeat(access.group)
         for table, several in ((self._read, access.read), (self._written, access.written)):
             for cells in several:
+                self._after_moves(cells, writes=table is self._written, engine=True)
                 table[cells] = numbers.reshape(-1, *(1,) * (cells.ndim - 1))
 
     def touch(self, threads: Threads, cells: Array, *, writes: bool) -> None:
         """See whole warps read or write cells [warps, ...]."""
+        warps, flat = threads.index[::WARP], cells.reshape(len(cells), -1)
+        self._after_moves(flat, writes=writes, engine=False)
+        site = self._context.site
+        self._moves[effects_of(site.instruction).begins].begin(site, warps // WARP, flat)
         if len(self._operations) == 1:
             return
-        warps, flat = threads.index[::WARP], cells.reshape(len(cells), -1)
         self._hold(warps, flat, "WAW" if writes else "RAW", self._written)
         if writes:
             self._hold(warps, flat, "WAR", self._read)
+
+    def wait(self, queue: Queue, threads: Threads) -> None:
+        """See whole warps wait for what they have loaded, or stored."""
+        self._moves[queue].wait(threads.index[::WARP] // WARP)
+
+    def _after_moves(self, cells: Array, *, writes: bool, engine: bool) -> None:
+        """Report reads, or writes, of what warps are still loading or storing: their own stores are in order."""
+        if writes:
+            self._hold_moves("tensor_loads", "WAR", cells)
+        if engine or not writes:
+            self._hold_moves("tensor_stores", "WAW" if writes else "RAW", cells)
+
+    def _hold_moves(self, queue: Queue, rule: str, cells: Array) -> None:
+        context = self._context
+        for site, warp, held in self._moves[queue].under_way(cells):
+            work = effects_of(site.instruction).work
+            message = (
+                f"{rule}: this {effects_of(context.site.instruction).work} {_DOES[rule]} {_named(held[0])}, "
+                f"which the {work} of line {site.line} by the warp of {context.thread(warp * WARP)} "
+                f"{_DID[rule]} until it is waited for"
+            )
+            words = message, f"{_WAITS[queue]} between the two, by the warp of line {site.line}"
+            context.find("async", "error", rule, _CELL_BYTES * held.size, words, site)
 
     def _hold(self, warps: Array, cells: Array, rule: str, table: Array) -> None:
         """Report the warps, by their first threads, that do not know what the ``table`` says is done."""
@@ -79,15 +149,17 @@ class TensorMemoryUse:
     def _find(self, rule: str, operation: _Operation, thread: int, cell: int, count: int) -> None:
         context, line = self._context, operation.site.line
         work = effects_of(operation.site.instruction).work
-        lane, column = divmod(cell % CTA_CELLS, COLUMNS)
-        does = "reads" if rule == "RAW" else "overwrites"
-        did = "reads" if rule == "WAR" else "writes"
         message = (
-            f"{rule}: the warp of {context.thread(thread)} {does} column {column} of lane {lane} of Tensor "
-            f"Memory, which the {work} of line {line} {did} until it is waited for"
+            f"{rule}: the warp of {context.thread(thread)} {_DOES[rule]} {_named(cell)}, which "
+            f"the {work} of line {line} {_DID[rule]} until it is waited for"
         )
         hint = (
             f"between the two: tcgen05.commit behind line {line}, in the thread that issued it, then a wait for "
             "the phase of its mbarrier (mbarrier.try_wait)"
         )
-        context.find("async", "error", rule, 4 * count, (message, hint), operation.site)
+        context.find("async", "error", rule, _CELL_BYTES * count, (message, hint), operation.site)
+
+
+def _named(cell: int) -> str:
+    lane, column = divmod(int(cell) % CTA_CELLS, COLUMNS)
+    return f"column {column} of lane {lane} of Tensor Memory"

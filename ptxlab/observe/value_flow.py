@@ -108,7 +108,7 @@ def results(site: Scoped) -> list[str]:
     if first is None or isinstance(first, Address):
         return []
     row = _row_of(instruction)
-    written = row is None or row.results or (row.tabled and not row.effects.begins)
+    written = row is None or row.results or (row.tabled and row.effects.begins != "products")
     return site.registers(first) if written or isinstance(first, Group) else []
 
 

@@ -130,3 +130,53 @@ def test_what_threads_wrote_needs_a_fence_of_the_proxies(problem: Problem, work:
     clean(right, problem)
     store = "st.shared.v4.b32 [r6], {r2, r3, r4, r5}"
     assert found(checked(right.replace(FENCE, ""), problem)) == [("error", "proxy", work, store)]
+
+
+@pytest.mark.parametrize("work", ["load", PRODUCT, FROM_CELLS])
+def test_what_a_warp_stores_is_there_when_it_has_waited_for_it(problem: Problem, work: str) -> None:
+    """All of Tensor Memory is stored before thread 0 begins; A and D are a part of it."""
+    body = "" if work == "load" else f".reg .b32 a; add.u32 a, t, 200;{issued(problem)}"
+    right = program(body.replace(PRODUCT, work))
+    assert right.count(STORED) == 1
+    clean(right, problem)
+    report = found(checked(right.replace(STORED, ""), problem))
+    told = {(severity, rule) for severity, rule, *_ in report}
+    expected = {"load": {"RAW"}, PRODUCT: {"WAW", "RAW"}, FROM_CELLS: {"WAW", "RAW"}}[work]
+    assert told == {("error", rule) for rule in expected}
+    for _, _rule, line, other in report:
+        assert other is not None
+        assert other.startswith("tcgen05.st.sync")
+        assert line.startswith("tcgen05.ld") or line == work
+    if work == FROM_CELLS:
+        assert any(line == work and rule == "RAW" for _, rule, line, _ in report)
+
+
+LOADED = "    tcgen05.wait::ld.sync.aligned;\n"
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {r9}, [r9]"
+
+
+@pytest.mark.parametrize("last", [32, 47, 48])
+def test_what_a_warp_loads_is_overwritten_when_it_has_waited_for_it(
+    problem: Problem, last: int
+) -> None:
+    """By a product, which writes columns 32 to 47, and by a store to column 47."""
+    load = f"    add.u32 r9, t, {last};\n    {LOAD};\n"
+    store = f"    add.u32 r9, t, 47;\n    {STORE};\n{STORED}"
+    for right, by in (
+        (program(issued(problem)).replace(STORED, STORED + load + LOADED), PRODUCT),
+        (program("").replace(STORED, STORED + load + LOADED + store), STORE),
+    ):
+        clean(right, problem)
+        meets = last in ((47,) if by == STORE else (32, 47))
+        late = right.replace(load + LOADED, load)
+        assert found(checked(late, problem)) == ([("error", "WAR", by, LOAD)] if meets else [])
+
+
+def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
+    """Lanes 0 to 31 are those of the first warp."""
+    right = program(issued(problem))
+    alone = "    @first tcgen05.wait::st.sync.aligned;\n"
+    report = checked(right.replace(STORED, alone), problem)
+    [finding] = [one for one in report.findings if one.rule == "WAW"]
+    assert finding.count == 96 * 16 * 4
+    assert "column 32 of lane 32 of Tensor Memory" in finding.message

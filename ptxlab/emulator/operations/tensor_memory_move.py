@@ -21,6 +21,7 @@ from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.tensor_memory_allocate import TensorWarps
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import find, matrix_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
@@ -190,8 +191,13 @@ def wait_for_loads(context: Context, asked: RowForm) -> Step:
 
 
 _move = partial(row, operands="", mix="matrix move", collective=True)
-_move("tcgen05.ld.*", step=load)
-_move("tcgen05.st.*", step=store)
+_move("tcgen05.ld.*", step=load, effects=Effects(begins="tensor_loads", work="load"))
+_move("tcgen05.st.*", step=store, effects=Effects(begins="tensor_stores", work="store"))
 _wait = partial(row, operands="", mix="synchronization", collective=True)
-_wait("tcgen05.wait::ld.*", step=wait_for_loads, fidelity="ordering")
-_wait("tcgen05.wait::st.*", step=wait_for_stores)
+_wait(
+    "tcgen05.wait::ld.*",
+    step=wait_for_loads,
+    fidelity="ordering",
+    effects=Effects(waits="tensor_loads"),
+)
+_wait("tcgen05.wait::st.*", step=wait_for_stores, effects=Effects(waits="tensor_stores"))

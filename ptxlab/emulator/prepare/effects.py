@@ -14,8 +14,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-Queue = Literal["", "copies", "bulk_copies", "signals", "products", "tensor_work"]
-"""A queue of a wave: cp.async, and bulk copies, in groups; what mbarriers hear of; wgmma, in groups; tcgen05."""
+Queue = Literal[
+    "",
+    "copies",
+    "bulk_copies",
+    "signals",
+    "products",
+    "tensor_work",
+    "tensor_loads",
+    "tensor_stores",
+]
+"""A queue of a wave: cp.async, and bulk copies, in groups; what mbarriers hear of; wgmma, in groups; tcgen05.
+
+Of tcgen05 that is what tensor cores do, and what warps load from Tensor Memory and store to it.
+"""
 
 _SEMANTICS = frozenset(
     {"weak", "volatile", "mmio", "relaxed", "acquire", "release", "acq_rel", "sc"}
