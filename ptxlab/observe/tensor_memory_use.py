@@ -95,11 +95,13 @@ class TensorMemoryUse:
                 table[cells] = numbers.reshape(-1, *(1,) * (cells.ndim - 1))
 
     def touch(self, threads: Threads, cells: Array, *, writes: bool) -> None:
-        """See whole warps read or write cells [warps, ...]."""
+        """See whole warps read cells [warps, ...], or write them or give them back."""
         warps, flat = threads.index[::WARP], cells.reshape(len(cells), -1)
-        self._after_moves(flat, writes=writes, engine=False)
         site = self._context.site
-        self._moves[effects_of(site.instruction).begins].begin(site, warps // WARP, flat)
+        moves = self._moves.get(effects_of(site.instruction).begins)
+        if moves is not None:  # programs that are right give back what they load without a wait
+            self._after_moves(flat, writes=writes, engine=False)
+            moves.begin(site, warps // WARP, flat)
         if len(self._operations) == 1:
             return
         self._hold(warps, flat, "WAW" if writes else "RAW", self._written)
@@ -148,9 +150,11 @@ class TensorMemoryUse:
 
     def _find(self, rule: str, operation: _Operation, thread: int, cell: int, count: int) -> None:
         context, line = self._context, operation.site.line
+        moves = effects_of(context.site.instruction).begins in self._moves
+        does = _DOES[rule] if moves else "gives back"
         work = effects_of(operation.site.instruction).work
         message = (
-            f"{rule}: the warp of {context.thread(thread)} {_DOES[rule]} {_named(cell)}, which "
+            f"{rule}: the warp of {context.thread(thread)} {does} {_named(cell)}, which "
             f"the {work} of line {line} {_DID[rule]} until it is waited for"
         )
         hint = (

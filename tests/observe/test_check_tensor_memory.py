@@ -16,6 +16,7 @@ from tests.emulator.blackwell.test_product import issued
 PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [d], x0, x1, idesc, yes"
 FROM_CELLS = "tcgen05.mma.cta_group::1.kind::f16 [d], [a], x1, idesc, yes"
 STORE = "tcgen05.st.sync.aligned.32x32b.x1.b32 [r9], {r9}"
+GIVEN_BACK = "@first tcgen05.dealloc.cta_group::1.sync.aligned.b32 t, 512"
 STORED = "    tcgen05.wait::st.sync.aligned;\n"
 FENCE = "    fence.proxy.async;\n"
 COPY = "tcgen05.cp.cta_group::1.128x256b [r10], x0"
@@ -61,13 +62,24 @@ def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -
     assert WAIT in right
     clean(right, problem)
     report = checked(right.replace(WAIT, "issued:\n"), problem)
-    [(severity, rule, load, product)] = found(report)
+    [(severity, rule, load, product), dealloc] = found(report)
     assert (severity, rule, product) == ("error", "RAW", PRODUCT)
+    assert dealloc == ("error", "WAW", GIVEN_BACK, PRODUCT)
     assert load.startswith("tcgen05.ld")
     [finding] = [one for one in report.findings if one.rule == "RAW"]
     assert finding.count == 128 * 16 * 4
     assert "column 32 of lane 0 of Tensor Memory, which the product of line" in finding.message
     assert finding.hint.index("tcgen05.commit") < finding.hint.index("mbarrier.try_wait")
+
+
+def test_memory_is_given_back_when_it_is_waited_for(problem: Problem) -> None:
+    text = program(issued(problem))
+    right = text[: text.index("get:")] + text[text.rindex("    barrier.cluster.arrive;") :]
+    clean(right, problem)
+    report = checked(right.replace(WAIT, "issued:\n"), problem)
+    assert found(report) == [("error", "WAW", GIVEN_BACK, PRODUCT)]
+    [finding] = [one for one in report.findings if one.rule == "WAW"]
+    assert "gives back column 32 of lane 0 of Tensor Memory" in finding.message
 
 
 def test_who_waits_for_a_commit_before_the_product_waits_for_nothing(problem: Problem) -> None:
@@ -110,7 +122,7 @@ def test_what_a_product_has_is_overwritten_when_it_is_waited_for(
 def test_a_copy_writes_until_it_is_waited_for(problem: Problem) -> None:
     right = program(f"add.u32 r10, t, 200;\n    {COPY};\n")
     clean(right, problem)
-    [(severity, rule, _, copy)] = found(checked(right.replace(WAIT, "issued:\n"), problem))
+    [(severity, rule, _, copy), _] = found(checked(right.replace(WAIT, "issued:\n"), problem))
     assert (severity, rule, copy) == ("error", "RAW", COPY)
 
 

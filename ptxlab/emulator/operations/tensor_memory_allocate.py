@@ -19,7 +19,7 @@ from ptxlab.emulator.prepare.forms import matrix_form, require
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.registers import Source
-from ptxlab.emulator.run.tensor_memory import COLUMNS, GRANULE
+from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS, GRANULE, LANES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
@@ -195,6 +195,8 @@ def deallocate(context: Context, asked: RowForm) -> Step:
         enter(frame.wave, group, name, line)
         memory, work = frame.wave.tensor_memory, frame.wave.tensor_work
         starts, counts = warps.one(first, "taddr"), warps.one(count, "nCols")
+        if frame.wave.watched:
+            _tell(warps, starts, counts)
         if work.pending(warps.cta):
             raise warps.fault(
                 f"{name} while tensor cores are at work that nobody has waited for",
@@ -216,6 +218,16 @@ def deallocate(context: Context, asked: RowForm) -> Step:
             memory.free(cta, start)
 
     return run
+
+
+def _tell(warps: TensorWarps, starts: Array, counts: Array) -> None:
+    """Tell who watches of the cells that each warp gives back."""
+    lanes = np.arange(LANES)[:, np.newaxis] * COLUMNS
+    for first, cta, start, count in zip(warps.first, warps.cta, starts, counts, strict=True):
+        if start + count <= COLUMNS:  # others end the launch
+            cells = cta * CTA_CELLS + lanes + np.arange(start, start + count)
+            warp = Threads(warps.threads.width, index=first + np.arange(WARP))
+            warps.wave.watcher.tensor_memory(warp, cells[np.newaxis], writes=True)
 
 
 def relinquish(context: Context, asked: RowForm) -> Step:

@@ -338,7 +338,7 @@ class Watcher:
         """See each of ``threads`` have tensor cores work on Tensor Memory: what they access, some time later."""
 
     def tensor_memory(self, threads: Threads, cells: Array, *, writes: bool) -> None:
-        """See whole warps read or write cells [warps, ...] of Tensor Memory."""
+        """See whole warps read cells [warps, ...] of Tensor Memory, or write them or give them back."""
 
     def box(
         self, thread: int, tensor_map: TensorMap, coordinates: Sequence[int], *, outside: bool
