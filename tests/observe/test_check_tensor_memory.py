@@ -27,7 +27,8 @@ def checked(text: str, problem: Problem) -> CheckReport:
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
     arrays = [gpu.upload(one) for one in (problem.cells(), problem.shared(), words)]
-    return check(gpu.load(text).kernel("k"), LaunchConfig.of(1, 128), arrays)
+    config = LaunchConfig.of(problem.group, 128, cluster=problem.group)
+    return check(gpu.load(text).kernel("k"), config, arrays)
 
 
 def program(body: str) -> str:
@@ -135,6 +136,28 @@ def test_shared_memory_is_read_until_it_is_waited_for(problem: Problem, work: st
     assert found(checked(program(body + change), problem)) == expected
 
 
+@pytest.mark.parametrize(
+    ("before", "copy", "behind"),
+    [
+        ("", "cp.async.ca.shared.global [s+{}], [ps], 16", "cp.async.wait_all;"),
+        (
+            "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;",
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s+{}], [ps], 16, [bar]",
+            "",
+        ),
+    ],
+)
+def test_copies_to_what_a_product_reads_wait_for_it(
+    problem: Problem, before: str, copy: str, behind: str
+) -> None:
+    """A is in the first 4096 bytes of shared memory."""
+    for at, rule in ((4096, ""), (4080, "WAR")):
+        line = copy.format(at)
+        text = program(f"{issued(problem)}\n{before}\n    {line};\n{behind}\n")
+        expected = [("error", rule, line, PRODUCT)] if rule else []
+        assert found(checked(text, problem)) == expected
+
+
 @pytest.mark.parametrize("work", [PRODUCT, COPY])
 def test_what_threads_wrote_needs_a_fence_of_the_proxies(problem: Problem, work: str) -> None:
     body = issued(problem) if work == PRODUCT else f"add.u32 r10, t, 200;\n    {COPY};\n"
@@ -192,3 +215,25 @@ def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
     [finding] = [one for one in report.findings if one.rule == "WAW"]
     assert finding.count == 96 * 16 * 4
     assert "column 32 of lane 32 of Tensor Memory" in finding.message
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("f16", 256, 32, "f16", "f16", group=2),
+        Problem("f16", 128, 32, "f16", "f16", group=2),
+        Problem("f16", 64, 64, "f16", "f16", stationary=True),
+        Problem("f16", 32, 64, "f16", "f16", stationary=True),
+        Problem("f16", 64, 16, "f16", "f16"),
+    ],
+    ids=lambda one: f"{one.m}x{one.n}x{one.group}",
+)
+def test_products_of_each_layout(problem: Problem) -> None:
+    right = module(issued(problem), 32768, problem.group, "sm_100a")
+    assert found(checked(right, problem)) == []
+    twin = right.replace(WAIT, "issued:\n")
+    [(severity, rule, load, _), *_] = found(checked(twin, problem))
+    assert (severity, rule) == ("error", "RAW")
+    assert load.startswith("tcgen05.ld")
+    [finding] = [one for one in checked(twin, problem).findings if one.rule == "RAW"]
+    assert finding.count == problem.m * problem.n * 4
