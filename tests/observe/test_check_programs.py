@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ AGAIN:
 }
 """
 START = 0.2
-"""Seconds that a check may take to begin."""
+"""Seconds of a processor that a check may take to begin."""
 
 
 def test_a_small_launch_is_checked_soon() -> None:
@@ -150,7 +151,9 @@ def test_a_small_launch_is_checked_soon() -> None:
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for checked in (False, True) * 3:
         launched = kernel.watch(Checker(CHECKS)) if checked else kernel
-        seconds[checked].append(launched.run(config, [data]).seconds)
+        began = process_time()  # of this process alone, whatever else runs
+        launched.run(config, [data])
+        seconds[checked].append(process_time() - began)
     assert min(seconds[True]) < MOST * min(seconds[False]) + START
 
 
