@@ -23,10 +23,10 @@ class Gpu:
     """One GPU: ``sms`` SMs of a compute ``capability`` (major*10+minor), ``clock`` in MHz.
 
     ``fp32`` is FLOP a clock and SM by FFMA, ``tensor`` the same of tensor cores by type of A and B and
-    type of sums. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has
-    not all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` of its L2 cache in bytes a clock, None
-    where NVIDIA does not say, and ``l2_mib`` is its size. ``l1`` are the bytes a clock of an SM's shared memory and L1 cache, which are
-    one.
+    type of sums. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has not
+    all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` of its L2 cache in bytes a clock, None
+    where NVIDIA does not say, and ``l2_mib`` is its size. ``l1`` are the bytes a clock of an SM's shared
+    memory and L1 cache, which are one.
     """
 
     name: str

@@ -22,11 +22,11 @@ CTA_CELLS = LANES * COLUMNS
 
 
 class TensorMemory:
-    """That of ``ctas`` CTAs, where each byte that has no value is ``poison``. ``changes`` counts what may end somebody's wait for columns.
+    """That of ``ctas`` CTAs, where each byte that has no value is ``poison``.
 
-    ``group`` is the cta_group of the kernel's instructions, 0 before the first. ``relinquished`` says
-    which CTAs may not allocate any more, ``most`` how many columns their next allocation may have, and
-    ``blank`` is a cell without a value.
+    ``changes`` counts what may end somebody's wait for columns. ``group`` is the cta_group of the kernel's
+    instructions, 0 before the first. ``relinquished`` says which CTAs may not allocate any more, ``most``
+    how many columns their next allocation may have, and ``blank`` is a cell without a value.
     """
 
     def __init__(self, ctas: int, poison: int = 0) -> None:

@@ -44,14 +44,17 @@ LANDINGS: tuple[Queue, ...] = ("copies", "bulk_copies", "products", "signals")
 class Wave:
     """The CTAs that have these ``numbers`` in the grid, cluster by cluster, and what they share.
 
-    ``functions`` are those of the module that they can enter. ``watched`` says that somebody is told what happens. ``clock`` counts the instructions the wave
-    has executed, each once for all threads it ran for. ``shared`` says where shared variables are, of
-    the ``shared_bytes`` that a CTA has. ``constants`` are the registers that all frames of a layout
-    begin with. A thread has so many ``registers`` at first, where they can be given back; 0 where not.
-    At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma),
-    ``tensor_work`` and ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code,
-    which uses so many ``cores``. ``cancel`` gives the first CTA of a cluster that then is not launched;
-    the clusters that were ``refused`` may not ask again.
+    ``functions`` are those of the module that they can enter. ``watched`` says that somebody is told what
+    happens. ``clock`` counts the instructions the wave has executed, each once for all threads it ran for.
+    ``shared`` says where shared variables are, of the ``shared_bytes`` that a CTA has. ``constants`` are the
+    registers that all frames of a layout begin with. A thread has so many ``registers`` at first, where they
+    can be given back; 0 where not. At ``workspace`` is what the CTAs of a cooperative launch wait for each
+    other with, 0 in another.
+
+    Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma), ``tensor_work`` and
+    ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks
+    become machine code, which uses so many ``cores``. ``cancel`` gives the first CTA of a cluster that then
+    is not launched; the clusters that were ``refused`` may not ask again.
     """
 
     module: PtxModule
