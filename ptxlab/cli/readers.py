@@ -120,11 +120,12 @@ def name_value(text: str) -> tuple[str, str]:
 
 
 def one_of(what: str, text: str, known: Iterable[str]) -> str:
-    """Return ``text``, or raise ValueError with the ``known`` names of ``what`` and the nearest."""
+    """Return ``text``, or raise ValueError with the nearest of the ``known`` names of ``what``, and all."""
     names = list(known)
     if text in names:
         return text
-    raise ValueError(f"no {what} {text!r}, choose from {', '.join(names)}{suggestion(text, names)}")
+    nearest = suggestion(text, names) or ","  # first, as of many names the end is cut off
+    raise ValueError(f"no {what} {text!r}{nearest} choose from {', '.join(names)}")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -36,11 +36,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Usage:
-    """What all launches of a kernel took: ``seconds`` of emulation, ``instructions`` of threads."""
+    """What all launches of a kernel took: ``seconds`` of emulation, ``instructions`` of threads.
+
+    Of the lines ``unverified`` of its PTX nobody has measured the bits.
+    """
 
     launches: int = 0
     seconds: float = 0.0
     instructions: int = 0
+    unverified: list[int] = field(default_factory=list)
 
 
 class Session:
@@ -103,6 +107,7 @@ class Session:
             used.launches += 1
             used.seconds += result.seconds
             used.instructions += result.counters["thread_instructions"]
+            used.unverified = sorted({*used.unverified, *result.unverified})
             return result
 
     def _run(self, launched: Launched) -> LaunchResult:

@@ -76,7 +76,7 @@ class EmulatorKernel(Kernel):
             grid = x, y, z
         began = perf_counter()
         self.module.place(self.program.variables)
-        counters = launch(
+        launched = launch(
             self.program,
             replace(config, grid=grid, cluster=cluster),
             parameters,
@@ -87,7 +87,7 @@ class EmulatorKernel(Kernel):
             self.watcher,
             self.device.schedule,
         )
-        return LaunchResult(perf_counter() - began, counters)
+        return LaunchResult(perf_counter() - began, launched.counters, None, launched.unverified)
 
     def _dumped(self, dump: Dump, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         places = places_of(self.program.module, self.function, dump)

@@ -95,11 +95,16 @@ class Dumped:
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
     """What a launch tells: elapsed ``seconds`` (of the kernel on a GPU, of the emulation on a CPU),
-    on the emulator ``counters`` by name, and the registers that a ``dump`` asked for."""
+    on the emulator ``counters`` by name, and the registers that a ``dump`` asked for.
+
+    What lines ``unverified`` of the PTX give, the emulator computes by the nearest rule that is known: no
+    public measurement settles the bits (``Fidelity`` of ``ptxlab.matrix.form``).
+    """
 
     seconds: float
     counters: dict[str, int] = field(default_factory=dict)
     dump: Dumped | None = None
+    unverified: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         told = [

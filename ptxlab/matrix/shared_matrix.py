@@ -52,10 +52,14 @@ def addresses(
 
 
 def core_matrices(units: Array) -> Array:
-    """Return units [descriptors, lines, units] as [descriptors, core matrices, 8]: a unit of 8 lines each."""
+    """Return units [descriptors, lines, units] as [descriptors, core matrices, 8]: a unit of 8 lines each.
+
+    They have as many lines as there are where those are fewer.
+    """
     count, lines, across = units.shape
-    atoms = units.reshape(count, lines // _LINES, _LINES, across).swapaxes(2, 3)
-    return atoms.reshape(count, -1, _LINES)
+    together = min(_LINES, lines)
+    atoms = units.reshape(count, lines // together, together, across).swapaxes(2, 3)
+    return atoms.reshape(count, -1, together)
 
 
 def elements(operand: SharedOperand, major: str, units: Array) -> Array:

@@ -233,7 +233,7 @@ class Engines:
     def issue(self, threads: Threads, engines: Array, access: TensorCoreAccess) -> None:
         """See what tensor cores read of shared memory, for an operation of each of the threads."""
         region = self._context.wave.regions["shared"]
-        for first in access.shared:
+        for first in access.shared.values():
             owner = np.repeat(np.arange(threads.size), first.size // threads.size)
             read = MemoryAccess(region, first.reshape(-1), UNIT_BYTES, owner, writes=False)
             self._see(read, engines[owner], threads.index[owner])

@@ -318,7 +318,10 @@ class Checker(Watcher):
             unchecked.append(f"what follows where the launch stopped: {fault}")
         chosen = ordered(finding for finding in found if finding.kind in self._checks)
         caveats = (CAVEAT,) if "race" in self._checks and self._grids.controls else ()
-        return CheckReport(kernel, self._checks, chosen, tuple(unchecked), module.source, caveats)
+        unverified = tuple(sorted(self._wave.unverified))
+        return CheckReport(
+            kernel, self._checks, chosen, tuple(unchecked), module.source, caveats, unverified
+        )
 
     def _of_fault(self, fault: LaunchError) -> Finding:
         assert fault.location is not None

@@ -123,7 +123,8 @@ class CheckReport:
     """A launch checked for ``checks``; ``kernel`` is None where none could be loaded.
 
     ``findings`` are sorted, the worst first. ``unchecked`` says what of the launch the checks could not
-    see, and why, ``caveats`` what they do not look at in this program. ``source`` is the PTX.
+    see, and why, ``caveats`` what they do not look at in this program. ``source`` is the PTX, of whose lines
+    ``unverified`` nobody has measured the bits.
     """
 
     kernel: str | None
@@ -132,6 +133,7 @@ class CheckReport:
     unchecked: tuple[str, ...]
     source: SourceText
     caveats: tuple[str, ...] = ()
+    unverified: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         found = {"errors": self.errors, "warnings": self.warnings}

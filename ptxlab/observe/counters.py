@@ -107,7 +107,8 @@ class Counts:
         heading="in shared",
     )
     tensor_shared: int = _counted(
-        "bytes of shared memory that tensor cores read as factors of warpgroups", heading="tensor"
+        "bytes of shared memory that tensor cores read: factors of wgmma and tcgen05.mma, and what tcgen05.cp copies",
+        heading="tensor",
     )
     tensor_wavefronts: int = _counted(
         "passes over the banks in which they read these, a core matrix of 8 times 16 bytes at a time",
@@ -116,6 +117,21 @@ class Counts:
     )
     tensor_ideal: int = _counted(
         "these passes without a conflict, one a core matrix", heading="ideal"
+    )
+    tmem_loaded: int = _counted(
+        "bytes of the cells of Tensor Memory that warps loaded", heading="tmem ld"
+    )
+    tmem_stored: int = _counted(
+        "bytes of the cells of Tensor Memory that warps stored to", heading="tmem st"
+    )
+    tmem_read: int = _counted(
+        "bytes of the cells that tensor cores read: A, the D that is added to, scales in each of their copies, "
+        "metadata, and what is shifted",
+        heading="tmem read",
+    )
+    tmem_written: int = _counted(
+        "bytes of the cells that tensor cores wrote: D, copies, and what was shifted",
+        heading="written",
     )
     flops: int = _counted(
         "floating-point additions and multiplications, both of an fma, 2 m n k of a matrix product",
@@ -130,6 +146,11 @@ class Counts:
     def lanes(self) -> float:
         """How many threads of a warp execute it on average."""
         return self.threads / self.executed if self.executed else 0.0
+
+    @property
+    def tmem_moved(self) -> int:
+        """The bytes of Tensor Memory that anybody read or wrote."""
+        return self.tmem_loaded + self.tmem_stored + self.tmem_read + self.tmem_written
 
     @property
     def excess(self) -> int:

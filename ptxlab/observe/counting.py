@@ -15,14 +15,19 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.operations.memory import state_space
-from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import WINDOW_SIZE, Access, Allocation
+from ptxlab.emulator.run.tensor_memory import CELL_BYTES
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
+from ptxlab.matrix.canonical import UNIT_BYTES
+from ptxlab.matrix.shared_matrix import core_matrices
 from ptxlab.observe.counters import SPACES, Counts
+from ptxlab.observe.tensor_memory_use import MOVES
 from ptxlab.observe.traffic import (
     SECTOR_BYTES,
     Conflict,
@@ -48,9 +53,13 @@ Costs = dict[str, Traffic]
 
 @dataclass(slots=True)
 class Tally:
-    """What has been counted of one instruction; ``conflict`` is the worst, of the first CTA that has it."""
+    """What has been counted of one instruction; ``conflict`` is the worst, of the first CTA that has it.
+
+    One that ``moves`` loads from Tensor Memory or stores to it.
+    """
 
     work: InstructionWork
+    moves: bool = False
     counts: Counts = field(default_factory=Counts)
     conflict: Conflict | None = None
 
@@ -80,6 +89,11 @@ class Counting(Watcher):
         self._requests: list[_Request] = []
         self._known: dict[tuple[object, ...], tuple[_Request, Costs]] = {}
 
+    @property
+    def unverified(self) -> tuple[int, ...]:
+        """Of which lines that were executed nobody has measured the bits."""
+        return tuple(sorted(self._wave.unverified.intersection(site.line for site in self.tallies)))
+
     def begin(self, wave: Wave) -> None:
         self._wave = wave
         self.module, self.target = wave.module, wave.target
@@ -101,7 +115,8 @@ class Counting(Watcher):
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         tally = self.tallies.get(site)
         if tally is None:
-            tally = self.tallies[site] = Tally(work(site.instruction))
+            moves = effects_of(site.instruction).begins in MOVES
+            tally = self.tallies[site] = Tally(work(site.instruction), moves)
         counts, does = tally.counts, tally.work
         if threads is not self._threads:
             self._threads = threads
@@ -142,14 +157,33 @@ class Counting(Watcher):
             space = "global" if isinstance(one.memory, Allocation) else "shared"
             first = one.first
             if not copies:
-                traffic = of_shared(Items(first.reshape(1, -1), one.size))
-                tally.counts.add("tensor_shared", first.size * one.size)
-                tally.counts.add("tensor_wavefronts", traffic.units)
-                tally.counts.add("tensor_ideal", traffic.ideal)
+                _read_by_tensor_cores(tally.counts, first.reshape(1, -1), one.size)
                 continue
             if not one.writes:  # once for all CTAs that it is for
                 first = np.unique(first + (one.owner.astype(np.int64) << _OWNER_AT))
             tally.counts.add(f"engine_{space}", first.size * one.size)
+
+    def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
+        """Count what the tensor cores do with Tensor Memory."""
+        tally, problem = self._current, access.problem
+        if tally is None:
+            return
+        counts = tally.counts
+        for first in access.shared.values():
+            _read_by_tensor_cores(counts, core_matrices(first), UNIT_BYTES)
+        counts.tmem_read += CELL_BYTES * sum(cells.size for cells in access.read.values())
+        counts.tmem_written += CELL_BYTES * sum(cells.size for cells in access.written.values())
+        if problem is None or access.adds is None:
+            return
+        added = access.written["D"][access.adds]
+        counts.tmem_read += CELL_BYTES * added.size
+        operations = "integer_ops" if problem.d_type == "s32" else "flops"
+        counts.add(operations, threads.size * problem.operations)
+
+    def tensor_memory(self, threads: Threads, cells: Array, *, writes: bool) -> None:
+        tally = self._current
+        if tally is not None and tally.moves:
+            tally.counts.add("tmem_stored" if writes else "tmem_loaded", CELL_BYTES * cells.size)
 
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         tally, requests = self._current, self._requests
@@ -265,6 +299,14 @@ class Counting(Watcher):
         found = replace(conflict, cta=self._wave.numbers[cta], warp=warp)
         if tally.conflict is None or _severity(found) < _severity(tally.conflict):
             tally.conflict = found
+
+
+def _read_by_tensor_cores(counts: Counts, first: Array, size: int) -> None:
+    """Count items of shared memory [..., items], in the order in which tensor cores read them."""
+    traffic = of_shared(Items(first.reshape(-1, first.shape[-1]), size))
+    counts.tensor_shared += first.size * size
+    counts.tensor_wavefronts += traffic.units
+    counts.tensor_ideal += traffic.ideal
 
 
 def _severity(conflict: Conflict) -> tuple[int, int, int]:

@@ -91,13 +91,17 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    """What two ``devices`` made of the same launch; ``steps`` is how many were compared in all."""
+    """What two ``devices`` made of the same launch; ``steps`` is how many were compared in all.
+
+    Of the lines ``unverified`` nobody has measured the bits that an emulator gives.
+    """
 
     launch: Repeatable
     devices: tuple[str, str]
     outputs: tuple[Output, ...]
     first: FirstDifference | None
     steps: int
+    unverified: tuple[int, ...]
 
     def __repr__(self) -> str:
         verdict = "the same" if self.same else "they differ"
@@ -114,7 +118,7 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     Raises PtxlabError where the launch fails on one of them.
     """
     bound = launch.bound(a)
-    left, right = _arrays(launch, bound), _arrays(launch, launch.bound(b))
+    (left, unknown), (right, others) = (_arrays(launch, one) for one in (bound, launch.bound(b)))
     outputs = tuple(
         _compare(name, one, other) for (name, one), (_, other) in zip(left, right, strict=True)
     )
@@ -122,13 +126,16 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     parting, steps = _first_parting(launch, sites, a, b) if sites else (None, 0)
     first = None if parting is None else _look(launch, sites, parting, a, b)
     devices = (f"{a.kind}:{a.target.name}", f"{b.kind}:{b.target.name}")
-    return DiffReport(launch, devices, outputs, first, steps)
+    unverified = tuple(sorted({*unknown, *others}))
+    return DiffReport(launch, devices, outputs, first, steps, unverified)
 
 
-def _arrays(launch: Repeatable, bound: DeviceLaunch) -> list[tuple[str, Array]]:
-    """Launch the program as it is and return what is in every array after it, by name."""
-    bound.kernel.run(launch.config, bound.args)
-    return [(name, array.numpy()) for name, array in bound.arrays]
+def _arrays(
+    launch: Repeatable, bound: DeviceLaunch
+) -> tuple[list[tuple[str, Array]], tuple[int, ...]]:
+    """Launch the program as it is; return what is in every array after it, by name, and unverified lines."""
+    result = bound.kernel.run(launch.config, bound.args)
+    return [(name, array.numpy()) for name, array in bound.arrays], result.unverified
 
 
 def _compare(name: str, one: Array, other: Array) -> Output:

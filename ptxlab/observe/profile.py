@@ -56,7 +56,7 @@ class Profile:
 
     ``instructions`` are all those of the functions it entered, executed or not, in text order.
     ``barriers`` counts every barrier once for each CTA. ``path`` and ``text`` are the PTX. Each of the
-    ``loops`` is its instructions, inner loops included.
+    ``loops`` is its instructions, inner loops included. Of the lines ``unverified`` nobody has measured the bits.
     """
 
     kernel: str
@@ -67,6 +67,7 @@ class Profile:
     instructions: tuple[Counted, ...]
     barriers: int
     loops: tuple[tuple[Counted, ...], ...]
+    unverified: tuple[int, ...]
 
     def __repr__(self) -> str:
         executed = f"{self.totals.executed} instructions of warps"
@@ -122,7 +123,8 @@ class Profile:
         """Bytes moved for each FLOP, by where; None when nothing was computed.
 
         ``global`` and ``shared`` are the bytes that threads, the copy engine and tensor cores asked for;
-        ``sectors`` those that caches fetch for the former, 32 for each sector of a thread's.
+        ``sectors`` those that caches fetch for the former, 32 for each sector of a thread's, and
+        ``tensor_memory`` those that warps and tensor cores moved there.
         """
         counts = self.totals
         if not counts.flops:
@@ -132,6 +134,7 @@ class Profile:
             "global": counts.global_read + counts.global_written + counts.engine_global,
             "sectors": SECTOR_BYTES * counts.sectors + counts.engine_global,
             "shared": counts.shared_read + counts.shared_written + of_units,
+            "tensor_memory": counts.tmem_moved,
         }
         return {name: nbytes / counts.flops for name, nbytes in moved.items()}
 
@@ -165,6 +168,7 @@ def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
         tuple(one for body in bodies for one in body),
         counting.barriers,
         tuple(loop for pair in zip(functions, bodies, strict=True) for loop in _loops(*pair)),
+        counting.unverified,
     )
 
 

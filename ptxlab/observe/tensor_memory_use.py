@@ -18,7 +18,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.prepare.forms import effects_of
-from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS
+from ptxlab.emulator.run.tensor_memory import CELL_BYTES, COLUMNS, CTA_CELLS
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
@@ -39,7 +39,6 @@ class _Operation:
 MOVES: tuple[Queue, ...] = ("tensor_loads", "tensor_stores")
 """The queues of what warps load and store."""
 
-_CELL_BYTES = 4
 _DOES = {"RAW": "reads", "WAR": "overwrites", "WAW": "overwrites"}
 _DID = {"RAW": "writes", "WAR": "reads", "WAW": "writes"}
 _WAITS = {"tensor_loads": "tcgen05.wait::ld", "tensor_stores": "tcgen05.wait::st"}
@@ -90,7 +89,7 @@ class TensorMemoryUse:
         self._operations += [_Operation(site, engine, time) for engine in engines.tolist()]
         numbers = first + np.arange(engines.size).repeat(access.group)
         for table, several in ((self._read, access.read), (self._written, access.written)):
-            for cells in several:
+            for cells in several.values():
                 self._after_moves(cells, writes=table is self._written, engine=True)
                 table[cells] = numbers.reshape(-1, *(1,) * (cells.ndim - 1))
 
@@ -129,7 +128,7 @@ class TensorMemoryUse:
                 f"{_DID[rule]} until it is waited for"
             )
             words = message, f"{_WAITS[queue]} between the two, by the warp of line {site.line}"
-            context.find("async", "error", rule, _CELL_BYTES * held.size, words, site)
+            context.find("async", "error", rule, CELL_BYTES * held.size, words, site)
 
     def _hold(self, warps: Array, cells: Array, rule: str, table: Array) -> None:
         """Report the warps, by their first threads, that do not know what the ``table`` says is done."""
@@ -161,7 +160,7 @@ class TensorMemoryUse:
             f"between the two: tcgen05.commit behind line {line}, in the thread that issued it, then a wait for "
             "the phase of its mbarrier (mbarrier.try_wait)"
         )
-        context.find("async", "error", rule, _CELL_BYTES * count, (message, hint), operation.site)
+        context.find("async", "error", rule, CELL_BYTES * count, (message, hint), operation.site)
 
 
 def _named(cell: int) -> str:

@@ -159,7 +159,8 @@ class Timeline:
 
     Step n is the instruction ``places[executed[n]]``, executed by the warps ``together[who[n]]``, or -1
     and no warps for a copy that lands.
-    ``cut`` says that more happened than was to be kept, ``fault`` why the launch stopped.
+    ``cut`` says that more happened than was to be kept, ``fault`` why the launch stopped. Of the lines
+    ``unverified`` nobody has measured the bits.
     """
 
     kernel: str
@@ -181,6 +182,7 @@ class Timeline:
     mbarriers: tuple[TracedMbarrier, ...]
     cut: bool
     fault: str | None
+    unverified: tuple[int, ...]
 
     def __repr__(self) -> str:
         ctas = ", ".join(map(str, self.ctas))

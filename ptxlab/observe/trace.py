@@ -237,4 +237,7 @@ class Tracer(Watcher):
             mbarriers=tuple(self._mbarriers.found),
             cut=self._cut,
             fault=fault,
+            unverified=tuple(
+                sorted(wave.unverified.intersection(site.line for site in self._places))
+            ),
         )

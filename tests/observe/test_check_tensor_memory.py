@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport, Finding
@@ -12,6 +13,7 @@ from tests.emulator.blackwell.cells import device, module
 from tests.emulator.blackwell.operands import Problem
 from tests.emulator.blackwell.test_order import WAIT
 from tests.emulator.blackwell.test_product import issued
+from tests.emulator.blackwell.test_scaled_and_sparse import META_AT, put_metadata, sparse
 
 PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [d], x0, x1, idesc, yes"
 FROM_CELLS = "tcgen05.mma.cta_group::1.kind::f16 [d], [a], x1, idesc, yes"
@@ -22,11 +24,12 @@ FENCE = "    fence.proxy.async;\n"
 COPY = "tcgen05.cp.cta_group::1.128x256b [r10], x0"
 
 
-def checked(text: str, problem: Problem) -> CheckReport:
+def checked(text: str, problem: Problem, cells: Array | None = None) -> CheckReport:
     gpu = device("sm_100a", "late")
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
-    arrays = [gpu.upload(one) for one in (problem.cells(), problem.shared(), words)]
+    before = problem.cells() if cells is None else cells
+    arrays = [gpu.upload(one) for one in (before, problem.shared(), words)]
     config = LaunchConfig.of(problem.group, 128, cluster=problem.group)
     return check(gpu.load(text).kernel("k"), config, arrays)
 
@@ -118,6 +121,26 @@ def test_what_a_product_has_is_overwritten_when_it_is_waited_for(
     assert found(checked(early.replace(waited, waited + STORED), problem)) == (
         [("error", rule, STORE, form)] if rule else []
     )
+
+
+@pytest.mark.parametrize(
+    ("column", "rule"), [(META_AT, "WAR"), (META_AT + 1, "WAR"), (META_AT + 2, "")]
+)
+def test_metadata_is_read_until_it_is_waited_for(column: int, rule: str) -> None:
+    """Of a row of 64 bytes that is 64 bits: two columns."""
+    problem = Problem("i8", 128, 16, "s8", "s8", "s32", more={"sparse": "yes"})
+    stored, nibbles = sparse(problem)
+    cells = problem.cells()
+    put_metadata(problem, cells, nibbles, 0)
+    problem.a = stored
+    product = "tcgen05.mma.sp.cta_group::1.kind::i8 [d], x0, x1, [r10], idesc, yes"
+    dense = "tcgen05.mma.cta_group::1.kind::i8 [d], x0, x1, idesc, yes"
+    body = f"add.u32 r10, t, {META_AT};{issued(problem)}".replace(dense, product)
+    store = f"issued:\n    add.u32 r9, t, {column};\n    {STORE};\n    again:\n"
+    early = WAIT.replace("issued:\n", store).replace("@!done bra issued", "@!done bra again")
+    twin = program(body).replace(WAIT, early).replace(STORE + ";\n", STORE + ";\n" + STORED)
+    expected = [("error", rule, STORE, product)] if rule else []
+    assert found(checked(twin, problem, cells)) == expected
 
 
 def test_a_copy_writes_until_it_is_waited_for(problem: Problem) -> None:

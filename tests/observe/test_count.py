@@ -289,6 +289,7 @@ def test_naive_gemm_by_line(tmp_path: Path) -> None:
         "global": (2 * k + 1) * 4 / (2 * k),
         "sectors": warps * (33 * k + 32) * 32 / profile.totals.flops,
         "shared": 0.0,
+        "tensor_memory": 0.0,
     }
     [(path, lines)] = profile.sources.items()
     assert path == str(file)

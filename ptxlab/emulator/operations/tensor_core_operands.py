@@ -94,16 +94,25 @@ def scales(wave: Wave, problem: TensorCoreProblem, name: str, place: Cells) -> A
     return found.transpose(1, 2, 0) if name == "A" else found.transpose(2, 1, 0)
 
 
+def _meaning(problem: TensorCoreProblem) -> Metadata:
+    return Metadata(problem.k, problem.bits, ordered=True, rows=problem.a.rows)
+
+
+def metadata_cells(problem: TensorCoreProblem, place: Cells) -> tuple[Array, Array]:
+    """Return where the metadata of a sparse A lies: cells [products, parts of D, rows, chunks], and lowest bits."""
+    rows = problem.a.rows
+    lane, column, bit = metadata(rows, _meaning(problem).chunks, problem.bits)
+    lanes = lane + rows * np.arange(problem.path.parts)[:, np.newaxis, np.newaxis]
+    return place.at(lanes, column + problem.selector), bit.astype(np.uint32)
+
+
 def places(wave: Wave, problem: TensorCoreProblem, place: Cells, part: int) -> Array:
     """Return the k of every element of a sparse A, [rows, k / 2, products], for a part of D.
 
     Raises InvalidMetadata, whose ``matrix`` is the product.
     """
-    rows = problem.a.rows
-    meaning = Metadata(problem.k, problem.bits, ordered=True, rows=rows)
-    lane, column, bit = metadata(rows, meaning.chunks, problem.bits)
-    lane = lane + rows * part
-    words = wave.tensor_memory.cells.take(place.at(lane, column + problem.selector))
-    values = words >> bit.astype(np.uint32) & np.uint32(15)
+    meaning = _meaning(problem)
+    cells, bit = metadata_cells(problem, place)
+    values = wave.tensor_memory.cells.take(cells[:, part]) >> bit & np.uint32(15)
     meaning.validate(values)
     return np.moveaxis(meaning.columns(values), 0, -1)

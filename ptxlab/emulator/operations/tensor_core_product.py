@@ -26,6 +26,7 @@ from ptxlab.emulator.operations.tensor_core_operands import (
     both_halves,
     from_shared,
     from_tensor_memory,
+    metadata_cells,
     places,
     scales,
 )
@@ -91,6 +92,8 @@ class Multiplication:
         if found.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
             raise issued.unsupported(f"k of {found.k} does not exist on {self.target.name}")
         self._refuse(issued, found)
+        if found.fidelity == "unverified" or self.shift:
+            issued.wave.unverified.add(self.operation.line)
         product = _Product(self, issued, found)
         issued.start(product.land, product.access)
 
@@ -168,18 +171,21 @@ class _Product:
         return np.stack(columns, axis=1)
 
     def access(self) -> TensorCoreAccess:
-        """Return what is accessed, but metadata: of D also rows that are disabled."""
+        """Return what is accessed: of D also rows that are disabled."""
         path, found = self._problem.path, self._problem
-        read, shared = [], [self._b * UNIT_BYTES]
+        read, shared = {}, {"B": self._b * UNIT_BYTES}
         if isinstance(self._a, Cells):
             column = np.arange(found.a.cols * found.bits // _WORD_BITS)
-            read += [self._a.at(lanes[:, np.newaxis], column) for lanes in path.lanes()]
+            read["A"] = self._a.at(path.lanes()[..., np.newaxis], column)
         else:
-            shared.append(self._a * UNIT_BYTES)
-        tables = (path.scales_of_a, path.scales_of_b)
-        read += [cells.at(*table()) for cells, table in zip(self._scales, tables, strict=False)]
-        written = [self._d.at(*path.d())]
-        return TensorCoreAccess(found.form.group, shared, read, written)
+            shared["A"] = self._a * UNIT_BYTES
+        if self._metadata is not None:
+            read["metadata"], _ = metadata_cells(found, self._metadata)
+        tables = {"scale-A": path.scales_of_a, "scale-B": path.scales_of_b}
+        for (name, table), cells in zip(tables.items(), self._scales, strict=False):
+            read[name] = cells.at(*table())
+        written = {"D": self._d.at(*path.d())}
+        return TensorCoreAccess(found.form.group, shared, read, written, found, self._adds)
 
     # ---- execution ----
 

@@ -20,7 +20,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.tensor_memory import COLUMNS, LANES
+from ptxlab.emulator.run.tensor_memory import CELL_BYTES, COLUMNS, LANES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -31,7 +31,6 @@ from ptxlab.matrix.tensor_memory_operand import QUARTER, lanes_of_copy
 
 _PACKED_BITS = {"b4x16_p64": 4, "b6x16_p32": 6}
 _SHIFTED_COLUMNS = 8
-_CELL_BYTES = 4
 
 
 def copy(context: Context, asked: RowForm) -> Step:
@@ -42,7 +41,7 @@ def copy(context: Context, asked: RowForm) -> Step:
     rows, width, lanes = lanes_of_copy(asked.modifiers)
     operand = SharedOperand("A", rows, width // 8, "b8", 8)
     bits = next((_PACKED_BITS[part] for part in asked.modifiers if part in _PACKED_BITS), 0)
-    columns = np.arange(width // (8 * _CELL_BYTES))
+    columns = np.arange(width // (8 * CELL_BYTES))
     # What refreshes one lane of each quarter may name that lane.
     anywhere = rows < QUARTER
 
@@ -55,7 +54,9 @@ def copy(context: Context, asked: RowForm) -> Step:
 
     def access(issued: Issued, cells: Cells, units: Array) -> TensorCoreAccess:
         targets = cells.at(lanes[..., np.newaxis], columns)
-        return TensorCoreAccess(operation.group, shared=[units * UNIT_BYTES], written=[targets])
+        return TensorCoreAccess(
+            operation.group, shared={"S": units * UNIT_BYTES}, written={"T": targets}
+        )
 
     def land(issued: Issued, cells: Cells, units: Array, chosen: Array | None) -> None:
         some = issued.of_ctas(chosen)
@@ -86,7 +87,7 @@ def shift(context: Context, asked: RowForm) -> Step:
         behind = np.minimum(np.arange(LANES), LANES - 1 - cells.lane[:, np.newaxis])
         rows = cells.at(np.zeros(1, np.int64), columns)[:, np.newaxis]
         moved = rows + behind[..., np.newaxis] * COLUMNS
-        return TensorCoreAccess(operation.group, read=[moved], written=[moved])
+        return TensorCoreAccess(operation.group, read={"T": moved}, written={"T": moved})
 
     def land(issued: Issued, cells: Cells, chosen: Array | None) -> None:
         whole = cells.part(issued.of_ctas(chosen))

@@ -172,11 +172,14 @@ class _Body:
         )
         self._flatten(function.body or (), Scope(self.scope))
         forms = []
+        unverified = set()
         for instruction, scope in self.instructions:
             context.begin(instruction, scope)
             form = legal_form(context)
             check_operands(context, form)
             forms.append(form)
+            if form.fidelity == "unverified":
+                unverified.add(context.line)
         spans = self._spans(forms)
         flows = [BlockFlow() for _ in spans]
         blocks = [self._block(forms, spans, number, flow) for number, flow in enumerate(flows)]
@@ -196,6 +199,7 @@ class _Body:
             frame=FrameLayout(
                 context.initial, arguments, results, self.local_bytes, frozenset(context.literals)
             ),
+            unverified=frozenset(unverified),
         )
 
     # ---- declarations ----

@@ -131,13 +131,14 @@ class BasicBlock:
 class Routine:
     """A prepared kernel or device function.
 
-    ``regions`` are its blocks as machine code, by whether they are for some threads only, whether for
-    clusters of several CTAs, and by block.
+    Of the lines ``unverified`` nobody has measured the bits. ``regions`` are its blocks as machine code, by
+    whether they are for some threads only, whether for clusters of several CTAs, and by block.
     """
 
     name: str
     blocks: list[BasicBlock]
     frame: FrameLayout
+    unverified: frozenset[int] = frozenset()
     regions: dict[tuple[bool, bool, int], Any] = field(default_factory=dict)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -37,6 +38,14 @@ WORKSPACE_BYTES = 16
 """Zeroes that a cooperative launch is given; ``this_grid().sync()`` counts CTAs in them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a launch tells: ``counters`` by name, and the lines ``unverified``, whose bits nobody has measured."""
+
+    counters: dict[str, int]
+    unverified: tuple[int, ...]
+
+
 def print_text(text: str) -> None:
     """Write what the program prints to standard output, as a GPU's driver does."""
     sys.stdout.write(text)
@@ -55,14 +64,14 @@ def launch(
     schedule: str = "late",
     *,
     engine: Engine,
-) -> dict[str, int]:
+) -> Launched:
     """Run the kernel of ``program`` as ``config`` says, which is the caller's to check.
 
     ``parameters`` is the parameter block, ``variables`` are the addresses of the module's in
     ``memory``. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints, ``watcher`` is told all that happens. When asynchronous work
     lands, ``schedule`` says (``run.in_flight``). Blocks become machine code of the ``engine``.
-    Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
+    Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is, or a cooperative launch that cannot run all at once.
     """
     kernel, layout = program.entry, program.shared
@@ -96,7 +105,7 @@ def launch(
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace, registers,
-            Schedule(schedule), *machine_code, unlaunched.cancel,
+            Schedule(schedule), unverified, *machine_code, unlaunched.cancel,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, first, total), engine)
         wave.watcher.begin(wave)
@@ -106,6 +115,7 @@ def launch(
         return scheduler.instructions
 
     instructions, unlaunched = 0, Unlaunched(config)
+    unverified = {line for function in program.functions.values() for line in function.unverified}
     with np.errstate(all="ignore"), _workspace(config, memory) as workspace:
         while unlaunched:
             first = unlaunched.launched
@@ -118,7 +128,8 @@ def launch(
                     f"stopped, {error}: {done} of {total} CTAs have run",
                     hint="--timeout gives a long run more time",
                 ) from None
-    return {"threads": config.threads, "thread_instructions": instructions}
+    counters = {"threads": config.threads, "thread_instructions": instructions}
+    return Launched(counters, tuple(sorted(unverified)))
 
 
 def _registers(program: Program, config: LaunchConfig) -> int:

@@ -19,6 +19,7 @@ from ptxlab.arrays import Array
 LANES, COLUMNS, GRANULE = 128, 512, 32
 GRANULES = COLUMNS // GRANULE
 CTA_CELLS = LANES * COLUMNS
+CELL_BYTES = 4
 
 
 class TensorMemory:

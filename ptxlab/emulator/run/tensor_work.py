@@ -9,11 +9,15 @@ Source: PTX ISA, "tcgen05 memory consistency model" and "tcgen05.commit".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.run.in_flight import Groups
+
+if TYPE_CHECKING:  # its tables have hundreds of forms, which who runs none of them can spare
+    from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 
 
 class TensorWork(Groups):
@@ -26,13 +30,16 @@ class TensorWork(Groups):
 
 @dataclass(frozen=True, slots=True)
 class TensorCoreAccess:
-    """What tensor cores access for operations, in each of the ``group`` CTAs of each: arrays [CTAs, ...].
+    """What tensor cores access for operations, in each of the ``group`` CTAs of each, by operand: arrays [CTAs, ...].
 
-    ``shared`` are first bytes of 16 of shared memory, which are read; cells of Tensor Memory are ``read`` or
-    ``written``.
+    ``shared`` are first bytes of 16 of shared memory [CTAs, lines, units], which are read; cells of Tensor
+    Memory are ``read`` or ``written``. Of products ``problem`` says what is multiplied, and ``adds`` [CTAs]
+    whether D is added, which is then read too.
     """
 
     group: int
-    shared: Sequence[Array] = ()
-    read: Sequence[Array] = ()
-    written: Sequence[Array] = ()
+    shared: Mapping[str, Array] = field(default_factory=dict)
+    read: Mapping[str, Array] = field(default_factory=dict)
+    written: Mapping[str, Array] = field(default_factory=dict)
+    problem: TensorCoreProblem | None = None
+    adds: Array | None = None

@@ -52,7 +52,8 @@ class Wave:
     other with, 0 in another.
 
     Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma), ``tensor_work`` and
-    ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks
+    ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. Of the lines ``unverified`` nobody
+    has measured the bits: they are those of the nearest rule that is known. From the heat ``hot`` on blocks
     become machine code, which uses so many ``cores``. ``cancel`` gives the first CTA of a cluster that then
     is not launched; the clusters that were ``refused`` may not ask again.
     """
@@ -73,6 +74,7 @@ class Wave:
     workspace: int
     registers: int
     schedule: Schedule
+    unverified: set[int]
     hot: int
     cores: int
     cancel: Callable[[], int | None]

@@ -10,6 +10,7 @@ from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.lexer import locate_line
 from ptxlab.syntax.names import called
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, read_sources, source_text
 from ptxlab.view.text import counted
@@ -100,6 +101,7 @@ def _verdict(report: CheckReport) -> Iterator[str]:
             yield f"not looked at: {words}"
     for reason in report.unchecked:
         yield f"not checked: {reason}"
+    yield from unverified(report.unverified)
 
 
 def as_json(report: CheckReport) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "schema": SCHEMA,
         **members(report, "verdict", "kernel"),
         "path": report.source.path,
-        **members(report, "checks", "unchecked", "not_looked_at"),
+        **members(report, "checks", "unchecked", "not_looked_at", "unverified"),
         "findings": [
             {
                 **members(finding, *_TOLD),

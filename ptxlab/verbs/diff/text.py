@@ -9,6 +9,7 @@ from ptxlab.numbers.types import TYPES
 from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Repeatable
 from ptxlab.syntax import locate
 from ptxlab.syntax.names import called
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, counted, fields, hexadecimal, number
 
@@ -18,6 +19,7 @@ SCHEMA = "ptxlab.diff/1"
 def text(file: str, report: DiffReport) -> str:
     lines = [f"{called(report.launch.kernel)} of {file}: {_verdict(report)}"]
     lines += fields([*zip("ab", report.devices, strict=True)])
+    lines += unverified(report.unverified)
     if report.outputs:
         lines += [
             "",
@@ -36,7 +38,7 @@ def as_json(file: str, report: DiffReport) -> dict[str, Any]:
         "kernel": report.launch.kernel,
         "a": report.devices[0],
         "b": report.devices[1],
-        **members(report, "same", "steps"),
+        **members(report, "same", "steps", "unverified"),
         "outputs": [
             {
                 **members(output, "name", "differing", "total"),

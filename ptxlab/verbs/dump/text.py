@@ -21,6 +21,7 @@ from ptxlab.verbs.dump import shared
 from ptxlab.verbs.dump.shared import SharedSpot, ShownTile
 from ptxlab.verbs.launching.launch import PreparedLaunch
 from ptxlab.view.colour import Paint, plain
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.text import fields, grid, hexadecimal, number, values
 from ptxlab.view.width import stacked
@@ -31,7 +32,10 @@ _READABLE = shared.READABLE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownDump:
-    """What was dumped in a launch, and which warp of it to show, read as which type."""
+    """What was dumped in a launch, and which warp of it to show, read as which type.
+
+    Of the lines ``unverified`` of the launch nobody has measured the bits.
+    """
 
     launch: PreparedLaunch
     cta: tuple[int, ...]
@@ -41,6 +45,7 @@ class ShownDump:
     dumped: Dumped
     spots: tuple[SharedSpot, ...] = ()
     tiles: tuple[ShownTile, ...] = ()
+    unverified: tuple[int, ...] = ()
 
     def check(self) -> None:
         """Raise PtxlabError unless the launch had that warp and lane."""
@@ -125,7 +130,7 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
             for place in found.places
         ],
         **members(found, "registers", "types"),
-        **members(shown, "cta", "warp"),
+        **members(shown, "cta", "warp", "unverified"),
         "lanes": [
             {
                 "lane": lane,
@@ -165,6 +170,7 @@ def _header(shown: ShownDump) -> list[str]:
                 ("reached", f"{reached} of {len(found.reached)} threads"),
             ]
         ),
+        *unverified(shown.unverified),
     ]
 
 

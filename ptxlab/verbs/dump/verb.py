@@ -110,13 +110,22 @@ def execute(args: argparse.Namespace) -> int:
         thread = None
         if args.mbarrier or args.tile:
             thread = view.number_of(launch.config, args.cta) + WARP * args.warp + (args.lane or 0)
-        found = launch.run(Dump(args.at, regs, args.before, args.nth, args.of, thread)).dump
+        result = launch.run(Dump(args.at, regs, args.before, args.nth, args.of, thread))
+        found = result.dump
         assert found is not None
         if device.kind == "cuda":
             compare(launch, bind_launch(asked, device))
         spots, tiles = tuple(args.mbarrier), tuple(args.tile)
         shown = view.ShownDump(
-            launch, args.cta, args.warp, args.lane, args.read_as, found, spots, tiles
+            launch,
+            args.cta,
+            args.warp,
+            args.lane,
+            args.read_as,
+            found,
+            spots,
+            tiles,
+            result.unverified,
         )
         shown.check()
         comparisons = expecting.compare(shown, wanted, args.tolerance)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.clients.session import Usage
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, counted
 
@@ -39,7 +40,12 @@ def text(outcome: ProgramOutcome, *, table: bool) -> str:
     blocks = [str(found["text"]) for found in outcome.checks or ()]
     if table and outcome.usage:
         blocks.append("\n".join(_table(outcome)))
-    return "\n\n".join([*blocks, _summary(outcome)])
+    return "\n\n".join([*blocks, "\n".join([*_unverified(outcome), _summary(outcome)])])
+
+
+def _unverified(outcome: ProgramOutcome) -> Iterator[str]:
+    for name, used in outcome.usage.items():
+        yield from (f"{name} is {line}" for line in unverified(used.unverified))
 
 
 def _table(outcome: ProgramOutcome) -> Iterator[str]:
@@ -82,6 +88,7 @@ def as_json(outcome: ProgramOutcome) -> dict[str, Any]:
                 "kernel": name,
                 **members(used, "launches", "seconds"),
                 "thread_instructions": used.instructions,
+                "unverified": used.unverified,
             }
             for name, used in outcome.usage.items()
         ],

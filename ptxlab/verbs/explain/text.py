@@ -62,6 +62,7 @@ def as_json(found: FormExplanation) -> dict[str, Any]:
         "runs_on": list(form.targets),
         "min_ptx": form.version,
         **members(found, "emulated", "hardware"),
+        "fidelity": form.fidelity if found.emulated else None,
         "statement": statement(form),
         "operands": [_operand_json(operand) for operand in form.signature],
         "arithmetic": [{"targets": list(names), "note": note} for names, note in found.arithmetic],

@@ -21,6 +21,7 @@ from ptxlab.verbs.fragments.picture import owners, pictures
 from ptxlab.verbs.fragments.runs import Selection, matrices, place_json, where
 from ptxlab.verbs.fragments.tables import by_register
 from ptxlab.view.colour import Paint, plain
+from ptxlab.view.fidelity import NEAREST
 from ptxlab.view.json import members
 from ptxlab.view.text import OPEN, aligned, counted, fields, hexadecimal, number
 from ptxlab.view.width import stacked
@@ -99,6 +100,7 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
         "variant": report.instruction.variant or None,
         "device": report.device_kind,
         "arch": report.target.name,
+        "fidelity": report.instruction.fidelity,
         "fill": report.shown.fill,
         "operands": {
             layout.operand: _operand_json(layout, "matrices", "threads") | {"dump": dump(layout)}
@@ -140,10 +142,18 @@ def _header(report: FragmentReport) -> list[str]:
                 ("device", _device(report)),
                 ("layout", OWN if report.own_layout else layout),
                 ("result", _verdict(bad_results, result, checked)),
+                *_bits(instruction),
                 ("hardware", _hardware(report)),
             ]
         ),
     ]
+
+
+def _bits(instruction: Form) -> list[tuple[str, str]]:
+    """Return what is to be known of other sums than those of probes, which are exact."""
+    if instruction.fidelity != "unverified":
+        return []
+    return [("bits", f"unverified: nobody has measured how sums are rounded, {NEAREST}")]
 
 
 def _device(report: FragmentReport) -> str:

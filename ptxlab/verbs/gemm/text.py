@@ -11,6 +11,7 @@ from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import GemmResult
 from ptxlab.gemm.survey import LadderSurvey
 from ptxlab.gemm.tile import Tile
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.gemm_parts import problem_as_json, sizes, verdict_as_json
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields
@@ -32,7 +33,7 @@ def text(result: GemmResult) -> str:
         ("result", f"{'right' if result.passed else 'WRONG'}: {_error(result)}"),
         ("time", _time(result)),
     ]
-    lines = [result.rung.name, *fields(pairs)]
+    lines = [result.rung.name, *fields(pairs), *unverified(result.launched.unverified)]
     if counters:
         counted = [(name, f"{count:,}") for name, count in counters.items()]
         lines += ["", "counters", *(f"  {line}" for line in aligned(counted))]
@@ -113,7 +114,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
         "seconds": result.launched.seconds,
         "tflops": result.tflops,
         "baselines": [],
-        "counters": result.launched.counters,
+        **members(result.launched, "counters", "unverified"),
     }
 
 

@@ -54,6 +54,7 @@ def as_json(
                 "runs_on": list(form.targets),
                 "min_ptx": form.version,
                 "emulated": form.name in emulated,
+                "fidelity": form.fidelity if form.name in emulated else None,
                 "hardware": hardware.get(form.key),
             }
             for form in instructions
@@ -81,6 +82,8 @@ def _needs(form: Form, emulated: AbstractSet[str], hardware: Mapping[str, str]) 
     notes = [f"PTX {form.version}", form.minimum_target]
     if form.name not in emulated:
         notes.append("not emulated")
+    elif form.fidelity == "unverified":
+        notes.append("its bits unverified")
     if form.key in hardware:
         notes.append(f"verified on {hardware[form.key]}")
     return ", ".join(notes)

@@ -34,7 +34,7 @@ _COLUMNS |= {counter.name: counter.heading for counter in COUNTERS if counter.he
 
 _LEAST = (
     "integer_ops", "partial", "splits", "requests", "shared_requests", "local_requests",
-    "engine_shared", "tensor_shared", "collisions", "flops", "lanes",
+    "engine_shared", "tensor_shared", "tmem_written", "tmem_read", "collisions", "flops", "lanes",
     "sectors_ideal", "local_ideal", "shared_ideal", "tensor_ideal",
 )  # fmt: skip
 """The counters that make way on a narrow terminal, the least first."""

@@ -13,6 +13,7 @@ from ptxlab.observe.traffic import Conflict
 from ptxlab.syntax.names import called
 from ptxlab.verbs.profile.lines import ShownLine, ptx_text, rows, table
 from ptxlab.view.colour import Heat, plain
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
@@ -53,7 +54,7 @@ def text(
         head += f", {len(shown)} of {len(executed)}"
     executions = profile.totals.executed
     mix = [(kind, f"{n:>14,}  {_share(n, executions):>6}") for kind, n in profile.mix.items()]
-    parts = [[heading(profile), *verdict(profile, executed)]]
+    parts = [[heading(profile), *verdict(profile, executed), *unverified(profile.unverified)]]
     if full:
         parts += [
             fields(totals(profile)),
@@ -113,6 +114,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
         "device": "emulator",
         "arch": profile.target,
         **members(profile.config, "grid", "block", "shared"),
+        "unverified": profile.unverified,
         "instructions": profile.totals.executed,
         "lines": [
             {
@@ -188,6 +190,14 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
         found.append(
             ("tensor cores", f"{counts.tensor_shared:,} bytes of shared memory read: {passes}")
         )
+    if counts.tmem_moved:
+        found.append(
+            (
+                "Tensor Memory",
+                f"{counts.tmem_loaded:,} bytes loaded and {counts.tmem_stored:,} stored by warps, "
+                f"{counts.tmem_read:,} read and {counts.tmem_written:,} written by tensor cores",
+            )
+        )
     if counts.collisions:
         found.append(
             ("atomics", f"{counts.collisions:,} at an address of a lane before in the warp")
@@ -200,7 +210,7 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
     )
     ratios = [(name, ratio) for name, ratio in (profile.bytes_per_flop or {}).items() if ratio]
     if ratios:
-        words = ", ".join(f"{name} {ratio:.3g}" for name, ratio in ratios)
+        words = ", ".join(f"{name.replace('_', ' ')} {ratio:.3g}" for name, ratio in ratios)
         found.append(("bytes per FLOP", words))
     if body := profile.main_loop:
         inside = profile.main_loop_totals

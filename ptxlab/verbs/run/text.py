@@ -12,6 +12,7 @@ from ptxlab.launch_config import short
 from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
 from ptxlab.verbs.run.expecting import Expectation
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.text import hexadecimal, number
 
@@ -48,7 +49,8 @@ def text(outcome: LaunchOutcome) -> str:
     lines = [
         f"{called(launch.kernel.name)}{config.chevrons}{more} on "
         f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
-        + (" of emulation" if device.kind == "emulator" else "")
+        + (" of emulation" if device.kind == "emulator" else ""),
+        *unverified(outcome.result.unverified),
     ]
     if outcome.timing is not None:
         lines.append(_timing(outcome.timing))
@@ -71,7 +73,7 @@ def as_json(outcome: LaunchOutcome) -> dict[str, Any]:
         "device": launch.device.kind,
         "arch": launch.device.target.name,
         **members(launch.config, "grid", "block", "cluster", "shared", "cooperative"),
-        **members(outcome.result, "seconds", "counters"),
+        **members(outcome.result, "seconds", "counters", "unverified"),
         "arguments": [_argument(argument) for argument in outcome.arguments],
         "timing": (
             {"launches": outcome.timing.samples, **members(outcome.timing, "median", "p20", "p80")}

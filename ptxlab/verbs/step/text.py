@@ -57,7 +57,7 @@ def as_json(found: Recording) -> dict[str, Any]:
         **trace_text.launched(timeline),
         "cta": list(timeline.ctas[found.rank]),
         "warps": list(found.warps),
-        **members(timeline, "path", "cut", "fault"),
+        **members(timeline, "path", "cut", "fault", "unverified"),
         "instructions": [
             {
                 **members(place, "line", "text"),

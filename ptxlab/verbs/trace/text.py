@@ -10,6 +10,7 @@ from typing import Any
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import Timeline, Wait
 from ptxlab.syntax.names import called
+from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import counted, fields
@@ -38,7 +39,7 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
         "cluster": config.cluster and list(config.cluster),
         "ctas": [list(cta) for cta in timeline.ctas],
         "warps": -(-config.cta_threads // WARP),
-        **members(timeline, "path", "cut", "fault"),
+        **members(timeline, "path", "cut", "fault", "unverified"),
         "instructions": places,
         **members(timeline, "executed", "who", "together"),
         **{
@@ -75,7 +76,7 @@ def notes(timeline: Timeline) -> list[str]:
             f"these are the first {len(timeline.executed):,} steps, and there are more: --steps N "
             "keeps the first N"
         )
-    return found
+    return [*found, *unverified(timeline.unverified)]
 
 
 def totals(timeline: Timeline) -> list[tuple[str, str]]:

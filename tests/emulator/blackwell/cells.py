@@ -14,6 +14,7 @@ from ptxlab.device.protocol import Device, Kernel
 from tests.emulator.matrix.warpgroups import Placed
 
 LANES, COLUMNS = 128, 512
+CTA_BYTES = 4 * LANES * COLUMNS
 CODES = {"none": 0, "128B.atom32B": 1, "128B": 2, "64B": 4, "32B": 6}
 START = 0x400
 """Where static shared memory begins for programs."""
