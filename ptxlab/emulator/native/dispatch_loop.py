@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.dispatch_program import program_of
-from ptxlab.emulator.native.engine import PROCESS, STOP, key_of, threshold, warm
+from ptxlab.emulator.native.engine import PROCESS, STOP, code_of, key_of, steps, threshold, warm
 from ptxlab.emulator.native.region import (
     Builder,
     CompiledRegion,
@@ -52,19 +52,19 @@ def run_loop(group: Converged) -> tuple[int, BasicBlock | None]:
     The group is all that lives, and nothing goes on besides. Return how many instructions each thread has
     executed, and which block is to be left then, None where the group stands at the beginning of one.
     """
-    head = group.stands_at()
+    function, frame = group.activation.function, group.frame
+    codes = code_of(function).blocks
+    head = codes[group.block]
     head.turns += 1
-    key = key_of(head, group.activation.function.name, group.frame)
+    key = key_of(group.stands_at(), function.name, frame)
     if head.turns < (1 if key in PROCESS.heads else WORTH):
         return 0, None
     loop = _loop(group)
     done, left = (0, None) if loop is None else loop.run(group)
     pays = loop is not None and (loop.tasks >= PAYS or loop.is_tired)
     if pays:
-        function = group.activation.function
-        entry = function.blocks[0]
-        entry.turns = WORTH
-        PROCESS.heads |= {key, key_of(entry, function.name, group.frame)}
+        codes[0].turns = WORTH
+        PROCESS.heads |= {key, key_of(function.blocks[0], function.name, frame)}
     head.rest = WORTH if pays else min(2 * head.rest, LONGEST)
     head.turns = WORTH if pays else -head.rest
     return done, left
@@ -87,7 +87,8 @@ def _region(group: Converged) -> CompiledRegion | None:
     routine, registers = group.activation.function, group.frame.registers
     masked, head = not group.threads.everyone, group.block
     launched = masked, group.frame.wave.config.cluster_ctas > 1
-    region: CompiledRegion | None = routine.regions.get((*launched, head))
+    regions: dict[tuple[bool, bool, int], CompiledRegion] = code_of(routine).regions
+    region = regions.get((*launched, head))
     per_lane = {slot for slot in group.stands_at().needed() if len(registers[slot]) > 1}
     choices: list[Collection[int]] = []
     if region is None:
@@ -95,10 +96,10 @@ def _region(group: Converged) -> CompiledRegion | None:
     elif region.stale or per_lane & region.kinds.keys() - region.per_lane:
         choices, per_lane = [region.places.keys()], per_lane | region.per_lane
     for blocks in choices:
-        if any(has_machine_code(routine.blocks[number], group.frame) for number in blocks):
+        if any(has_machine_code(routine, number, group.frame) for number in blocks):
             region = Builder(routine, group.frame, masked, set(per_lane)).region(blocks)
         if region is not None:
-            routine.regions |= {(*launched, number): region for number in region.places}
+            regions |= {(*launched, number): region for number in region.places}
             break
     return region
 
@@ -235,10 +236,8 @@ class DispatchLoop:
                 self._tell(frame, place.block.needed())
                 return None
             frame.wave.clock = began + state[INSTRUCTIONS]
-            if place.block.native is None:
-                function = group.activation.function.name
-                warm(place.block, function, frame, group.threads.size, STOP)
-                self.region.stale |= place.block.native is not None
+            if code_of(group.activation.function).blocks[group.block].steps is None:
+                self.region.stale |= warm(group, STOP) is not None
             if not self._by_arrays(frame, group.threads, place.parts[part]):
                 return self._finished(group, place, part + 1)
             state[AT] += 1
@@ -274,5 +273,5 @@ class DispatchLoop:
         return not wave.signals and wave.changes == changes
 
 
-MACHINE_CODE = Engine(threshold, warm, run_loop)
+MACHINE_CODE = Engine(threshold, steps, run_loop)
 """Machine code of this processor, for launches."""

@@ -7,10 +7,12 @@ the beginning. Results are the same bits.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
-from ptxlab.emulator.prepare.program import BasicBlock
+from ptxlab.emulator.prepare.program import BasicBlock, Converged, Routine, Step
 from ptxlab.emulator.run.wave import NEVER, Frame
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.installation import adding_extra
@@ -60,6 +62,38 @@ class _Process:
 PROCESS = _Process()
 
 
+@dataclass(slots=True)
+class BlockCode:
+    """What there is of a block: its ``steps`` once it is hot.
+
+    ``turns`` is how often threads came back to it in a loop since so many could be made in one call, less the
+    ``rest`` that it had when it could not.
+    """
+
+    steps: Sequence[Step] | None = None
+    turns: int = 0
+    rest: int = 1
+
+
+@dataclass(slots=True)
+class RoutineCode:
+    """What there is of a routine: of its ``blocks``, by their numbers, and of several together.
+
+    The ``regions`` are by whether they are for some threads only, whether for clusters of several CTAs, and by block.
+    """
+
+    blocks: list[BlockCode]
+    regions: dict[tuple[bool, bool, int], Any] = field(default_factory=dict)
+
+
+def code_of(routine: Routine) -> RoutineCode:
+    code = routine.engine
+    if code is None:
+        code = routine.engine = RoutineCode([BlockCode() for _ in routine.blocks])
+    assert isinstance(code, RoutineCode)
+    return code
+
+
 def threshold() -> int:
     """Return from which heat on blocks are compiled, as the environment says.
 
@@ -90,22 +124,35 @@ def key_of(block: BasicBlock, function: str, frame: Frame) -> Key:
     return wave.module.source.text, wave.target.name, function, number
 
 
-def warm(block: BasicBlock, function: str, frame: Frame, threads: int, stop: int = 0) -> None:
-    """Note that a block of a function runs for so many threads, and compile it once it is hot.
+def steps(group: Converged) -> Sequence[Step]:
+    """Return the steps that a group runs of its block."""
+    return warm(group) or group.stands_at().steps
 
-    It is when it has taken as long as that will take, with the nanoseconds that it takes to ``stop`` for it.
+
+def warm(group: Converged, stop: int = 0) -> Sequence[Step] | None:
+    """Note that a group runs its block, and return the block's steps once it is hot.
+
+    It is when it has taken as long as compiling it will, with the nanoseconds that it takes to ``stop`` for it.
     """
+    code = code_of(group.activation.function).blocks[group.block]
+    if code.steps is None and _gets_hot(group, stop):
+        from ptxlab.emulator.native.cutting import steps_of
+
+        frame = group.frame
+        code.steps = steps_of(group.stands_at(), frame.layout, frame.wave.target.name)
+    return code.steps
+
+
+def _gets_hot(group: Converged, stop: int) -> bool:
+    block, function, frame = group.stands_at(), group.activation.function.name, group.frame
     key = key_of(block, function, frame)
     if len(block.watched) <= FEW:
         key = key[1], *(one.site.instruction.name for one in block.watched)
-    spent = block.instructions * (STEP + THREAD * threads) + stop
+    spent = block.instructions * (STEP + THREAD * group.threads.size) + stop
     heat = PROCESS.blocks[key] = PROCESS.blocks.get(key, 0) + spent
     PROCESS.heat += spent
     hot = frame.wave.hot
-    if not hot or (PROCESS.heat >= hot and _pays(block, key, heat)):
-        from ptxlab.emulator.native.cutting import steps_of
-
-        block.native = steps_of(block, frame.layout, frame.wave.target.name)
+    return not hot or (PROCESS.heat >= hot and _pays(block, key, heat))
 
 
 def _pays(block: BasicBlock, key: Key, heat: int) -> bool:

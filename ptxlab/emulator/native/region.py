@@ -14,6 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.cutting import steps_of
+from ptxlab.emulator.native.engine import BlockCode, code_of
 from ptxlab.emulator.native.segment import Arrays, CompiledFunction, Segment
 from ptxlab.emulator.native.warp_operation import WarpOperation, warp_operation
 from ptxlab.emulator.native.writer import FIRST, FunctionShape, Written
@@ -113,10 +114,11 @@ def _onward(routine: Routine) -> list[list[int]]:
     return [_following(block, number) for number, block in enumerate(routine.blocks)]
 
 
-def has_machine_code(block: BasicBlock, frame: Frame) -> bool:
+def has_machine_code(routine: Routine, number: int, frame: Frame) -> bool:
     """Say whether a part of a block is a task, or becomes one."""
-    steps = (warp_operation([one]) for one in block.watched)
-    return block.native is not None or any(step and step.ready(frame.wave) for step in steps)
+    steps = (warp_operation([one]) for one in routine.blocks[number].watched)
+    is_hot = code_of(routine).blocks[number].steps is not None
+    return is_hot or any(step and step.ready(frame.wave) for step in steps)
 
 
 def _following(block: BasicBlock, number: int) -> list[int]:
@@ -156,7 +158,7 @@ class Builder:
         found = {}
         for number in blocks:
             block = self.routine.blocks[number]
-            parts = _parts(block, self.frame.layout)
+            parts = _parts(block, code_of(self.routine).blocks[number], self.frame.layout)
             if parts is not None:
                 found[number] = block, parts
         all_parts = [part for _, parts in found.values() for part in parts]
@@ -302,7 +304,7 @@ def kind(value: Array) -> Kind:
     return value.dtype.itemsize * (value.ndim == 1), value.dtype.kind == "b"
 
 
-def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[BlockPart] | None:
+def _parts(block: BasicBlock, code: BlockCode, layout: FrameLayout) -> Sequence[BlockPart] | None:
     """Return the parts of a block, None if it cannot be in a region."""
     watched = block.watched
     if any(one.leaves and one.steps for one in watched):
@@ -310,7 +312,7 @@ def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[BlockPart] | None
     staying = [one for one in watched if not one.leaves]
     if not staying:
         return []
-    steps = block.native
+    steps = code.steps
     if steps is None and not any(warp_operation([one]) for one in staying):
         return [Arrays(staying, block.steps)]
     if steps is None:

@@ -108,8 +108,7 @@ class BasicBlock:
     ``participants`` is set where the first step needs threads to arrive together. ``polls`` says that
     threads may look here for what other threads do. ``instructions`` counts them as PTX does.
     ``ends`` says that threads only end here. ``lasting`` gives, for each instruction, the registers
-    whose values matter after it, ``needed`` those that do before the first. Once the block is hot, ``native`` are its steps. ``turns`` is how often threads came back to it in a
-    loop since so many could be made in one call, less the ``rest`` that it had when it could not.
+    whose values matter after it, ``needed`` those that do before the first.
     """
 
     steps: Sequence[Step]
@@ -122,24 +121,20 @@ class BasicBlock:
     ends: bool = False
     lasting: Callable[[], list[set[int]]] = list
     needed: Callable[[], set[int]] = set
-    native: Sequence[Step] | None = None
-    turns: int = 0
-    rest: int = 1
 
 
 @dataclass(slots=True, eq=False)
 class Routine:
     """A prepared kernel or device function.
 
-    Of the lines ``unverified`` nobody has measured the bits. ``regions`` are its blocks as machine code, by
-    whether they are for some threads only, whether for clusters of several CTAs, and by block.
+    Of the lines ``unverified`` nobody has measured the bits. In ``engine`` an engine keeps what it makes of it.
     """
 
     name: str
     blocks: list[BasicBlock]
     frame: FrameLayout
     unverified: frozenset[int] = frozenset()
-    regions: dict[tuple[bool, bool, int], Any] = field(default_factory=dict)
+    engine: object = None
 
 
 @dataclass(slots=True, eq=False)

@@ -160,16 +160,12 @@ class Scheduler:
             self._changed()
 
     def _steps(self, block: BasicBlock, group: Converged) -> Sequence[Step]:
-        """Return the steps of a block, those of machine code if it is hot and nobody watches."""
+        """Return the steps of a block, those of an engine where one runs and nobody watches."""
         if self.wave.watched:
             return block.watched
         if self.wave.hot == NEVER:
             return block.steps
-        if block.native is None:
-            self._engine.warm(
-                block, group.activation.function.name, group.frame, group.threads.size
-            )
-        return block.native or block.steps
+        return self._engine.steps(group)
 
     def _passed(self, group: Converged) -> bool:
         return min(map(_priority, self._ready)) <= group.priority
