@@ -41,6 +41,10 @@ class TensorCoreProblem:
     scale_ids: tuple[int, int]
     selector: int
 
+    def __str__(self) -> str:
+        both = self.a_type if self.a_type == self.b_type else f"{self.a_type} x {self.b_type}"
+        return f"{self.m} x {self.n} x {self.k} of {both}, D {self.d_type}"
+
     @property
     def path(self) -> DataPath:
         """How D lies."""

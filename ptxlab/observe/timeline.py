@@ -41,6 +41,23 @@ class SharedSpan:
         return self.cta == other.cta and self.start < other.end and other.start < self.end
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TensorSpan:
+    """Cells of the Tensor Memory of a CTA, by its position in the cluster: columns ``start`` to ``end``.
+
+    They lie in ``lanes``, of which the first and the one behind the last are given.
+    """
+
+    cta: int
+    start: int
+    end: int
+    lanes: tuple[int, int]
+
+    def overlaps(self, other: TensorSpan) -> bool:
+        """Say whether they have columns in common."""
+        return self.cta == other.cta and self.start < other.end and other.start < self.end
+
+
 @dataclass(slots=True)
 class StepAccess:
     """An access of a step: of how many bytes, from the lowest address to the end of the highest one.
@@ -58,16 +75,20 @@ class StepAccess:
 
 @dataclass(slots=True)
 class Flight:
-    """Asynchronous work that ``warps`` began in a step: a copy, or a product of warpgroups.
+    """Asynchronous work that ``warps`` began in a step: a "copy", "store" or "shift", a "product", or a "commit".
 
     ``queue`` is how it is waited for: as one of the ``copies`` of cp.async, of the ``bulk_copies`` or
-    ``products`` in groups, or by ``signals`` of mbarriers. It ``landed`` at a moment, and after it the
-    steps in ``read`` read from shared memory what it wrote. ``mbarriers`` are those that hear of it, each
-    with its phase when it began; ``group`` is the number of its group among those of its warps. In global
-    memory it is at bytes ``low`` to ``high`` of the allocation ``far``.
+    ``products`` of warpgroups in groups, of what tensor cores do in ``tensor_work`` by a commit behind it, as one
+    of ``tensor_stores`` to Tensor Memory, or by ``signals`` of mbarriers. It ``landed`` at a moment, and after it
+    the steps in ``read`` read from shared memory, or Tensor Memory, what it wrote. ``mbarriers`` are those that
+    hear of it, each with its phase when it began; ``group`` is the number of its group, or commit, among those of
+    its warps. In global memory it is at bytes ``low`` to ``high`` of the allocation ``far``; cells of Tensor
+    Memory are ``cells_written`` and ``cells_read``. ``shape`` is what a product of ``tensor_work`` multiplies, and
+    ``adds`` whether it adds to what is there.
     """
 
     queue: str
+    work: str
     step: int
     warps: Warps
     nbytes: int = 0
@@ -81,6 +102,10 @@ class Flight:
     high: int = 0
     mbarriers: list[tuple[int, int]] = field(default_factory=list)
     read: list[int] = field(default_factory=list)
+    cells_written: list[TensorSpan] = field(default_factory=list)
+    cells_read: list[TensorSpan] = field(default_factory=list)
+    shape: str = ""
+    adds: bool = False
 
 
 @dataclass(slots=True)
@@ -154,6 +179,28 @@ class FilledTile:
 
 
 @dataclass(frozen=True, slots=True)
+class FilledColumns:
+    """Columns of Tensor Memory that tensor cores and stores fill again and again: an accumulator, or operands.
+
+    A fill is all that is written there before somebody else reads it.
+    """
+
+    span: TensorSpan
+    fills: tuple[TileFill, ...]
+
+
+@dataclass(slots=True)
+class AllocatedColumns:
+    """Columns of the Tensor Memory of a CTA, from the moment they are allocated until they are given back."""
+
+    cta: int
+    start: int
+    end: int
+    since: int
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """What the ``ctas`` did, which are one or the cluster of one, in the order of their ranks.
 
@@ -177,6 +224,8 @@ class Timeline:
     accesses: tuple[StepAccess, ...]
     flights: tuple[Flight, ...]
     tiles: tuple[FilledTile, ...]
+    columns: tuple[FilledColumns, ...]
+    allocations: tuple[AllocatedColumns, ...]
     barriers: tuple[Meeting, ...]
     waits: tuple[Wait, ...]
     mbarriers: tuple[TracedMbarrier, ...]

@@ -15,18 +15,25 @@ from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run import memory
+from ptxlab.emulator.run.tensor_memory import CELL_BYTES, CTA_CELLS, tensor_address
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import LANDINGS, Frame, Wave, unravel
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.instrument.sites import sources
+from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.observe.timeline import StepAccess, Timeline, TracedInstruction
 from ptxlab.observe.trace_barriers import BarrierTrace, MbarrierTrace, Waits
 from ptxlab.observe.trace_context import TraceContext
 from ptxlab.observe.trace_flights import Flights, tiles
+from ptxlab.observe.trace_tensor_memory import filled_columns
 from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text
+
+COMMIT = "commit"
+"""The work of a flight that stands for a tcgen05.commit, which lands when it arrives."""
 
 
 def trace(
@@ -98,6 +105,7 @@ class Tracer(Watcher):
         context, instruction = self._context, site.instruction
         self._mbarriers.look()
         self._flights.beginning = None
+        self._site = site
         warps = context.warps(threads.mask)
         if not warps:
             return
@@ -110,8 +118,13 @@ class Tracer(Watcher):
         if passing is None or not acting:
             return
         effects = effects_of(instruction)
+        if effects.begins == "tensor_work":
+            return  # an instruction may begin several operations: see ``issued``
         if effects.begins in LANDINGS:
-            self._flights.begin(effects.begins, passing, acting)
+            self._flights.begin(effects.begins, effects.work, passing, acting)
+        elif effects.behind == "tensor_work":
+            self._flights.commit(effects.behind, acting)
+            self._flights.begin("signals", COMMIT, passing, acting)
         elif effects.commits:
             self._flights.commit(effects.commits, acting)
         elif effects.barrier == "cta":
@@ -146,15 +159,23 @@ class Tracer(Watcher):
         if name == "shared":
             cta = low // context.wave.shared_pitch
             base = cta * context.wave.shared_pitch
-            name = (
-                f"shared memory of rank {cta - context.first}"
-                if context.count > 1
-                else "shared memory"
-            )
+            name = _of_rank("shared memory", context, cta - context.first)
         nbytes = first.size * access.nbytes
         self._accesses.append(
             StepAccess(context.step, access.verb, name, low - base, high - base, nbytes)
         )
+
+    def _see_cells(self, cells: Array, *, writes: bool) -> None:
+        """See warps load or store cells of Tensor Memory, or give them back."""
+        context, ctas = self._context, cells // CTA_CELLS
+        moves = bool(effects_of(self._site.instruction).work)
+        for cta in np.unique(ctas).tolist() if moves else ():
+            own = cells[ctas == cta]
+            low, high = (tensor_address(int(cell)) for cell in (own.min(), own.max()))
+            memory = _of_rank("Tensor Memory", context, cta - context.first)
+            verb, nbytes = "write" if writes else "read", CELL_BYTES * own.size
+            self._accesses.append(StepAccess(context.step, verb, memory, low, high + 1, nbytes))
+        self._flights.cells(cells, writes=writes)
 
     # ---- asynchronous work, barriers ----
 
@@ -168,6 +189,24 @@ class Tracer(Watcher):
         if told is not None:
             flight.mbarriers = self._mbarriers.known(told.words)
 
+    def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
+        if self._live:
+            self._flights.issue(effects_of(self._site.instruction).work, threads, access)
+
+    def tensor_memory(self, threads: Threads, cells: Array, *, writes: bool) -> None:
+        if self._live:
+            mine = self._context.follows(threads.index[::WARP])
+            if mine.any():
+                self._see_cells(cells[mine], writes=writes)
+
+    def columns(self, cta: int, start: int, count: int, *, taken: bool) -> None:
+        if self._live:
+            self._flights.tensor_memory.columns(cta, start, count, taken=taken)
+
+    def committed(self, words: Array) -> None:
+        if self._live and self._mbarriers.touch(words):
+            self._context.add(TraceContext.LANDING, ())
+
     def landed(self, queue: str, turn: int, threads: Threads | None) -> None:
         if self._live:
             self._flights.landed(queue, turn, threads)
@@ -178,8 +217,12 @@ class Tracer(Watcher):
             self._context.add(TraceContext.LANDING, ())
 
     def arrive(self, threads: Threads, words: Array) -> None:
-        if self._live:
-            self._mbarriers.touch(words)
+        if not self._live:
+            return
+        flight = self._flights.beginning
+        if flight is not None and flight.work == COMMIT:
+            flight.mbarriers = self._mbarriers.known(words)
+        self._mbarriers.touch(words)
 
     def complete(self, words: Array) -> None:
         if self._live:
@@ -232,6 +275,8 @@ class Tracer(Watcher):
             accesses=tuple(self._accesses),
             flights=tuple(flights),
             tiles=tiles(flights, context.name),
+            columns=filled_columns(flights),
+            allocations=tuple(self._flights.tensor_memory.allocations),
             barriers=tuple(self._barriers.found),
             waits=tuple(self._waits.found),
             mbarriers=tuple(self._mbarriers.found),
@@ -241,3 +286,7 @@ class Tracer(Watcher):
                 sorted(wave.unverified.intersection(site.line for site in self._places))
             ),
         )
+
+
+def _of_rank(memory: str, context: TraceContext, cta: int) -> str:
+    return f"{memory} of rank {cta}" if context.count > 1 else memory

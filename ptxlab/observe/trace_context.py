@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.run.tensor_memory import CTA_CELLS
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
@@ -68,6 +69,12 @@ class TraceContext:
         ctas = starts // pitch
         places = (ctas - self.first, starts - ctas * pitch, ends - ctas * pitch)
         return [SharedSpan(*place) for place in zip(*(one.tolist() for one in places), strict=True)]
+
+    def cells(self, cells: Array) -> Array:
+        """Return those cells of the wave's Tensor Memory that are the followed CTAs', as numbers in theirs."""
+        inside = cells.ravel() - self.first * CTA_CELLS
+        mine: Array = inside[(inside >= 0) & (inside < self.count * CTA_CELLS)]
+        return mine
 
     def name(self, span: SharedSpan) -> str:
         """Return the variable that a span begins in, with the distance from its beginning."""

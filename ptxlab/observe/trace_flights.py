@@ -14,10 +14,14 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.run.memory import Bytes
+from ptxlab.emulator.run.tensor_memory import CELL_BYTES
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import MemoryAccess
+from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.observe.timeline import FilledTile, Flight, SharedSpan, TileFill, Warps, united
 from ptxlab.observe.trace_context import TraceContext
+from ptxlab.observe.trace_tensor_memory import TensorMemoryTrace
 
 GRANULE = 16
 """Bytes of shared memory of which is known what copy filled them last."""
@@ -38,15 +42,62 @@ class Flights:
         self.beginning: Flight | None = None
         self._aloft: dict[tuple[str, int], tuple[Flight, Array]] = {}
         self._groups: dict[tuple[str, int], int] = {}
+        self.tensor_memory = TensorMemoryTrace(context)
         self._filled = np.full(wave.ctas * wave.shared_pitch // GRANULE, NOTHING)
 
-    def begin(self, queue: Queue, threads: Threads, warps: Warps) -> None:
+    def begin(self, queue: Queue, work: str, threads: Threads, warps: Warps) -> None:
         """Begin work that comes next in a queue of the wave."""
-        context = self._context
-        flight = self.beginning = Flight(queue, context.step, warps)
-        turn = getattr(context.wave, queue).turn + 1
-        self._aloft[queue, turn] = flight, threads.mask[context.inside].copy()
+        self._begin(queue, work, warps, threads.mask[self._context.inside].copy())
+
+    def _begin(self, queue: Queue, work: str, warps: Warps, waiting: Array) -> Flight:
+        flight = self.beginning = Flight(queue, work, self._context.step, warps)
+        turn = getattr(self._context.wave, queue).turn + 1
+        self._aloft[queue, turn] = flight, waiting
         self.found.append(flight)
+        return flight
+
+    def issue(self, work: str, threads: Threads, access: TensorCoreAccess) -> None:
+        """Begin what threads have tensor cores do, if some of them are followed."""
+        context = self._context
+        mine = context.follows(threads.index)
+        if not mine.any():
+            return
+        warps = tuple(np.unique(context.warp_of(threads)[mine]).tolist())
+        ctas = context.wave.cta_of[threads.index[mine]]
+        waiting = np.isin(context.first + np.arange(context.count), ctas - ctas % access.group)
+        flight = self._begin("tensor_work", work, warps, waiting)
+        chosen = mine.repeat(access.group)
+        for first in access.shared.values():
+            flight.reads.extend(context.spans(first[chosen], UNIT_BYTES))
+        memory = self.tensor_memory
+        for cells in access.read.values():
+            flight.cells_read.extend(memory.spans(cells))
+            self._read_cells(cells)
+        for cells in access.written.values():
+            memory.write(flight, len(self.found) - 1, cells)
+        if access.problem is None:
+            flight.nbytes = CELL_BYTES * sum(
+                context.cells(cells).size for cells in access.written.values()
+            )
+        else:
+            flight.shape = str(access.problem)
+            flight.adds = access.adds is not None and bool(access.adds.any())
+        self._feed(flight)
+
+    def cells(self, cells: Array, *, writes: bool) -> None:
+        """See warps load cells of Tensor Memory, store to them, or give them back."""
+        memory, flight = self.tensor_memory, self.beginning
+        if not writes:
+            self._read_cells(cells)
+        elif flight is None:
+            memory.forget(cells)
+        else:
+            memory.write(flight, len(self.found) - 1, cells)
+            flight.nbytes += CELL_BYTES * self._context.cells(cells).size
+
+    def _read_cells(self, cells: Array) -> None:
+        for number in self.tensor_memory.readers(cells):
+            self.found[number].read.append(self._context.step)
 
     def move(self, memory: Bytes, first: Array, size: int, *, writes: bool) -> None:
         """Say that what begins moves items of a size from or to memory, ``first`` their first bytes."""
@@ -77,13 +128,19 @@ class Flights:
         if known is None:
             return
         flight, left = known
-        left &= False if threads is None else ~threads.mask[self._context.inside]
+        left &= False if threads is None else ~threads.mask[self._inside(queue)]
         if left.any():
             return
         del self._aloft[queue, turn]
         flight.landed = self._context.now
-        if queue == "products":
+        if queue in ("products", "tensor_work"):
             self._feed(flight)
+
+    def _inside(self, queue: str) -> slice:
+        """Return which threads of a queue are followed: in that of tensor cores they are CTAs."""
+        context = self._context
+        ctas = slice(context.first, context.first + context.count)
+        return ctas if queue == "tensor_work" else context.inside
 
     def commit(self, queue: Queue, warps: Warps) -> None:
         """Put what the warps have begun in a queue into their next group."""
@@ -119,7 +176,7 @@ def tiles(flights: Sequence[Flight], name: Callable[[SharedSpan], str]) -> tuple
     """Return the tiles that copies fill or read, in the order of their addresses."""
     together: Together = defaultdict(list)
     for number, flight in enumerate(flights):
-        if flight.queue != "products":
+        if flight.queue not in ("products", "tensor_work"):
             together[_waited_for(flight)].append(number)
     parts = [(numbers, _touched(flights, numbers)) for numbers in together.values()]
     places = united((span for _, spans in parts for span in spans), gap=1)

@@ -246,6 +246,8 @@ def commit(context: Context, asked: RowForm) -> Step:
             wave.watcher.arrive(owners, index)
 
         def land() -> None:
+            if wave.watched:
+                wave.watcher.committed(index)
             wave.tensor_work.wait_all(units, until)
             ones = np.ones(index.size, np.int64)
             arrive = Arrive(ones, np.zeros_like(ones))

@@ -175,6 +175,10 @@ def allocate(context: Context, asked: RowForm) -> Step:
         memory = frame.wave.tensor_memory
         counts = warps.one(request.columns, "nCols")[together[:, 0]]
         memory.take(warps.cta[together], starts, counts, line)
+        if frame.wave.watched:
+            for ctas, start, count in zip(warps.cta[together], starts, counts, strict=True):
+                for cta in ctas.tolist():
+                    frame.wave.watcher.columns(cta, int(start), int(count), taken=True)
         order = np.argsort(together.reshape(-1))
         found = np.repeat(starts, group)[order].astype(np.uint32)
         scatter(written, frame, Threads(threads.width, index=warps.first), found)
@@ -216,6 +220,8 @@ def deallocate(context: Context, asked: RowForm) -> Step:
                     kind="launch",
                 )
             memory.free(cta, start)
+            if frame.wave.watched:
+                frame.wave.watcher.columns(cta, start, held, taken=False)
 
     return run
 

@@ -22,6 +22,12 @@ CTA_CELLS = LANES * COLUMNS
 CELL_BYTES = 4
 
 
+def tensor_address(cell: int) -> int:
+    """Return the address of a cell in its CTA."""
+    lane, column = divmod(cell % CTA_CELLS, COLUMNS)
+    return lane << 16 | column
+
+
 class TensorMemory:
     """That of ``ctas`` CTAs, where each byte that has no value is ``poison``.
 

@@ -36,7 +36,9 @@ from ptxlab.tensormap.tensor_map import TensorMap
 NEVER = -1
 """The heat of a wave whose blocks stay as they are: see ``emulator.native.engine``."""
 
-LANDINGS: tuple[Queue, ...] = ("copies", "bulk_copies", "products", "signals")
+LANDINGS: tuple[Queue, ...] = (
+    "copies", "bulk_copies", "products", "signals", "tensor_work", "tensor_stores",
+)  # fmt: skip
 """The queues of which who watches is told when their work lands."""
 
 
@@ -316,6 +318,9 @@ class Watcher:
         The instruction at hand makes it, unmakes it, arrives, or changes how many bytes it expects.
         """
 
+    def committed(self, words: Array) -> None:
+        """See commits arrive at the mbarriers in these words: what they stand behind lands first."""
+
     def done(self, words: Array, threads: Threads | None) -> None:
         """See asynchronous work done that the mbarriers in these words hear of now.
 
@@ -342,6 +347,9 @@ class Watcher:
     def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
         """See each of ``threads`` have tensor cores work on Tensor Memory: what they access, some time later."""
 
+    def columns(self, cta: int, start: int, count: int, *, taken: bool) -> None:
+        """See columns of Tensor Memory allocated in the CTA at a position of the wave, or given back."""
+
     def tensor_memory(self, threads: Threads, cells: Array, *, writes: bool) -> None:
         """See whole warps read cells [warps, ...] of Tensor Memory, or write them or give them back."""
 
@@ -351,7 +359,10 @@ class Watcher:
         """See a thread have a box copied, which may lie wholly outside its tensor."""
 
     def landed(self, queue: str, turn: int, threads: Threads | None) -> None:
-        """See work land, the ``turn``th in a queue of the wave, that some of its threads or all had begun."""
+        """See work land, the ``turn``th in a queue of the wave, that some of its threads or all had begun.
+
+        In the queue of tensor cores threads stand for CTAs, of a pair for the even one.
+        """
 
     def ended(self, threads: Threads) -> None:
         """See threads end."""

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.timeline import Timeline, Wait
+from ptxlab.observe.timeline import Flight, Timeline, Wait
 from ptxlab.syntax.names import called
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
@@ -44,7 +44,16 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
         **members(timeline, "executed", "who", "together"),
         **{
             name: [asdict(one) for one in getattr(timeline, name)]
-            for name in ("accesses", "flights", "tiles", "barriers", "waits", "mbarriers")
+            for name in (
+                "accesses",
+                "flights",
+                "tiles",
+                "columns",
+                "allocations",
+                "barriers",
+                "waits",
+                "mbarriers",
+            )
         },
     }
 
@@ -83,8 +92,7 @@ def totals(timeline: Timeline) -> list[tuple[str, str]]:
     """Return what there was of each, named, in words; nothing is said of what there was none of."""
     warps = len(timeline.ctas) * -(-timeline.config.cta_threads // WARP)
     found = [("steps", f"{len(timeline.executed):,}, by {counted(warps, 'warp', form=',')}")]
-    copies = [flight for flight in timeline.flights if flight.queue != "products"]
-    products = len(timeline.flights) - len(copies)
+    copies = _copies(timeline)
     if copies:
         nbytes = sum(flight.nbytes for flight in copies)
         found.append(("copies", f"{len(copies):,} of {nbytes:,} bytes, {_aloft(timeline)}"))
@@ -93,8 +101,7 @@ def totals(timeline: Timeline) -> list[tuple[str, str]]:
         done = "filled" if timeline.flights[tile.fills[0].flights[0]].writes else "copied out"
         told = f"{span.end - span.start:,} bytes, {done} {times}"
         found.append((f"  {tile.name}{_of(timeline, span.cta)}", told))
-    if products:
-        found.append(("products", f"{products:,} of warpgroups"))
+    found += _of_tensor_cores(timeline)
     for mbarrier in timeline.mbarriers:
         name = f"mbarrier {mbarrier.name}{_of(timeline, mbarrier.cta)}"
         found.append((name, f"{counted(mbarrier.states[-1].phase, 'phase', form=',')} complete"))
@@ -103,6 +110,43 @@ def totals(timeline: Timeline) -> list[tuple[str, str]]:
             ("barriers", f"{sum(one.complete is not None for one in timeline.barriers):,}")
         )
     return found
+
+
+_NO_COPIES = ("products", "tensor_work", "tensor_stores")
+
+
+def _copies(timeline: Timeline) -> list[Flight]:
+    """Return the copies between global and shared memory."""
+    return [one for one in timeline.flights if one.queue not in _NO_COPIES and one.work != "commit"]
+
+
+def _of_tensor_cores(timeline: Timeline) -> Iterator[tuple[str, str]]:
+    """Yield what tensor cores did, and what there was of Tensor Memory."""
+    counts = Counter((one.queue, one.work, one.shape) for one in timeline.flights)
+    if warpgroups := counts["products", "product", ""]:
+        yield "products", f"{warpgroups:,} of warpgroups"
+    for (queue, work, shape), count in counts.items():
+        if queue in ("tensor_work", "tensor_stores"):
+            where = (
+                f", {shape}"
+                if shape
+                else " in Tensor Memory"
+                if work == "shift"
+                else " to Tensor Memory"
+            )
+            yield _PLURALS[work], f"{count:,}{where}"
+    if commits := sum(count for (_, work, _), count in counts.items() if work == "commit"):
+        yield "commits", f"{commits:,}"
+    for one in timeline.allocations:
+        name = f"Tensor Memory{_of(timeline, one.cta)}"
+        yield name, f"columns {one.start} to {one.end - 1} allocated"
+    for filled in timeline.columns:
+        span, times = filled.span, counted(len(filled.fills), "time", form=",")
+        name = f"  columns {span.start} to {span.end - 1}{_of(timeline, span.cta)}"
+        yield name, f"lanes {span.lanes[0]} to {span.lanes[1] - 1}, filled {times}"
+
+
+_PLURALS = {"product": "products", "copy": "copies", "shift": "shifts", "store": "stores"}
 
 
 def text(timeline: Timeline) -> str:
@@ -115,11 +159,10 @@ def text(timeline: Timeline) -> str:
 def _aloft(timeline: Timeline) -> str:
     """Return the most bytes that were on their way at a moment."""
     changes: Counter[int] = Counter()
-    for flight in timeline.flights:
-        if flight.queue != "products":
-            changes[flight.step] += flight.nbytes
-            if flight.landed is not None:
-                changes[flight.landed] -= flight.nbytes
+    for flight in _copies(timeline):
+        changes[flight.step] += flight.nbytes
+        if flight.landed is not None:
+            changes[flight.landed] -= flight.nbytes
     most = now = 0
     for moment in sorted(changes):
         now += changes[moment]

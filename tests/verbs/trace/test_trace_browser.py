@@ -15,7 +15,10 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.timeline import Timeline
 from ptxlab.observe.trace import trace
 from ptxlab.verbs.trace import page as trace_page
+from tests.emulator.blackwell.operands import Problem
+from tests.emulator.blackwell.test_product import issued
 from tests.observe.pipelines import A_BYTES, EXCHANGE, RING, STEPS
+from tests.observe.test_trace_tensor_memory import traced
 from tests.verbs.browser import Browser, missing
 
 MISSING = missing()
@@ -227,3 +230,39 @@ def test_a_page_of_other_events_would_be_seen(
     browser.js("look(arguments[0] - 5, arguments[0] + 20)", step)
     painted(browser)
     assert colours(browser, "warp 0", [step + 0.5]) == ["memory"]
+
+
+def test_tensor_memory_has_lanes_in_each_cta_of_a_pair(browser: Browser, tmp_path: Path) -> None:
+    problem = Problem("f16", 256, 32, "f16", "f16", group=2)
+    timeline = traced(problem, issued(problem))
+    show(browser, timeline, tmp_path)
+    names = browser.js("return lanes.map((lane) => [lane.cta, lane.name])")
+    for cta in (0, 1):
+        for name in ("tcgen05", "allocated", "columns 32 to 63", "bar"):
+            assert [cta, name] in names
+    assert [0, "commits"] in names
+    [product] = [one for one in timeline.flights if one.work == "product"]
+    browser.js(
+        "const lane = lanes.find((one) => one.kind === 'product' && one.cta === 1);"
+        "keep(lane.items[0]); look(arguments[0] - 10, arguments[0] + 40)",
+        product.step,
+    )
+    painted(browser)
+    assert browser.text("#inspector h2") == "product of a pair"
+    told = facts(browser)
+    assert told["multiplies"] == "256 x 32 x 16 of f16, D f32, added to D"
+    assert told["to cells"] == (
+        "columns 32 to 63 of lanes 0 to 127 of rank 0, columns 32 to 63 of lanes 0 to 127 of rank 1"
+    )
+    assert told["bits"] == "unverified: nobody has measured them"
+    related = browser.js("return related(state.pinned).map((one) => [one.kind, one.lane.name])")
+    assert {"step": "warp 0", "commit": "commits", "columns": "columns 32 to 63"}.items() <= dict(
+        related
+    ).items()
+    browser.js(
+        "keep(lanes.find((one) => one.cta === 1 && one.name === 'columns 32 to 63').items[0])"
+    )
+    assert facts(browser)["cells"] == "columns 32 to 63 of lanes 0 to 127 of rank 1"
+    with browser.phone(400, 844):
+        assert browser.js("return document.documentElement.scrollWidth") == 400
+    assert browser.errors() == []

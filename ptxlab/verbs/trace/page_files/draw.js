@@ -13,7 +13,7 @@ function readColours() {
   colour = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   rgba = Object.fromEntries(names.map((name) => [name, [5, 3, 1].reduce(
     (word, at) => word * 256 + parseInt(colour[name].slice(at, at + 2), 16), 255)]));
-  hatch = Object.fromEntries(["copy", "sync"].map((name) => [name, hatched(colour[name])]));
+  hatch = Object.fromEntries(["copy", "sync", "mma"].map((name) => [name, hatched(colour[name])]));
   small = null;
 }
 
@@ -93,12 +93,32 @@ function label(pen, text, left, width, lane) {
   else if (most > 5) pen.fillText(`${text.slice(0, most - 1)}…`, from, lane.top + lane.height / 2 + .5);
 }
 
+/** Who reads what a fill has brought. */
+function drawReads(pen, item, lane) {
+  let last = -1;
+  for (const step of item.fill.read) {
+    const at = Math.round(x(step));
+    if (at === last || step < view.from - 1 || step > view.to) continue;
+    last = at;
+    const reader = CLASSES[classOfPlace[data.executed[step]]];
+    pen.fillStyle = colour[reader === "sync" || reader === undefined ? "mma" : reader];
+    pen.fillRect(x(step), lane.top + lane.height / 2, Math.max(1.2, scale() - 1), lane.height / 2);
+  }
+}
+
+/** Where a fill begins, and where it has landed. */
+function drawEnds(pen, item, lane, ink) {
+  pen.fillStyle = ink;
+  pen.fillRect(x(item.from), lane.top, 1.5, lane.height);
+  if (item.fill.landed !== null) pen.fillRect(x(item.fill.landed) - .75, lane.top, 1.5, lane.height);
+}
+
 /** The number of a fill, on a ground of its own, where there is room. */
-function chip(pen, item, lane) {
+function chip(pen, item, lane, ground) {
   const text = String(item.fill.number), wide = 6.1 * text.length + 6, room = (item.to - item.from) * scale();
   if (room < wide + 8 || x(item.to) < wide) return;
   const left = Math.max(x(item.from), 0) + 4;
-  pen.fillStyle = colour["copy-pale"];
+  pen.fillStyle = ground;
   pen.fillRect(left, lane.top + 3, wide, lane.height - 6);
   pen.fillStyle = colour.ink;
   pen.fillText(text, left + 3, lane.top + lane.height / 2 + .5);
@@ -118,26 +138,32 @@ const PAINT = {
     const landed = end(item.fill.landed);
     block(pen, item.from, landed, lane, hatch.copy);
     if (!item.drains) block(pen, landed, item.to, lane, colour["copy-pale"]);
-    let last = -1;
-    for (const step of item.fill.read) {
-      const at = Math.round(x(step));
-      if (at === last || step < view.from - 1 || step > view.to) continue;
-      last = at;
-      const reader = CLASSES[classOfPlace[data.executed[step]]];
-      pen.fillStyle = colour[reader === "sync" ? "mma" : reader];
-      pen.fillRect(x(step), lane.top + lane.height / 2, Math.max(1.2, scale() - 1), lane.height / 2);
-    }
-    pen.fillStyle = colour.copy;
-    pen.fillRect(x(item.from), lane.top, 1.5, lane.height);
-    if (item.fill.landed !== null) pen.fillRect(x(landed) - .75, lane.top, 1.5, lane.height);
-    chip(pen, item, lane);
+    drawReads(pen, item, lane);
+    drawEnds(pen, item, lane, colour.copy);
+    chip(pen, item, lane, colour["copy-pale"]);
+  },
+  columns(pen, item, lane) {
+    const landed = end(item.fill.landed);
+    block(pen, item.from, landed, lane, hatch.mma);
+    block(pen, landed, item.to, lane, colour["mma-pale"]);
+    drawReads(pen, item, lane);
+    drawEnds(pen, item, lane, colour.mma);
+    chip(pen, item, lane, colour["mma-pale"]);
+  },
+  allocation(pen, item, lane) {
+    block(pen, item.from, item.to, lane, colour["memory-pale"]);
+    label(pen, `${item.allocation.end - item.allocation.start} columns from ${item.allocation.start}`, x(item.from), (item.to - item.from) * scale(), lane);
+  },
+  commit(pen, item, lane) {
+    block(pen, item.from, item.to, lane, colour["sync-pale"]);
+    block(pen, item.from, item.from + 1, lane, colour.sync);
   },
   product(pen, item, lane) {
     block(pen, item.from, item.to, lane, colour["mma-pale"]);
     pen.fillStyle = colour.mma;
     pen.fillRect(x(item.from), lane.top, Math.max(1.5, scale()), lane.height);
-    const { group } = item.flight;
-    label(pen, group === null ? "" : `group ${group}`, x(item.from + 1), (item.to - item.from - 1) * scale(), lane);
+    const { group, work, queue } = item.flight, text = queue === "products" ? "group" : `${work}, commit`;
+    label(pen, group === null ? "" : `${text} ${group}`, x(item.from + 1), (item.to - item.from - 1) * scale(), lane);
   },
   state(pen, item, lane) {
     block(pen, item.from, item.to, lane, colour[item.state.phase % 2 ? "odd" : "even"]);
@@ -225,13 +251,13 @@ function drawRuler() {
 function overviewOf(canvas) {
   const picture = document.createElement("canvas"), pen = picture.getContext("2d");
   [picture.width, picture.height] = [canvas.width, canvas.height];
-  const rows = lanes.filter((lane) => ["warp", "tile", "product"].includes(lane.kind));
+  const rows = lanes.filter((lane) => ["warp", "tile", "product", "columns"].includes(lane.kind));
   const wide = picture.width / END, tall = picture.height / rows.length;
   rows.forEach((lane, row) => {
     const top = Math.round(row * tall), thick = Math.max(1, Math.round(tall * .85));
     if (lane.steps) drawColumns(pen, lane, { from: 0, to: END }, top, thick);
     for (const item of lane.items) {
-      pen.fillStyle = colour[{ fill: "copy", product: "mma", wait: "sync-pale" }[item.kind]];
+      pen.fillStyle = colour[{ fill: "copy", product: "mma", columns: "mma", wait: "sync-pale" }[item.kind]];
       const until = item.fill ? end(item.fill.landed) : item.to;
       pen.fillRect(item.from * wide, top, Math.max(.7, (until - item.from) * wide), thick);
     }

@@ -170,6 +170,7 @@ new ResizeObserver(draw).observe(canvas);
 
 const KEY = [["mma", "tensor cores"], ["copy", "asynchronous copy"], ["sync", "synchronization"], ["shared", "shared memory"],
   ["memory", "other memory"], ["other", "rest"]].filter(([name]) => classOfPlace.includes(CLASSES.indexOf(name)));
+if (data.columns.length) KEY.push(["mma", "being filled", "hatched"], ["mma-pale", "in Tensor Memory"]);
 if (data.tiles.length) KEY.push(["copy", "on its way", "hatched"], ["copy-pale", "landed"]);
 if (data.waits.length) KEY.push(["sync", "waits", "hatched"]);
 if (data.mbarriers.length) KEY.push(["even", "even phase"], ["odd", "odd phase"], ["quiet", "arrivals"]);

@@ -9,14 +9,16 @@ const CLASS_OF = {
   "shared load": "shared", "shared store": "shared", "matrix move": "shared",
 };
 const classOf = (kind) => CLASS_OF[kind] || (/load$|store$|atomic|cache/.test(kind) ? "memory" : "other");
-const classOfPlace = data.instructions.map((one) => CLASSES.indexOf(classOf(one.kind)));
-const place = (step) => data.instructions[data.executed[step]];
 const opcodeOf = (text) => text.replace(/^@\S+ /, "").split(" ")[0];
+const isTensor = (text) => opcodeOf(text).startsWith("tcgen05");
+const classOfPlace = data.instructions.map(({ kind, text }) => CLASSES.indexOf(
+  kind === "matrix move" && isTensor(text) ? "mma" : classOf(kind)));
+const place = (step) => data.instructions[data.executed[step]];
 const warpsOf = (step) => data.together[data.who[step]];
 const ctaOf = (warp) => Math.floor(warp / data.warps);
 const several = data.ctas.length > 1;
 
-const HEIGHT = { warp: 18, tile: 18, product: 18, steps: 18, mbarrier: 20, barrier: 14 };
+const HEIGHT = { warp: 18, tile: 18, product: 18, steps: 18, mbarrier: 20, barrier: 14, columns: 18, allocation: 12, commit: 12 };
 const GAP = 3, TITLE = 22;
 const lanes = [], titles = [];
 let height = 0;
@@ -83,13 +85,32 @@ function tileLanes(cta) {
 
 function tensorLanes(cta) {
   const mma = stepsWhere((step) => CLASSES[classOfPlace[data.executed[step]]] === "mma"
-    && !opcodeOf(place(step).text).startsWith("wgmma") && warpsOf(step).some((warp) => ctaOf(warp) === cta));
-  const products = data.flights.map((flight, number) => ({ flight, number }))
-    .filter(({ flight }) => flight.queue === "products" && ctaOf(flight.warps[0]) === cta)
-    .map(({ flight, number }) => ({ kind: "product", from: flight.step, to: end(flight.landed), flight, number }));
-  if (mma.length || products.length) addTitle("tensor cores");
+    && !/^(wgmma|tcgen05)/.test(opcodeOf(place(step).text)) && warpsOf(step).some((warp) => ctaOf(warp) === cta));
+  const items = (kind, test) => data.flights.map((flight, number) => ({ flight, number })).filter(({ flight }) => test(flight))
+    .map(({ flight, number }) => ({ kind, from: flight.step, to: end(flight.landed), flight, number }));
+  const products = items("product", (flight) => flight.queue === "products" && ctaOf(flight.warps[0]) === cta);
+  const work = items("product", (flight) => flight.queue === "tensor_work" && flight.cells_written.some((span) => span.cta === cta));
+  const commits = items("commit", (flight) => flight.work === "commit" && ctaOf(flight.warps[0]) === cta);
+  if (mma.length || products.length || work.length) addTitle("tensor cores");
   if (mma.length) addLane("steps", cta, "mma", [], { steps: mma });
   for (const row of packed(products)) addLane("product", cta, "wgmma", row);
+  for (const row of packed(work)) addLane("product", cta, "tcgen05", row);
+  for (const row of packed(commits)) addLane("commit", cta, "commits", row);
+}
+
+const columnsOf = ({ start, end: last }) => `columns ${start} to ${last - 1}`;
+
+function columnLanes(cta) {
+  const allocated = data.allocations.filter((one) => one.cta === cta), filled = data.columns.filter(({ span }) => span.cta === cta);
+  if (allocated.length || filled.length) addTitle("Tensor Memory");
+  const items = allocated.map((one) => ({ kind: "allocation", from: one.since, to: end(one.until), allocation: one }));
+  for (const row of packed(items)) addLane("allocation", cta, "allocated", row);
+  for (const columns of filled) {
+    addLane("columns", cta, columnsOf(columns.span), columns.fills.map((fill) => {
+      const last = fill.read.length ? fill.read[fill.read.length - 1] + 1 : end(fill.landed);
+      return { kind: "columns", from: fill.since, to: Math.max(last, end(fill.landed)), fill, columns };
+    }));
+  }
 }
 
 function mbarrierLanes(cta) {
@@ -123,6 +144,7 @@ data.ctas.forEach((index, cta) => {
   warpLanes(cta);
   tileLanes(cta);
   tensorLanes(cta);
+  columnLanes(cta);
   mbarrierLanes(cta);
   barrierLanes(cta);
 });
@@ -163,6 +185,10 @@ function related(item) {
       among("tile", (one) => one.fill.flights.some((number) => data.flights[number].step === item.step)
         || one.fill.read.includes(item.step));
       among("product", (one) => one.flight.step === item.step);
+      among("commit", (one) => one.flight.step === item.step);
+      among("columns", (one) => one.fill.flights.some((number) => data.flights[number].step === item.step)
+        || one.fill.read.includes(item.step));
+      among("allocation", (one) => [one.from, one.to].includes(item.step + 1));
       among("mbarrier", (one) => one.from === item.step + 1);
       among("barrier", (one) => one.barrier.arrivals.includes(item.step));
       break;
@@ -182,6 +208,24 @@ function related(item) {
     case "product":
       stepsOf(item.from, item.flight.warps);
       among("tile", (one) => one.fill.read.includes(item.from));
+      among("columns", (one) => one.fill.flights.includes(item.number) || one.fill.read.includes(item.from));
+      among("commit", (one) => one.flight.warps[0] === item.flight.warps[0] && one.from + 1 === item.flight.committed);
+      break;
+    case "commit":
+      stepsOf(item.from, item.flight.warps);
+      among("product", (one) => one.flight.queue === "tensor_work" && one.flight.warps[0] === item.flight.warps[0]
+        && one.flight.committed === item.from + 1);
+      for (const [mbarrier, which] of item.flight.mbarriers) phase(mbarrier, which);
+      break;
+    case "columns":
+      for (const number of item.fill.flights) stepsOf(data.flights[number].step, data.flights[number].warps);
+      for (const step of item.fill.read) stepsOf(step, warpsOf(step));
+      among("product", (one) => item.fill.flights.includes(one.number));
+      among("allocation", (one) => one.allocation.cta === item.columns.span.cta && one.allocation.start <= item.columns.span.start
+        && item.columns.span.end <= one.allocation.end && one.from <= item.from && item.from < one.to);
+      break;
+    case "allocation":
+      for (const moment of [item.from, item.allocation.until]) if (moment) stepsOf(moment - 1, warpsOf(moment - 1));
       break;
     case "state":
       phase(item.mbarrier.number, item.state.phase);

@@ -6,6 +6,8 @@ const hex = (value) => `0x${value.toString(16)}`;
 const ofRank = (cta) => (several ? ` of rank ${cta}` : "");
 const range = (span) => `${hex(span.start)} to ${hex(span.end)}${ofRank(span.cta)}`;
 
+const cellsOf = (span) => `${columnsOf(span)} of lanes ${span.lanes[0]} to ${span.lanes[1] - 1}${ofRank(span.cta)}`;
+
 /** Name warps, those of one CTA by ranges. */
 function warpNames(warps) {
   const parts = [];
@@ -26,7 +28,7 @@ function stepOf(item) {
     case "step": return item.step;
     case "wait": return item.wait.step;
     case "fill": return item.first.step;
-    case "product": return item.from;
+    case "product": case "commit": case "columns": return item.from;
     case "barrier": return item.barrier.arrivals[item.barrier.arrivals.length - 1];
     default: return item.from - 1;
   }
@@ -37,7 +39,13 @@ function wordsOf(item) {
     case "step": return stepWords(item);
     case "wait": return waitWords(item);
     case "fill": return fillWords(item);
-    case "product": return productWords(item);
+    case "product": return item.flight.queue === "products" ? productWords(item) : tensorWords(item);
+    case "commit": return { title: "commit", facts: [["by", warpNames(item.flight.warps)], ["began", number(item.from)],
+      ["behind", plural(data.flights.filter((one) => one.queue === "tensor_work" && one.committed === item.from + 1).length, "operation")],
+      ...flightFacts(item.flight)] };
+    case "columns": return columnsWords(item);
+    case "allocation": return { title: `${columnsOf(item.allocation)} allocated`, facts: [["columns", number(item.allocation.end - item.allocation.start)],
+      ["from", number(item.from)], ["until", item.allocation.until === null ? "never given back" : number(item.to)]] };
     case "state": return stateWords(item);
     default: return barrierWords(item);
   }
@@ -57,10 +65,14 @@ function flightFacts(flight) {
   if (flight.nbytes) facts.push(["moves", bytes(flight.nbytes)]);
   if (flight.writes.length) facts.push(["writes", flight.writes.map(range).join(", ")]);
   if (flight.reads.length) facts.push(["reads", flight.reads.map(range).join(", ")]);
+  if (flight.shape) facts.push(["multiplies", `${flight.shape}${flight.adds ? ", added to D" : ""}`]);
+  if (flight.cells_written.length) facts.push(["to cells", flight.cells_written.map(cellsOf).join(", ")]);
+  if (flight.cells_read.length) facts.push(["from cells", flight.cells_read.map(cellsOf).join(", ")]);
   if (flight.far) {
     facts.push([flight.writes.length ? "from" : "to", `${hex(flight.low)} to ${hex(flight.high)} of ${flight.far}`]);
   }
-  if (flight.group !== null) facts.push(["group", `${flight.group}, committed at ${number(flight.committed)}`]);
+  const group = flight.queue === "tensor_work" ? "commit" : "group";
+  if (flight.group !== null) facts.push([group, `${flight.group}, ${group === "commit" ? "" : "committed "}at ${number(flight.committed)}`]);
   for (const [mbarrier, phase] of flight.mbarriers) {
     const { name, cta } = data.mbarriers[mbarrier];
     facts.push(["tells", `${name}${ofRank(cta)}, phase ${phase}`]);
@@ -84,8 +96,9 @@ function waitWords({ wait, warp }) {
 function causeOf(step) {
   if (step < 0 || step >= END) return null;
   if (data.executed[step] < 0) {
-    const flight = data.flights.find((one) => one.landed === step + 1);
-    return flight ? `a copy of ${bytes(flight.nbytes)} that landed` : "copies that landed";
+    const landed = data.flights.filter((one) => one.landed === step + 1), commit = landed.find((one) => one.work === "commit");
+    if (commit) return `the commit of line ${place(commit.step).line}, behind what it waited for`;
+    return landed.length ? `a copy of ${bytes(landed[0].nbytes)} that landed` : "copies that landed";
   }
   return `${opcodeOf(place(step).text)} of ${warpNames(warpsOf(step))}, line ${place(step).line}`;
 }
@@ -118,6 +131,27 @@ function productWords({ flight }) {
   const facts = [["by", warpNames(flight.warps)], ["began", number(flight.step)], ...flightFacts(flight)];
   if (tiles.length) facts.push(["tiles", tiles.map((tile) => tile.name).join(", ")]);
   return { title: "product of a warpgroup", facts };
+}
+
+/** What tensor cores do with Tensor Memory, for one CTA or both of a pair. */
+function tensorWords({ flight }) {
+  const pair = new Set(flight.cells_written.map((span) => span.cta)).size > 1 ? " of a pair" : "";
+  const facts = [["by", warpNames(flight.warps)], ["began", number(flight.step)], ...flightFacts(flight)];
+  if (data.unverified.includes(place(flight.step).line)) facts.push(["bits", "unverified: nobody has measured them"]);
+  return { title: `${flight.work}${pair}`, facts };
+}
+
+function columnsWords({ fill, columns }) {
+  const flights = fill.flights.map((one) => data.flights[one]), work = [...new Set(flights.map((one) => one.work))];
+  const facts = [["cells", cellsOf(columns.span)],
+    ["by", work.map((one) => `${flights.filter((flight) => flight.work === one).length} x ${one}`).join(", ")],
+    ["began", number(fill.since)], ["landed", fill.landed === null ? "not while this was watched" : number(fill.landed)]];
+  if (fill.nbytes) facts.push(["moves", bytes(fill.nbytes)]);
+  const shape = flights.find((one) => one.shape);
+  if (shape) facts.push(["multiplies", shape.shape]);
+  const [since, until] = [fill.read[0], fill.read[fill.read.length - 1]];
+  facts.push(["read", fill.read.length ? `${plural(fill.read.length, "time")}, ${number(since)} to ${number(until)}` : "never"]);
+  return { title: `${columnsOf(columns.span)}, fill ${fill.number}`, facts };
 }
 
 function stateWords({ mbarrier, state, from, to }) {

@@ -1,0 +1,127 @@
+"""Tensor Memory as a trace sees it: who allocates columns, which work fills them, and who reads that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS
+from ptxlab.observe.timeline import (
+    AllocatedColumns,
+    FilledColumns,
+    Flight,
+    TensorSpan,
+    TileFill,
+)
+from ptxlab.observe.trace_context import TraceContext
+
+NOTHING = -1
+
+
+class TensorMemoryTrace:
+    """The Tensor Memory of the followed CTAs: of each cell the flight that last wrote it, by number."""
+
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
+        self.allocations: list[AllocatedColumns] = []
+
+    @cached_property
+    def _filled(self) -> Array:
+        return np.full(self._context.count * CTA_CELLS, NOTHING)
+
+    def columns(self, cta: int, start: int, count: int, *, taken: bool) -> None:
+        """See columns allocated in a CTA of the wave, or given back."""
+        context = self._context
+        own = cta - context.first
+        if not 0 <= own < context.count:
+            return
+        if taken:
+            self.allocations.append(AllocatedColumns(own, start, start + count, context.now))
+            return
+        for one in self.allocations:
+            if (one.cta, one.start, one.until) == (own, start, None):
+                one.until = context.now
+
+    def write(self, flight: Flight, number: int, cells: Array) -> None:
+        """Have a flight, by its number, write cells of the wave."""
+        mine = self._context.cells(cells)
+        flight.cells_written.extend(_spans(mine))
+        self._filled[mine] = number
+
+    def forget(self, cells: Array) -> None:
+        """Have cells of the wave given back: what is there is nobody's."""
+        self._filled[self._context.cells(cells)] = NOTHING
+
+    def readers(self, cells: Array) -> Iterator[int]:
+        """Yield the numbers of the flights that filled cells of the wave, which are read."""
+        for number in np.unique(self._filled[self._context.cells(cells)]).tolist():
+            if number != NOTHING:
+                yield number
+
+    def spans(self, cells: Array) -> list[TensorSpan]:
+        return _spans(self._context.cells(cells))
+
+
+def _spans(cells: Array) -> list[TensorSpan]:
+    """Return of each CTA the columns and lanes that some of its cells lie in."""
+    found = []
+    for cta in np.unique(cells // CTA_CELLS).tolist():
+        lane, column = np.divmod(cells[cells // CTA_CELLS == cta] % CTA_CELLS, COLUMNS)
+        lanes = int(lane.min()), int(lane.max()) + 1
+        found.append(TensorSpan(cta, int(column.min()), int(column.max()) + 1, lanes))
+    return found
+
+
+def filled_columns(flights: Sequence[Flight]) -> tuple[FilledColumns, ...]:
+    """Return the columns that flights fill, in their order."""
+    written = [(number, span) for number, one in enumerate(flights) for span in one.cells_written]
+    return tuple(
+        FilledColumns(place, tuple(_fills(flights, place, written)))
+        for place in _united([span for _, span in written])
+    )
+
+
+def _united(spans: Sequence[TensorSpan]) -> list[TensorSpan]:
+    """Return spans with those joined that have columns in common."""
+    found: list[TensorSpan] = []
+    for span in sorted(spans):
+        last = found[-1] if found else None
+        if last is None or not last.overlaps(span):
+            found.append(span)
+            continue
+        lanes = min(last.lanes[0], span.lanes[0]), max(last.lanes[1], span.lanes[1])
+        found[-1] = TensorSpan(last.cta, last.start, max(last.end, span.end), lanes)
+    return found
+
+
+def _fills(
+    flights: Sequence[Flight], place: TensorSpan, written: Sequence[tuple[int, TensorSpan]]
+) -> Iterator[TileFill]:
+    """Yield what fills a place: work goes on with the fill before it until that has been read."""
+    together: list[int] = []
+    number = 0
+    for at, span in written:
+        if not span.overlaps(place):
+            continue
+        begun = flights[at].step
+        if any(step < begun for before in together for step in flights[before].read):
+            yield _fill(number, flights, together)
+            together, number = [], number + 1
+        together.append(at)
+    yield _fill(number, flights, together)
+
+
+def _fill(number: int, flights: Sequence[Flight], together: Sequence[int]) -> TileFill:
+    chosen = [flights[at] for at in together]
+    landed = [flight.landed for flight in chosen]
+    return TileFill(
+        number,
+        tuple(together),
+        min(flight.step for flight in chosen),
+        None if None in landed else max(one for one in landed if one is not None),
+        sum(flight.nbytes for flight in chosen),
+        tuple(sorted({step for flight in chosen for step in flight.read})),
+    )
