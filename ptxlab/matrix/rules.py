@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ptxlab.isa.targets import DotProduct, GroupedDotProduct, Target, UnpackedDotProduct
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 
 Rules = DotProduct | UnpackedDotProduct | GroupedDotProduct
 
@@ -29,6 +30,14 @@ def floating(form: MatrixInstruction, target: Target) -> Rules | None:
     if form.shared:
         return known.dot8_async
     return known.grouped4 if form.held("B").bits == 4 else known.dot8
+
+
+def of_problem(problem: TensorCoreProblem, target: Target) -> Rules | None:
+    """Return how ``target`` adds up products of a ``tcgen05.mma`` that are not of integers, None as above."""
+    known = target.arithmetic
+    if problem.bits == 4:
+        return known.grouped4
+    return known.dot8_async if problem.bits == 8 else known.dot16
 
 
 def arithmetic(form: MatrixInstruction, target: Target) -> str:

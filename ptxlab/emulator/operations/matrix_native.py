@@ -36,12 +36,12 @@ WORTH = 65_536
 class NativeProduct:
     """A form on a target: its machine code once there is some, the function of a task.
 
-    ``write`` returns the function, None where it has none.
+    An item of the task is so many ``multiply_adds``. ``write`` returns the function, None where there is none.
     """
 
-    def __init__(self, form: MatrixInstruction, write: Callable[[], ModuleFunction | None]) -> None:
+    def __init__(self, multiply_adds: int, write: Callable[[], ModuleFunction | None]) -> None:
         self.function: Any = None
-        self._least = max(1, WORTH // (form.m * form.n * form.k))
+        self._least = max(1, WORTH // multiply_adds)
         self._write = write
         self._spent, self._is_open = 0, True
 
@@ -80,14 +80,12 @@ def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | N
 
         return mma.function(form, target)
 
-    return made_of(form, write)
+    return made_of(form.m * form.n * form.k, write)
 
 
-def made_of(
-    form: MatrixInstruction, write: Callable[[], ModuleFunction | None]
-) -> NativeProduct | None:
+def made_of(multiply_adds: int, write: Callable[[], ModuleFunction | None]) -> NativeProduct | None:
     """Return a product of machine code, None where there is no LLVM or it would not find the registers."""
-    return NativeProduct(form, write) if available() and sees_arrays() else None
+    return NativeProduct(multiply_adds, write) if available() and sees_arrays() else None
 
 
 @dataclass(eq=False)
@@ -143,6 +141,11 @@ def each(value: Array, width: int) -> Array:
     if len(value) != width:
         return value.repeat(width)
     return np.ascontiguousarray(value)
+
+
+def repeated(bits: int, width: int) -> int:
+    """Return the bits of an element as often as it has room in a word of 32 bits."""
+    return bits * (0xFFFFFFFF // ((1 << width) - 1))
 
 
 def blank(old: Array, threads: Threads, word: np.dtype[Any]) -> Array:

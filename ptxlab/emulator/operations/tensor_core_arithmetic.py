@@ -15,7 +15,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import Factors
-from ptxlab.isa.targets import Target
+from ptxlab.isa.targets import DotProduct, GroupedDotProduct, Target
+from ptxlab.matrix.rules import of_problem
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.numbers.formats import CONTAINED, FORMATS
 from ptxlab.numbers.tensor_core import multiply_add
@@ -33,7 +34,7 @@ _TOGETHER = 1 << 20
 def arithmetic(problem: TensorCoreProblem, target: Target) -> Callable[[Factors], Array]:
     """Return how D is computed of the factors of products, [.., products] each."""
     product = _product(problem, target)
-    sign = _sign(problem) if problem.negates else 0
+    sign = sign_bit(problem) if problem.negates else 0
 
     def compute(factors: Factors) -> Array:
         a, b, c, scales = factors.a, factors.b, factors.c, factors.scales
@@ -50,24 +51,18 @@ def arithmetic(problem: TensorCoreProblem, target: Target) -> Callable[[Factors]
 
 
 def _product(problem: TensorCoreProblem, target: Target) -> Product:
-    known = target.arithmetic
     types: dict[str, Any] = {"a_type": problem.a_type, "b_type": problem.b_type}
     if problem.form.kind == "i8":
         return partial(multiply_add_integer, **types, satfinite=problem.saturates)
-    if problem.bits == 4:
-        assert known.grouped4 is not None
-        rules = replace(known.grouped4, chunk=max(known.grouped4.chunk, problem.k))
+    rules = of_problem(problem, target)
+    if isinstance(rules, GroupedDotProduct):
+        rules = replace(rules, chunk=max(rules.chunk, problem.k))
         return _in_parts(partial(multiply_add_grouped, scale_type=problem.scale_type, rules=rules))
-    assert known.dot8_async is not None
+    assert isinstance(rules, DotProduct)
     if problem.scale_type:
-        return _in_parts(partial(multiply_add_scaled, **types, rules=known.dot8_async))
-    return partial(
-        multiply_add,
-        dtype=problem.a_type,
-        b_dtype=problem.b_type,
-        acc=problem.d_type,
-        rules=known.dot8_async if problem.bits == 8 else known.dot16,
-    )
+        return _in_parts(partial(multiply_add_scaled, **types, rules=rules))
+    a_type, b_type, d_type = problem.a_type, problem.b_type, problem.d_type
+    return partial(multiply_add, dtype=a_type, b_dtype=b_type, acc=d_type, rules=rules)
 
 
 def _in_parts(product: Product) -> Product:
@@ -94,7 +89,7 @@ def _in_parts(product: Product) -> Product:
     return compute
 
 
-def _sign(problem: TensorCoreProblem) -> int:
+def sign_bit(problem: TensorCoreProblem) -> int:
     """Return the sign bit of a word of A."""
     if problem.bits == 4:
         return 1 << (FORMATS["e2m1"].bits - 1)

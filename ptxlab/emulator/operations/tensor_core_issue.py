@@ -116,6 +116,12 @@ class Issued:
         value = self.threads.pick(source.read(self.frame.registers))
         return np.broadcast_to(value, (self.threads.size,)).copy()
 
+    @staticmethod
+    def distinct(words: Array) -> list[tuple[int, int]]:
+        """Return each value among those of the operations, and the first position that has it."""
+        given = words.tolist()
+        return [(word, given.index(word)) for word in dict.fromkeys(given)]
+
     def cells(self, place: Place, width: int, what: str, *, lanes: Sequence[int] = (0,)) -> Cells:
         """Return where something of so many columns begins in Tensor Memory, which is one of ``lanes``.
 
@@ -189,7 +195,7 @@ class Issued:
         [operations * group, lines, units]: each CTA reads at the same place of its own memory.
         """
         name = f"the descriptor of {operand.operand}"
-        for at, word in enumerate(descriptors.tolist()):
+        for word, at in self.distinct(descriptors):
             try:
                 TCGEN05_DESCRIPTOR.decode(word)
             except ValueError as error:

@@ -12,6 +12,7 @@ from ptxlab.emulator.operations.tensor_core_issue import Cells
 from ptxlab.emulator.run.tensor_memory import LANES
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.matrix.canonical import UNIT_BYTES
+from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.shared_matrix import elements, unpadded
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
@@ -23,15 +24,25 @@ _WORD_BITS = 32
 
 def from_shared(wave: Wave, problem: TensorCoreProblem, name: str, units: Array) -> Array:
     """Return A or B out of units [products, lines, units] of 16 bytes of the wave's shared memory."""
-    operand, major = (
-        (problem.a, problem.majors[0]) if name == "A" else (problem.b, problem.majors[1])
-    )
+    operand, major = _operand(problem, name)
+    return elements(operand, major, lines_in_shared(wave, problem, name, units))
+
+
+def lines_in_shared(wave: Wave, problem: TensorCoreProblem, name: str, units: Array) -> Array:
+    """Return the lines of A or B as they lie there, but narrow numbers one a byte."""
+    operand, _ = _operand(problem, name)
     lines = wave.regions["shared"].items(UNIT_BYTES)[units]
     form = CONTAINED.get(operand.dtype)
     if operand.bits == 8 and form is not None and form.bits < operand.bits:
         octets = np.ascontiguousarray(lines).view(np.uint8)
-        lines = unpadded(octets, form.bits) << np.uint8(form.low_bit)
-    return elements(operand, major, lines)
+        return unpadded(octets, form.bits) << np.uint8(form.low_bit)
+    return lines
+
+
+def _operand(problem: TensorCoreProblem, name: str) -> tuple[SharedOperand, str]:
+    """Return A or B, and its major direction."""
+    at = "AB".index(name)
+    return (problem.a, problem.b)[at], problem.majors[at]
 
 
 def both_halves(b: Array, group: int) -> Array:
@@ -47,15 +58,22 @@ def from_tensor_memory(
     wave: Wave, problem: TensorCoreProblem, place: Cells, *, shifted: bool
 ) -> list[Array]:
     """Return A as it lies in the lanes of each part of D; ``shifted`` takes each row from a lane further on."""
-    rows, k, bits = problem.a.rows, problem.a.cols, problem.bits
-    column = np.arange(k * bits // _WORD_BITS)
-    found = []
-    for lanes in problem.path.lanes():
-        if shifted:
-            lanes = np.minimum(lanes + 1, LANES - 1)
-        words = wave.tensor_memory.cells.take(place.at(lanes[:, np.newaxis], column))
-        found.append(_elements(words, bits).reshape(-1, rows, k).transpose(1, 2, 0))
-    return found
+    rows, k = problem.a.rows, problem.a.cols
+    words = words_of_tensor_memory(wave, problem, place, shifted=shifted)
+    parts = _elements(words, problem.bits).reshape(len(words), -1, rows, k)
+    return [part.transpose(1, 2, 0) for part in parts.swapaxes(0, 1)]
+
+
+def words_of_tensor_memory(
+    wave: Wave, problem: TensorCoreProblem, place: Cells, *, shifted: bool = False
+) -> Array:
+    """Return the words of A in the lanes of each part of D, [products, parts, rows, words]."""
+    lanes = problem.path.lanes()
+    if shifted:
+        lanes = np.minimum(lanes + 1, LANES - 1)
+    column = np.arange(problem.a.cols * problem.bits // _WORD_BITS)
+    words: Array = wave.tensor_memory.cells.take(place.at(lanes[..., np.newaxis], column))
+    return words
 
 
 def _elements(words: Array, bits: int) -> Array:

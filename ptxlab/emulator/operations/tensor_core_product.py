@@ -19,16 +19,20 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import Factors
+from ptxlab.emulator.operations.matrix_native import NativeProduct
 from ptxlab.emulator.operations.tensor_core_arithmetic import arithmetic, scaled_down
 from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation, Place
+from ptxlab.emulator.operations.tensor_core_native import multiply_lines, native_product
 from ptxlab.emulator.operations.tensor_core_operands import (
     Differing,
     both_halves,
     from_shared,
     from_tensor_memory,
+    lines_in_shared,
     metadata_cells,
     places,
     scales,
+    words_of_tensor_memory,
 )
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
@@ -144,13 +148,22 @@ class _Product:
         self._masks = np.array([issued.values(mask) for mask in how.masks], np.uint32)
         self._zeros = None if how.zeros is None else self._zero_columns(issued.values(how.zeros))
         self._compute = arithmetic(found, how.target)
+        self._native = self._machine_code()
+
+    def _machine_code(self) -> NativeProduct | None:
+        """Return the product of machine code, None where some of it would be left to arrays."""
+        how, found = self._how, self._problem
+        blank = self._issued.wave.tensor_memory.blank if found.d_type == "f16" else 0
+        if len(self._masks) or self._zeros is not None or how.shift or how.shifted or blank:
+            return None
+        return native_product(found, how.target, a_by_part=isinstance(self._a, Cells))
 
     def _shared(self, source: Source, name: str) -> Array:
         """Return the units of 16 bytes that A or B is read from."""
         issued, found = self._issued, self._problem
         operand, major = (found.a, found.majors[0]) if name == "A" else (found.b, found.majors[1])
         descriptors = issued.values(source)
-        for at, word in enumerate(descriptors.tolist()):
+        for word, at in issued.distinct(descriptors):
             try:
                 mode = MODES[str(TCGEN05_DESCRIPTOR.decode(word)["swizzle"])]
                 if found.bits == 4 or operand.dtype in READERS["tcgen05"].types:
@@ -192,9 +205,24 @@ class _Product:
     def land(self, chosen: Array | None) -> None:
         """Execute the products at the positions ``chosen``, or all."""
         operations = slice(None) if chosen is None else chosen
-        self._execute(operations, self._issued.of_ctas(chosen))
+        some, native = self._issued.of_ctas(chosen), self._native
+        if native is None:
+            self._by_arrays(operations, some)
+        elif native.hot(self._issued.wave):
+            self._natively(native, some)
+        else:
+            native.timed(partial(self._by_arrays, operations, some))
 
-    def _execute(self, operations: Array | slice, some: Array | slice) -> None:
+    def _natively(self, native: NativeProduct, some: Array | slice) -> None:
+        found, wave = self._problem, self._issued.wave
+        if isinstance(self._a, Cells):
+            a = words_of_tensor_memory(wave, found, self._a.part(some))
+        else:
+            a = lines_in_shared(wave, found, "A", self._a[some])
+        b = lines_in_shared(wave, found, "B", self._b[some])
+        multiply_lines(native, wave, found, a, b, self._d.part(some), self._adds[some])
+
+    def _by_arrays(self, operations: Array | slice, some: Array | slice) -> None:
         """Compute D of some ``operations``, and ``some`` CTAs that are theirs."""
         found, wave = self._problem, self._issued.wave
         path, group = found.path, found.form.group

@@ -20,7 +20,13 @@ from ptxlab.emulator.operations.matrix import (
     sparsity_of,
     word_type,
 )
-from ptxlab.emulator.operations.matrix_native import NativeProduct, blank, each, made_of
+from ptxlab.emulator.operations.matrix_native import (
+    NativeProduct,
+    blank,
+    each,
+    made_of,
+    repeated,
+)
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.warp import Aligned, WholeWarps
 from ptxlab.emulator.prepare.context import Context
@@ -263,13 +269,13 @@ class Multiplication:
         registers, word = groups.registers, np.dtype(np.uint32)
         given = [*in_registers, *(groups.register(source) for source in self.c)]
         made = [blank(registers[one.slot], groups.threads, word) for one in self.d]
-        sign = 1 << (self.form.held("A").bits - 1)
+        bits = self.form.held("A").bits
         words = [
             0 if left is None else left.ctypes.data,
             right.ctypes.data,
             firsts.ctypes.data,
             masks.ctypes.data,
-            sign * (0xFFFFFFFF // (2 * sign - 1)) if self.negates else 0,
+            repeated(1 << (bits - 1), bits) if self.negates else 0,
             *map(id, given),
             *map(id, made),
         ]
@@ -336,7 +342,7 @@ def native_product(
 
         return wgmma.function(form, target, majors)
 
-    return made_of(form, write)
+    return made_of(form.m * form.n * form.k, write)
 
 
 def _factor(

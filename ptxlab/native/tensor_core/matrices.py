@@ -123,8 +123,11 @@ class Matrices:
         self, layout: FragmentLayout, block: int, inner: int, first: VectorValue | int
     ) -> VectorValue:
         place = block * self.n + order(layout.cols).index(inner)
-        size = self._word * self.steps.rows
-        return self._sums.at(place, size).at(first, size)
+        return self.sums(place).at(first, self._word * self.steps.rows)
+
+    def sums(self, column: VectorValue | int) -> VectorValue:
+        """Return where the sums of a column are."""
+        return self._sums.at(column, self._word * self.steps.rows)
 
     # ---- the product ----
 

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.rules import floating
+from ptxlab.matrix.rules import floating, of_problem
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.fused_step import FusedSteps, Terms
@@ -68,3 +69,20 @@ def steps(form: MatrixInstruction, target: Target) -> Steps | None:
         return None
     how = FusedStep.of(a, b, d, rules)
     return FusedSteps(how, min(how.products, form.k), rows) if how.is_narrow else None
+
+
+def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
+    """Return the arithmetic of a tcgen05.mma with A and B exchanged, None where it has no native one.
+
+    Its rows are the columns of the problem.
+    """
+    if problem.form.sparse or problem.scale_type:
+        return None
+    rows = BLOCK if problem.path.columns % BLOCK == 0 else BLOCK // 2
+    if problem.form.kind == "i8":
+        return IntegerSteps(problem.b_type, problem.a_type, problem.saturates, problem.k, rows)
+    rules = of_problem(problem, target)
+    assert isinstance(rules, DotProduct)
+    a, b, d = OPERANDS[problem.a_type], OPERANDS[problem.b_type], ACCUMULATORS[problem.d_type]
+    how = FusedStep.of(b, a, d, rules)
+    return FusedSteps(how, min(how.products, problem.k), rows) if how.is_narrow else None

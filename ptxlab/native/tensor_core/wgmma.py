@@ -9,7 +9,6 @@ A matrix is in lines along its major direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -17,9 +16,10 @@ from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.native.builder import FunctionBuilder, ModuleFunction, VectorValue
+from ptxlab.native.builder import ModuleFunction, VectorValue
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK, order
+from ptxlab.native.tensor_core.lines import lines
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
 
@@ -62,13 +62,13 @@ def function(
         matrix = b_lines.at(group, b.rows * b.cols * b.bits // 8)
         with code.loop(tiles) as number:
             column = number * _COLUMNS
-            for inner, words in _lines(code, b, majors[1], matrix, column, _COLUMNS):
+            for inner, words in lines(b, majors[1], matrix, column, order(_COLUMNS)):
                 matrices.keep_right(words, b.bits, inner, column)
         with code.loop(WARPS) as position:
             warp = first + position
             if isinstance(a, SharedOperand):
                 matrix = a_lines.at(group, a.rows * a.cols * a.bits // 8)
-                found = _lines(code, a, majors[0], matrix, position * BLOCK, BLOCK)
+                found = lines(a, majors[0], matrix, position * BLOCK, order(BLOCK))
             else:
                 one = replace(a, rows=BLOCK, threads=WARP)
                 addresses = [address.at(warp, WARP * 4) for address in held]
@@ -88,32 +88,3 @@ def function(
             with code.loop(tiles) as number:
                 matrices.end(tile, registers(1, number), number * _COLUMNS)
     return code.function(NAME)
-
-
-def _lines(
-    code: FunctionBuilder,
-    operand: SharedOperand,
-    major: str,
-    matrix: VectorValue,
-    first: VectorValue,
-    count: int,
-) -> Iterator[tuple[Sequence[int], VectorValue]]:
-    """Yield the words of ``count`` rows of A or columns of B, from ``first`` on, by what k they hold.
-
-    Where the matrix is contiguous along k a word holds several, otherwise one in its low bits.
-    """
-    outer, depth = operand.rows, operand.cols
-    if operand.operand == "B":
-        outer, depth = depth, outer
-    if major == "k":
-        nbytes, in_word = depth * operand.bits // 8, 32 // operand.bits
-        rows = [matrix.at(first, nbytes).at(one, nbytes) for one in order(count)]
-        for word in range(nbytes // 4):
-            values = [row.at(word, 4).load("i32", align=4) for row in rows]
-            yield range(word * in_word, (word + 1) * in_word), code.vector(values)
-        return
-    nbytes = operand.bits // 8
-    for k in range(depth):
-        line = matrix.at(k * outer, nbytes).at(first, nbytes)
-        words = line.load(f"i{operand.bits}", count, align=nbytes).shuffle(order(count))
-        yield (k,), words.to("zext", "i32")

@@ -1,0 +1,69 @@
+"""tcgen05.mma as machine code, where it has some: see ``ptxlab.native.tensor_core.tcgen05``."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator.operations.matrix_native import NativeProduct, made_of, repeated
+from ptxlab.emulator.operations.tensor_core_arithmetic import sign_bit
+from ptxlab.emulator.operations.tensor_core_issue import Cells
+from ptxlab.emulator.run.tensor_memory import COLUMNS
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.isa.targets import Target
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
+from ptxlab.native.builder import ModuleFunction
+
+
+@cache
+def native_product(
+    problem: TensorCoreProblem, target: Target, *, a_by_part: bool
+) -> NativeProduct | None:
+    """Return what all products of a problem share, None where nothing is compiled."""
+
+    def write() -> ModuleFunction | None:
+        from ptxlab.native.tensor_core import tcgen05
+
+        return tcgen05.function(problem, target, a_by_part=a_by_part)
+
+    path = problem.path
+    return made_of(path.rows * path.columns * problem.k, write)
+
+
+def multiply_lines(
+    product: NativeProduct,
+    wave: Wave,
+    problem: TensorCoreProblem,
+    a: Array,
+    b: Array,
+    d: Cells,
+    adds: Array,
+) -> None:
+    """Multiply the lines of A of each CTA, or each part of it, with those of B.
+
+    D begins at these cells, and where it ``adds`` is added to.
+    """
+    a, b = np.ascontiguousarray(a), _of_pairs(problem, b)
+    first, masks = d.at(np.array(0), np.array(0)), -adds.astype(np.int32)
+    memory, places = wave.tensor_memory.cells, _places(problem)
+    flips = repeated(sign_bit(problem), problem.bits) if problem.negates else 0
+    arrays = a, b, memory, first, masks, places
+    product.run(
+        wave, problem.path.parts * len(first), [*(one.ctypes.data for one in arrays), flips]
+    )
+
+
+def _of_pairs(problem: TensorCoreProblem, lines: Array) -> Array:
+    """Return the lines of B of each CTA, or of each pair if that has one B together."""
+    group = problem.form.group
+    if group > 1 and problem.majors[1] == "mn":
+        lines = lines.reshape(-1, group, *lines.shape[1:]).swapaxes(1, 2)
+    return np.ascontiguousarray(lines)
+
+
+@cache
+def _places(problem: TensorCoreProblem) -> Array:
+    """Return how many cells behind the first one each row of each part begins, [parts, rows]."""
+    return np.ascontiguousarray(problem.path.lanes() * COLUMNS)
