@@ -14,24 +14,6 @@ FLAGS = DATA + 48
 """The byte at which its flags are, behind six fields of a word each."""
 
 
-def load_word(name: str, word: int) -> list[str]:
-    """Return the lines of LLVM's assembly that load a word of a task."""
-    return [
-        f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
-        f"%{name} = load i64, ptr %{name}.w",
-    ]
-
-
-def load_array(name: str, word: int) -> list[str]:
-    """Return the lines that find the data of an array, of which a word of the task is the object."""
-    return [
-        f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
-        f"%{name}.o = load ptr, ptr %{name}.w",
-        f"%{name}.f = getelementptr i8, ptr %{name}.o, i64 {DATA}",
-        f"%{name} = load ptr, ptr %{name}.f",
-    ]
-
-
 @cache
 def sees_arrays() -> bool:
     """Say whether both are there: this is how CPython and numpy lay objects out, and no promise of theirs."""

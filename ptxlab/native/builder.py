@@ -4,131 +4,267 @@ A ``FunctionBuilder`` is the text of a function as it grows; a ``VectorValue`` i
 number or a vector of numbers, on which Python's operators write instructions, and an address is one of type
 ``ptr``. Loops and branches are context managers. What the instructions mean is in the LLVM Language Reference
 Manual.
+
+In a loop over threads what is the same for all of them is computed once, before the loop, wherever it is written.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
-from ptxlab.native.arrays import DATA
+from ptxlab.native.arrays import DATA, FLAGS
+from ptxlab.numbers.formats import F32
 
-_FLOATS = ("float", "double")
+LANES = 8
+"""Threads that the body of a loop over threads is for: numbers of 32 bits then fill a register of AVX2."""
+
+_FLOATS = {"float": 32, "double": 64}
 
 
 @dataclass(frozen=True, slots=True)
 class VectorValue:
-    """A register of the function: ``lanes`` numbers of LLVM type ``kind``, or where they are 0 just one."""
+    """A register of the function, or a constant: ``lanes`` numbers of LLVM type ``kind``, or where they are 0 just one.
+
+    One that ``varies`` is known in a loop over threads only. Of one that is not ``canonical`` a NaN may be any:
+    what looks at its bits must make it canonical.
+    """
 
     code: FunctionBuilder
     kind: str
     lanes: int
     name: str
+    varies: bool = False
+    canonical: bool = True
 
     @property
     def type(self) -> str:
         return _type(self.kind, self.lanes)
 
+    @property
+    def width(self) -> int:
+        """The bits of each number."""
+        return width(self.kind)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in _FLOATS
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it stands in the text."""
+        return self.name[0] != "%"
+
+    @property
+    def constant(self) -> int | None:
+        """The number where it is an integer that stands in the text."""
+        is_known = self.is_literal and not self.lanes and self.kind[0] == "i"
+        return int(self.name) if is_known else None
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+    # ---- one instruction for each number ----
+
     def __add__(self, other: VectorValue | float) -> VectorValue:
-        return self._both("add", other)
+        return self.apply("fadd" if self.is_float else "add", other)
 
     def __sub__(self, other: VectorValue | float) -> VectorValue:
-        return self._both("sub", other)
+        return self.apply("fsub" if self.is_float else "sub", other)
 
     def __mul__(self, other: VectorValue | float) -> VectorValue:
-        return self._both("mul", other)
+        return self.apply("fmul" if self.is_float else "mul", other)
 
     def __floordiv__(self, other: VectorValue | int) -> VectorValue:
         """Divide what has no sign."""
-        return self._both("udiv", other)
+        return self.apply("udiv", other)
 
     def __and__(self, other: VectorValue | int) -> VectorValue:
-        return self._both("and", other)
+        return self.apply("and", other)
 
     def __or__(self, other: VectorValue | int) -> VectorValue:
-        return self._both("or", other)
+        return self.apply("or", other)
 
     def __xor__(self, other: VectorValue | int) -> VectorValue:
-        return self._both("xor", other)
+        return self.apply("xor", other)
 
     def __lshift__(self, other: VectorValue | int) -> VectorValue:
-        return self._both("shl", other)
+        return self.apply("shl", other)
 
     def __rshift__(self, other: VectorValue | int) -> VectorValue:
         """Shift down and fill up with zeros."""
-        return self._both("lshr", other)
+        return self.apply("lshr", other)
 
-    def signed_shift(self, by: int) -> VectorValue:
+    def signed_shift(self, by: VectorValue | int) -> VectorValue:
         """Shift down and fill up with the sign."""
-        return self._both("ashr", by)
+        return self.apply("ashr", by)
+
+    def apply(self, opcode: str, other: VectorValue | float) -> VectorValue:
+        """Return what an instruction makes of this and another value, or a number, of the same type."""
+        a, b = _alike(self, self.like(other))
+        return self.code.compute(a.kind, a.lanes, f"{opcode} {a}, {b.name}", a, b)
 
     def is_(self, condition: str, other: VectorValue | float) -> VectorValue:
         """Compare: ``eq``, ``slt``, ``ugt`` of integers, ``oeq``, ``uno`` and others of floats."""
-        compare = "fcmp" if self.kind in _FLOATS else "icmp"
-        text = f"{compare} {condition} {self.type} {self.name}, {self._like(other)}"
-        return self._made(text, "i1")
+        a, b = _alike(self, self.like(other))
+        compare = "fcmp" if self.is_float else "icmp"
+        return self.code.compute("i1", a.lanes, f"{compare} {condition} {a}, {b.name}", a, b)
 
     def choose(self, yes: VectorValue | float, no: VectorValue | float) -> VectorValue:
         """Return ``yes`` where this is true and ``no`` elsewhere; one of them is a value."""
         like = yes if isinstance(yes, VectorValue) else no
         assert isinstance(like, VectorValue)
-        sides = f"{like.type} {like._like(yes)}, {like.type} {like._like(no)}"
-        return self._made(f"select {self.type} {self.name}, {sides}", like.kind)
+        yes, no = like.like(yes), like.like(no)
+        if yes == no or self.constant is not None:
+            return yes if self.constant != 0 else no
+        if yes.canonical != no.canonical:  # to make the result canonical would do so to both
+            yes, no = yes.made_canonical(), no.made_canonical()
+        condition, a, b = _alike(self, yes, no)
+        chosen = self.code.compute(
+            a.kind, a.lanes, f"select {condition}, {a}, {b}", condition, a, b
+        )
+        return replace(chosen, canonical=yes.canonical)
 
     def to(self, conversion: str, kind: str) -> VectorValue:
         """Convert every number: ``sext``, ``trunc``, ``sitofp``, ``fptosi``, ``fpext``, ``fptrunc``."""
-        return self._made(
-            f"{conversion} {self.type} {self.name} to {_type(kind, self.lanes)}", kind
-        )
+        return self._made(f"{conversion} {self} to {_type(kind, self.lanes)}", kind)
+
+    def extended(self, bits: int, *, signed: bool) -> VectorValue:
+        """Return an integer with other many bits: the low ones, or more by its sign or zeros."""
+        if bits == self.width:
+            return self
+        known = self.constant
+        if known is not None:
+            known %= 1 << self.width
+            negative = signed and known >> self.width - 1
+            return self.code.number(f"i{bits}", known - (negative << self.width))
+        opcode = "trunc" if bits < self.width else "sext" if signed else "zext"
+        return self.to(opcode, f"i{bits}")
+
+    def frozen(self) -> VectorValue:
+        """Return it, and where it is undefined any number, but always the same."""
+        return self._made(f"freeze {self}", self.kind)
+
+    # ---- the same bits in another way ----
 
     def bits(self, kind: str, lanes: int | None = None) -> VectorValue:
         """Return the same bits as another type, of ``lanes`` numbers if that changes."""
         lanes = self.lanes if lanes is None else lanes
-        text = f"bitcast {self.type} {self.name} to {_type(kind, lanes)}"
-        return VectorValue(self.code, kind, lanes, self.code.write(text))
+        return self.code.compute(kind, lanes, f"bitcast {self} to {_type(kind, lanes)}", self)
+
+    def as_kind(self, kind: str) -> VectorValue:
+        """Return the same bits as another type of the same width, NaN as operations return it."""
+        if kind == self.kind:
+            return self
+        value = self.made_canonical()
+        known = self.code.known
+        if (value.name, kind) not in known:
+            cast = known[value.name, kind] = value.bits(kind)
+            known[cast.name, value.kind] = value
+        return known[value.name, kind]
+
+    def as_integer(self) -> VectorValue:
+        """Return the bits as they stand, NaN as operations return it."""
+        return self.as_kind(f"i{self.width}")
+
+    def made_canonical(self) -> VectorValue:
+        """Return a value whose NaN is the one that operations return."""
+        if self.canonical:
+            return self
+        known = self.code.known
+        if (self.name, "canonical") not in known:
+            # Chosen by bits: to LLVM all NaNs are one number, and it may return any for another.
+            words = self.is_("uno", self).choose(F32.nan_word, self.bits("i32"))
+            known[self.name, "canonical"] = words.bits(self.kind)
+        return known[self.name, "canonical"]
+
+    # ---- numbers of a vector ----
 
     def splat(self, lanes: int) -> VectorValue:
+        """Return a number once in each lane."""
+        if lanes == self.lanes:
+            return self
+        if self.is_literal:
+            return replace(self, lanes=lanes, name=f"splat ({self})")
+        key = self.name, lanes
+        if key in self.code.known:
+            return self.code.known[key]
         vector = _type(self.kind, lanes)
-        one = self.code.write(f"insertelement {vector} poison, {self.type} {self.name}, i64 0")
-        return VectorValue(self.code, self.kind, lanes, one).shuffle([0] * lanes)
+        first = self.code.compute(
+            self.kind, lanes, f"insertelement {vector} poison, {self}, i64 0", self
+        )
+        spread = replace(first.shuffle([0] * lanes), canonical=self.canonical)
+        if self.code.is_before_threads(self):
+            self.code.known[key] = spread
+        return spread
 
     def shuffle(self, picks: Sequence[int], other: VectorValue | None = None) -> VectorValue:
         """Return the numbers at ``picks`` of this vector, or of this one and ``other`` behind it."""
         second = other.name if other else "poison"
         mask = ", ".join(f"i32 {pick}" for pick in picks)
-        text = (
-            f"shufflevector {self.type} {self.name}, {self.type} {second}, "
-            f"<{len(picks)} x i32> <{mask}>"
-        )
-        return VectorValue(self.code, self.kind, len(picks), self.code.write(text))
+        text = f"shufflevector {self}, {self.type} {second}, <{len(picks)} x i32> <{mask}>"
+        return self.code.compute(self.kind, len(picks), text, self, other or self)
+
+    def pick(self, lane: int) -> VectorValue:
+        return self.code.compute(self.kind, 0, f"extractelement {self}, i64 {lane}", self)
+
+    def all(self) -> VectorValue:
+        """Say whether all bits of a vector of conditions are set."""
+        name = f"@llvm.vector.reduce.and.v{self.lanes}{self.kind}"
+        self.code.declare(name, f"{self.kind} {name}({self.type})")
+        return self.code.compute(self.kind, 0, f"call {self.kind} {name}({self})", self)
+
+    def like(self, other: VectorValue | float) -> VectorValue:
+        """Return a number as a constant of this type; a value as it is."""
+        if isinstance(other, VectorValue):
+            return other
+        return self.code.number(self.kind, other).splat(self.lanes)
+
+    def looked_up(self, kind: str, numbers: Sequence[int]) -> VectorValue:
+        """Return what a table of the module, of integers, has at this index."""
+        table = self.code.table(kind, numbers)
+        if self.lanes:
+            return self.code.vector(
+                [self.pick(lane).looked_up(kind, numbers) for lane in range(self.lanes)]
+            )
+        address = table.at(self, width(kind) // 8)
+        return self.code.compute(kind, 0, f"load {kind}, {address}", address)
+
+    # ---- addresses ----
 
     def at(self, index: VectorValue | int, size: int) -> VectorValue:
         """Return the address of a number in an array of elements of ``size`` bytes, this its address."""
-        if isinstance(index, VectorValue):
-            offset = f"{index.type} {(index * size if size > 1 else index).name}"
-        else:
-            offset = f"i64 {index * size}"
-        return self._made(f"getelementptr i8, ptr {self.name}, {offset}", "ptr")
+        if isinstance(index, int):
+            index, size = self.code.number("i64", index * size), 1
+        offset = index * size if size > 1 else index
+        text = f"getelementptr i8, {self}, {offset}"
+        return self.code.compute("ptr", 0, text, self, offset)
 
     def load(self, kind: str, lanes: int = 0, *, align: int) -> VectorValue:
-        text = f"load {_type(kind, lanes)}, ptr {self.name}, align {align}"
-        return VectorValue(self.code, kind, lanes, self.code.write(text))
+        return self.code.act(kind, lanes, f"load {_type(kind, lanes)}, {self}, align {align}")
 
     def store(self, value: VectorValue, *, align: int) -> None:
-        self.code.line(f"store {value.type} {value.name}, ptr {self.name}, align {align}")
+        self.code.line(f"store {value}, {self}, align {align}")
 
     def word(self, index: VectorValue | int) -> VectorValue:
         """Return a word of the array of words that this is the address of."""
         return self.at(index, 8).load("i64", align=8)
 
-    def set(self, index: VectorValue | int, value: VectorValue) -> None:
-        self.at(index, 8).store(value, align=8)
+    def set(self, index: VectorValue | int, value: VectorValue | int) -> None:
+        word = value if isinstance(value, VectorValue) else self.code.number("i64", value)
+        self.at(index, 8).store(word, align=8)
 
-    def array(self, index: int) -> VectorValue:
+    def array(self, index: VectorValue | int) -> VectorValue:
         """Return the address of the data of an array of numpy, of which a word of this task is the object."""
-        return self.at(index, 8).load("ptr", align=8).at(DATA, 1).load("ptr", align=8)
+        return self.word(index).pointer().at(DATA, 1).load("ptr", align=8)
+
+    def is_whole(self, index: int) -> VectorValue:
+        """Say whether that array is in one piece."""
+        flags = self.word(index).pointer().at(FLAGS, 1).load("i32", align=4)
+        return flags.to("trunc", "i1")
 
     def pointer(self) -> VectorValue:
         return self.to("inttoptr", "ptr")
@@ -138,67 +274,45 @@ class VectorValue:
 
     def called(self, kind: str, *given: VectorValue) -> VectorValue:
         """Return what the function at this address gives."""
-        operands = ", ".join(f"{each.type} {each.name}" for each in given)
-        return VectorValue(
-            self.code, kind, 0, self.code.write(f"call {kind} {self.name}({operands})")
-        )
+        return self.code.act(kind, 0, f"call {kind} {self.name}({_listed(given)})")
 
     def atomic_load(self, kind: str, order: str) -> VectorValue:
-        text = f"load atomic {kind}, ptr {self.name} {order}, align 8"
-        return VectorValue(self.code, kind, 0, self.code.write(text))
+        return self.code.act(kind, 0, f"load atomic {kind}, {self} {order}, align 8")
 
     def atomic_store(self, value: VectorValue | int, kind: str, order: str) -> None:
         name = value.name if isinstance(value, VectorValue) else value
-        self.code.line(f"store atomic {kind} {name}, ptr {self.name} {order}, align 8")
+        self.code.line(f"store atomic {kind} {name}, {self} {order}, align 8")
 
     def updated(self, operation: str, by: int, order: str) -> VectorValue:
         """Return the word at this address as it was before an operation on it."""
-        text = f"atomicrmw {operation} ptr {self.name}, i64 {by} {order}"
-        return VectorValue(self.code, "i64", 0, self.code.write(text))
+        return self.code.act("i64", 0, f"atomicrmw {operation} {self}, i64 {by} {order}")
 
     def exchanged(self, old: VectorValue, new: VectorValue, order: str) -> VectorValue:
         """Say whether the word at this address was ``old``, and is ``new`` now."""
-        pair = self.code.write(f"cmpxchg ptr {self.name}, i64 {old.name}, i64 {new.name} {order}")
-        return VectorValue(
-            self.code, "i1", 0, self.code.write(f"extractvalue {{ i64, i1 }} {pair}, 1")
-        )
-
-    def pick(self, lane: int) -> VectorValue:
-        text = f"extractelement {self.type} {self.name}, i64 {lane}"
-        return VectorValue(self.code, self.kind, 0, self.code.write(text))
-
-    def all(self) -> VectorValue:
-        """Say whether all bits of a vector of conditions are set."""
-        name = f"@llvm.vector.reduce.and.v{self.lanes}{self.kind}"
-        self.code.declare(name, f"{self.kind} {name}({self.type})")
-        return VectorValue(
-            self.code,
-            self.kind,
-            0,
-            self.code.write(f"call {self.kind} {name}({self.type} {self.name})"),
-        )
-
-    def like(self, number: float) -> VectorValue:
-        return VectorValue(self.code, self.kind, self.lanes, self._like(number))
-
-    def _both(self, operation: str, other: VectorValue | float) -> VectorValue:
-        prefix = "f" if self.kind in _FLOATS and operation in ("add", "sub", "mul") else ""
-        text = f"{prefix}{operation} {self.type} {self.name}, {self._like(other)}"
-        return self._made(text, self.kind)
-
-    def _like(self, other: VectorValue | float) -> str:
-        """Return an operand: a value's name, or a number as a constant of this type."""
-        if isinstance(other, VectorValue):
-            return other.name
-        one = "null" if self.kind == "ptr" else str(other)
-        if self.kind in _FLOATS:
-            one = "0x" + struct.pack(">d", other).hex().upper()
-        if not self.lanes:
-            return one
-        return f"<{', '.join([f'{self.kind} {one}'] * self.lanes)}>"
+        pair = self.code.act("i64", 0, f"cmpxchg {self}, {old}, {new} {order}")
+        return self.code.act("i1", 0, f"extractvalue {{ i64, i1 }} {pair.name}, 1")
 
     def _made(self, text: str, kind: str) -> VectorValue:
-        return VectorValue(self.code, kind, self.lanes, self.code.write(text))
+        return self.code.compute(kind, self.lanes, text, self)
+
+
+def width(kind: str) -> int:
+    """Return the bits of a number of a type of LLVM's."""
+    return _FLOATS.get(kind) or int(kind[1:])
+
+
+def _type(kind: str, lanes: int) -> str:
+    return f"<{lanes} x {kind}>" if lanes else kind
+
+
+def _alike(*values: VectorValue) -> list[VectorValue]:
+    """Return values with as many lanes as the one with most."""
+    lanes = max(value.lanes for value in values)
+    return [value.splat(lanes) for value in values]
+
+
+def _listed(given: Sequence[VectorValue]) -> str:
+    return ", ".join(map(str, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,18 +344,30 @@ class LoopVariable:
         self.address.store(new, align=64)
 
 
+@dataclass(slots=True)
+class _Place:
+    """Where lines are written: behind ``lines``, the last of them in a ``block``, which may have ``ended``."""
+
+    lines: list[str] = field(default_factory=list)
+    block: str = "entry"
+    ended: bool = False
+
+
 class FunctionBuilder:
-    """The body of one function as it grows."""
+    """The body of one function as it grows.
+
+    ``known`` is what has been made of values once, where all that is behind can use it.
+    """
 
     def __init__(self, result: str = "i32") -> None:
         self.result = result
         self.parameters: list[str] = []
-        self._lines: list[str] = []
+        self.known: dict[Hashable, VectorValue] = {}
+        self._here = _Place()
+        self._before_threads: _Place | None = None
         self._buffers: list[str] = []
         self._used: dict[str, str] = {}
         self._count = 0
-        self._block = "entry"
-        self._ended = False
 
     def parameter(self, name: str, kind: str) -> VectorValue:
         self.parameters.append(f"{kind} %{name}")
@@ -260,37 +386,49 @@ class FunctionBuilder:
         attributes = " noinline cold" if rare else f" {attributes}"
         signature = f"{result} @{name}({', '.join(self.parameters)}){attributes}"
         end = "  ret void" if "void" in result else f"  ret {self.result} 0"
-        if self._ended:
+        if self._here.ended:
             end = ""
-        body = "\n".join(["entry:", *self._buffers, *self._lines, end])
+        body = "\n".join(["entry:", *self._buffers, *self._here.lines, end])
         self._used[name] = f"define {signature} {{\n{body}\n}}\n"
         return ModuleFunction(name, self._used)
 
+    # ---- lines ----
+
     def line(self, text: str) -> None:
-        if not self._ended:  # what follows a return is nowhere
-            self._lines.append(f"  {text}")
+        if not self._here.ended:  # what follows a return is nowhere
+            self._here.lines.append(f"  {text}")
+
+    def act(self, kind: str, lanes: int, text: str) -> VectorValue:
+        """Return the result of an instruction that is done here, and no sooner."""
+        name = self._new("v")
+        self.line(f"{name} = {text}")
+        return VectorValue(self, kind, lanes, name, self._before_threads is not None)
+
+    def compute(self, kind: str, lanes: int, text: str, *operands: VectorValue) -> VectorValue:
+        """Return what an instruction makes of its operands and nothing else."""
+        if self._before_threads is None or any(operand.varies for operand in operands):
+            return self.act(kind, lanes, text)
+        name = self._new("v")
+        self._before_threads.lines.append(f"  {name} = {text}")
+        return VectorValue(self, kind, lanes, name)
 
     def ret(self, value: VectorValue | int | None = None) -> None:
         """Return from the function."""
         name = value.name if isinstance(value, VectorValue) else value
         self.line("ret void" if name is None else f"ret {self.result} {name}")
-        self._ended = True
+        self._here.ended = True
+
+    # ---- what there is besides instructions ----
 
     def declare(self, name: str, signature: str) -> None:
         self._used[name] = f"declare {signature}\n"
 
-    def numbers(self, kind: str, values: Sequence[int]) -> VectorValue:
-        """Return a vector of constants."""
-        text = ", ".join(f"{kind} {value}" for value in values)
-        return VectorValue(self, kind, len(values), f"<{text}>")
-
-    def number(self, kind: str, value: int) -> VectorValue:
-        return VectorValue(self, kind, 0, str(value))
-
-    def write(self, text: str) -> str:
-        name = self._new("v")
-        self.line(f"{name} = {text}")
-        return name
+    def table(self, kind: str, numbers: Sequence[int]) -> VectorValue:
+        """Return the address of a table of the module."""
+        elements = ", ".join(f"{kind} {number}" for number in numbers)
+        name = f"@table.{sha256(elements.encode()).hexdigest()[:16]}"
+        self._used[name] = f"{name} = private constant [{len(numbers)} x {kind}] [{elements}]\n"
+        return VectorValue(self, "ptr", 0, name)
 
     def buffer(self, nbytes: int) -> VectorValue:
         """Return the address of memory of the function's own, aligned for any vector."""
@@ -298,54 +436,111 @@ class FunctionBuilder:
         self._buffers.append(f"  {name} = alloca [{nbytes} x i8], align 64")
         return VectorValue(self, "ptr", 0, name)
 
-    def vector(self, numbers: Sequence[VectorValue]) -> VectorValue:
-        kind, lanes, name = numbers[0].kind, len(numbers), "poison"
-        for i, one in enumerate(numbers):
-            text = f"insertelement {_type(kind, lanes)} {name}, {one.type} {one.name}, i64 {i}"
-            name = self.write(text)
-        return VectorValue(self, kind, lanes, name)
-
-    def call(self, intrinsic: str, *operands: VectorValue) -> VectorValue:
-        """Call one of LLVM's intrinsic functions on values of one type."""
-        first = operands[0]
-        suffix = {"float": "f32", "double": "f64"}.get(first.kind, first.kind)
-        name = f"@llvm.{intrinsic}." + (f"v{first.lanes}{suffix}" if first.lanes else suffix)
-        types = ", ".join([first.type] * len(operands))
-        self._used[name] = f"declare {first.type} {name}({types})\n"
-        given = ", ".join(f"{each.type} {each.name}" for each in operands)
-        return VectorValue(
-            self, first.kind, first.lanes, self.write(f"call {first.type} {name}({given})")
-        )
-
-    def call_function(self, name: str, kind: str, *given: VectorValue) -> VectorValue:
-        """Return what a function of the same module gives."""
-        operands = ", ".join(f"{each.type} {each.name}" for each in given)
-        return VectorValue(self, kind, 0, self.write(f"call {kind} @{name}({operands})"))
-
-    def call_procedure(self, name: str, *given: VectorValue) -> None:
-        operands = ", ".join(f"{each.type} {each.name}" for each in given)
-        self.line(f"call void @{name}({operands})")
-
-    def run(self, function: ModuleFunction, *given: VectorValue) -> None:
-        self._used.update(function.used)
-        operands = ", ".join(f"{each.type} {each.name}" for each in given)
-        self.line(f"call void @{function.name}({operands})")
-
     def variable(self, first: VectorValue) -> LoopVariable:
         variable = LoopVariable(self.buffer(max(1, first.lanes) * 8), first.kind, first.lanes)
         variable.value = first
         return variable
 
+    def number(self, kind: str, value: float) -> VectorValue:
+        """Return a constant: of what is no float its low bits."""
+        if kind == "ptr":
+            name = "null"
+        elif kind in _FLOATS:
+            name = "0x" + struct.pack(">d", value).hex().upper()
+        else:
+            bits = width(kind)
+            word = int(value) % (1 << bits)
+            name = str(word - (word >> bits - 1 << bits) if bits > 1 else word)
+        return VectorValue(self, kind, 0, name)
+
+    def numbers(self, kind: str, values: Sequence[int]) -> VectorValue:
+        """Return a vector of constants."""
+        text = ", ".join(f"{kind} {value}" for value in values)
+        return VectorValue(self, kind, len(values), f"<{text}>")
+
+    def vector(self, numbers: Sequence[VectorValue]) -> VectorValue:
+        """Return a vector of numbers, of which there are several."""
+        kind, lanes = numbers[0].kind, len(numbers)
+        made = VectorValue(self, kind, lanes, "poison")
+        for i, number in enumerate(numbers):
+            text = f"insertelement {made}, {number}, i64 {i}"
+            made = self.compute(kind, lanes, text, made, number)
+        return made
+
+    # ---- functions ----
+
+    def call(self, intrinsic: str, *operands: VectorValue, flags: str = "") -> VectorValue:
+        """Call one of LLVM's intrinsic functions on values of one type; ``flags`` are further arguments."""
+        operands = tuple(_alike(*operands))
+        first = operands[0]
+        suffix = {"float": "f32", "double": "f64"}.get(first.kind, first.kind)
+        name = f"@llvm.{intrinsic}." + (f"v{first.lanes}{suffix}" if first.lanes else suffix)
+        types = [first.type] * len(operands) + ([flags.split()[0]] if flags else [])
+        self.declare(name, f"{first.type} {name}({', '.join(types)})")
+        given = _listed(operands) + (f", {flags}" if flags else "")
+        text = f"call {first.type} {name}({given})"
+        return self.compute(first.kind, first.lanes, text, *operands)
+
+    def call_function(self, name: str, kind: str, *given: VectorValue) -> VectorValue:
+        """Return what a function of the same module gives."""
+        return self.act(kind, 0, f"call {kind} @{name}({_listed(given)})")
+
+    def call_procedure(self, name: str, *given: VectorValue) -> None:
+        self.line(f"call void @{name}({_listed(given)})")
+
+    def use(self, function: ModuleFunction) -> str:
+        """Have a function in the same module, and return its name."""
+        self._used.update(function.used)
+        return function.name
+
+    def run(self, function: ModuleFunction, *given: VectorValue) -> None:
+        self.call_procedure(self.use(function), *given)
+
+    # ---- loops and branches ----
+
+    @contextmanager
+    def over_threads(self, first: VectorValue, end: VectorValue) -> Iterator[VectorValue]:
+        """Repeat what is written inside for eight threads at a time, of which there are some."""
+        head, done, index = self._new("threads")[1:], self._new("done")[1:], self._new("i")
+        before, self._here = self._here, _Place(block=head)
+        self._before_threads = before
+        yield VectorValue(self, "i64", 0, index, varies=True)
+        body, self._here, self._before_threads = self._here, before, None
+        following, more = f"{index}.next", f"{index}.more"
+        before.lines += [
+            f"  br label %{head}",
+            f"{head}:",
+            f"  {index} = phi i64 [{first.name}, %{before.block}], [{following}, %{body.block}]",
+            *body.lines,
+            f"  {following} = add i64 {index}, {LANES}",
+            f"  {more} = icmp ult i64 {following}, {end.name}",
+            f"  br i1 {more}, label %{head}, label %{done}",
+        ]
+        self._begin(done)
+
+    @contextmanager
+    def before_threads(self) -> Iterator[None]:
+        """Write what is inside before the loop over threads, if this is one."""
+        inside, before = self._here, self._before_threads
+        self._here, self._before_threads = before or inside, None
+        yield
+        self._here, self._before_threads = inside, before
+
+    def is_before_threads(self, value: VectorValue) -> bool:
+        """Say whether there is a loop over threads, and what is made of a value is made before it."""
+        return self._before_threads is not None and not value.varies
+
     @contextmanager
     def loop(self, count: VectorValue | int) -> Iterator[VectorValue]:
         """Repeat what is written inside for every index below ``count``, at least once."""
         head, done = self._new("loop")[1:], self._new("done")[1:]
-        index, following, before = self._new("i"), self._new("i"), self._block
-        at = len(self._lines) + 2
+        index, following, before = self._new("i"), self._new("i"), self._here.block
+        at = len(self._here.lines) + 2
         self.line(f"br label %{head}")
         self._begin(head)
-        yield VectorValue(self, "i64", 0, index)
-        self._lines.insert(at, f"  {index} = phi i64 [0, %{before}], [{following}, %{self._block}]")
+        yield VectorValue(self, "i64", 0, index, self._before_threads is not None)
+        phi = f"  {index} = phi i64 [0, %{before}], [{following}, %{self._here.block}]"
+        self._here.lines.insert(at, phi)
         self.line(f"{following} = add nuw i64 {index}, 1")
         limit = count.name if isinstance(count, VectorValue) else count
         self.line(f"{following}.more = icmp ult i64 {following}, {limit}")
@@ -355,11 +550,12 @@ class FunctionBuilder:
     @contextmanager
     def branch(self, condition: VectorValue) -> Iterator[Branch]:
         """Write what is done where ``condition`` holds, and after ``otherwise`` what is done elsewhere."""
-        branch = Branch(self, *(self._new(name)[1:] for name in ("yes", "no", "end")))
+        yes, no, end = (self._new(name)[1:] for name in ("yes", "no", "end"))
+        branch = Branch(self, yes, no, end)
         self.line(f"br i1 {condition.name}, label %{branch.yes}, label %{branch.no}")
         self._begin(branch.yes)
         yield branch
-        self.line(f"br label %{branch.end}")
+        branch.leave()
         self._begin(branch.end)
 
     @contextmanager
@@ -383,14 +579,14 @@ class FunctionBuilder:
 
     def continue_at(self, head: str) -> None:
         self.line(f"br label %{head}")
-        self._ended = True
+        self._here.ended = True
 
     @contextmanager
     def for_range(
         self, first: VectorValue | int, end: VectorValue, step: int = 1
     ) -> Iterator[VectorValue]:
         """Repeat what is written inside from ``first`` to before ``end``, where there is any."""
-        begin = first if isinstance(first, VectorValue) else end.like(first)
+        begin = end.like(first)
         with self.when(begin.is_("ult", end)):
             at = self.variable(begin)
             head = self._new("each")[1:]
@@ -403,29 +599,36 @@ class FunctionBuilder:
             self._begin(done)
 
     def _begin(self, block: str) -> None:
-        self._ended = False
-        self._lines.append(f"{block}:")
-        self._block = block
+        self._here.ended = False
+        self._here.lines.append(f"{block}:")
+        self._here.block = block
 
     def _new(self, prefix: str) -> str:
         self._count += 1
         return f"%{prefix}{self._count}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Branch:
-    """The blocks of a condition."""
+    """The blocks of a condition, and from which of them its ``end`` is reached."""
 
     code: FunctionBuilder
     yes: str
     no: str
     end: str
+    sides: list[str] = field(default_factory=list)
 
     def otherwise(self) -> None:
         """End what is done where the condition holds."""
-        self.code.line(f"br label %{self.end}")
+        self.leave()
         self.code._begin(self.no)
 
+    def leave(self) -> None:
+        self.sides.append(self.code._here.block)
+        self.code.line(f"br label %{self.end}")
 
-def _type(kind: str, lanes: int) -> str:
-    return f"<{lanes} x {kind}>" if lanes else kind
+    def merged(self, yes: VectorValue, no: VectorValue) -> VectorValue:
+        """Return, right behind it, the value that one of the sides has made."""
+        sides = zip((yes, no), self.sides, strict=True)
+        text = ", ".join(f"[{value.name}, %{block}]" for value, block in sides)
+        return self.code.act(yes.kind, yes.lanes, f"phi {yes.type} {text}")

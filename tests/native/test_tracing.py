@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxlab.arrays import some
-from ptxlab.native.code import Code, Value
+from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue
 from ptxlab.native.tracing import casts
 from ptxlab.native.tracing.trace import trace
 
@@ -52,8 +52,9 @@ def test_rounding_to_odd_keeps_what_a_later_rounding_needs() -> None:
 
 
 def traced(compute: Any, *dtypes: str) -> Any:
-    values = [Value(f"%x{i}", {"f4": "float", "u4": "i32"}[d], True) for i, d in enumerate(dtypes)]
-    return trace(compute, [np.dtype(d) for d in dtypes], Code(), *values)
+    code, kinds = FunctionBuilder(), {"f4": "float", "u4": "i32"}
+    values = [VectorValue(code, kinds[d], LANES, f"%x{i}") for i, d in enumerate(dtypes)]
+    return trace(compute, [np.dtype(d) for d in dtypes], code, *values)
 
 
 def test_what_depends_on_what_is_in_an_array_is_no_machine_code() -> None:

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ptxlab.emulator.native.addresses import AddressTranslation, Span, Window, find
-from ptxlab.native.arrays import load_array, load_word
-from ptxlab.native.builder import FunctionBuilder, VectorValue
-from ptxlab.native.code import LANES, Code, Value, number
+from ptxlab.emulator.native.addresses import AddressTranslation, Span, Window
+from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue
 from ptxlab.native.cores import HEADER
 
 OPEN, GROUPS, FIRST, COUNT, BEGUN = range(5)
@@ -115,24 +113,6 @@ def groups() -> str:
     return "\n".join((_commit(), _land(), _landed()))
 
 
-_ROW_OF_NEXT = f"""
-  %ring.p = getelementptr i64, ptr %args, i64 {RING}
-  %ring = load ptr, ptr %ring.p
-  %first.p = getelementptr i64, ptr %ring, i64 {FIRST}
-  %first = load i64, ptr %first.p
-  %count.p = getelementptr i64, ptr %ring, i64 {COUNT}
-  %count = load i64, ptr %count.p
-  %place = add i64 %count, %first
-  %inside = and i64 %place, {CAPACITY - 1}
-  %row = mul i64 %inside, {ROW}
-  %word = add i64 %row, {HEAD}
-  %src.p = getelementptr i64, ptr %ring, i64 %word
-  %dst.p = getelementptr i64, ptr %src.p, i64 1
-  %src = load ptr, ptr %src.p
-  %dst = load ptr, ptr %dst.p
-""".split("\n")
-
-
 @cache
 def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
     """Return the functions ``begin`` and ``begun``, which follow each other, of copies of so many bytes.
@@ -140,54 +120,25 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
     Addresses in shared memory have ``target_bytes`` bytes. ``target`` and ``origin`` are added to the
     addresses.
     """
-    code = Code()
-    addresses = AddressTranslation(code, "%table")
-    into = _address(code, "to", f"i{8 * target_bytes}")
-    window = Window(
-        Value("%bytes.a", "i64"), "%start", Value("%size", "i64"), Value("%lowest", "i64")
-    )
-    written = addresses.in_window(into, window, _span(target, nbytes), None)
-    read = addresses.in_global(
-        _address(code, "from", "i64"), _span(origin, nbytes), None, writes=False
-    )
-    for name, found, offset in (("src", read, origin), ("dst", written, target)):
-        address = code.op("add", found.address, number(offset, "i64"))
-        code.body += [
-            f"%{name}.k = getelementptr i64, ptr %{name}, i64 %i",
-            f"store {address}, ptr %{name}.k, align 8",
-        ]
-    lines = [
-        "define i32 @begin(ptr %args, i64 %from, i64 %to) {",
-        "entry:",
-        *code.allocas,
-        *_ROW_OF_NEXT,
-        *load_array("table", TABLE),
-        *load_array("bytes", SHARED),
-        *load_array("start", SHARED + 1),
-        *load_array("to.a", REGISTERS),
-        *load_array("from.a", REGISTERS + 1),
-        "%bytes.a = ptrtoint ptr %bytes to i64",
-        *load_word("size", SHARED + 2),
-        *load_word("lowest", SHARED + 3),
-        "br label %begin",
-        *code.emit_loop(),
-        *sorted(code.declared),
-        find(),
-        _begun(nbytes),
-    ]
-    return "\n".join(lines)
+    ring = _Ring()
+    f, task = ring.f, ring.task
+    row = ring.row(ring.words.word(COUNT))
+    sources, targets = (row.word(at).pointer() for at in (SOURCE, TARGET))
+    table, window = task.array(TABLE), Window.of(task, SHARED)
+    into, out_of = (task.array(REGISTERS + at) for at in range(2))
+    with f.over_threads(ring.first, ring.end) as i:
+        addresses = AddressTranslation(f, table, i)
+        to = into.at(i, target_bytes).load(f"i{8 * target_bytes}", LANES, align=1)
+        to = to.extended(64, signed=False)
+        written = addresses.in_window(to, window, _span(target, nbytes), None)
+        from_ = out_of.at(i, 8).load("i64", LANES, align=1)
+        read = addresses.in_global(from_, _span(origin, nbytes), None, writes=False)
+        for array, found, offset in ((sources, read, origin), (targets, written, target)):
+            array.at(i, 8).store(found.address + offset, align=8)
+    return "\n".join((f.function("begin").text, _begun(nbytes)))
 
 
 def _span(offset: int, nbytes: int) -> Span:
     span = Span(offset, offset)
     span.add(offset, nbytes)
     return span
-
-
-def _address(code: Code, name: str, kind: str) -> Value:
-    """Return the addresses in a register, as 64 bits."""
-    code.body += [
-        f"%{name}.k = getelementptr {kind}, ptr %{name}.a, i64 %i",
-        f"%{name}.v = load <{LANES} x {kind}>, ptr %{name}.k, align 1",
-    ]
-    return code.extended(Value(f"%{name}.v", kind, True), 64, signed=False)

@@ -285,7 +285,7 @@ def _of_segment(segment: Segment, compiled: CompiledFunction) -> Work:
         return (
             compiled.task(wave, mask, segment.spaces, *blank),
             FIRST,
-            (compiled, compiled.scratch),
+            (compiled, compiled.scratch, compiled.objects),
         )
 
     return Work(segment.inputs, outputs, can_fail=True, task=task)

@@ -44,7 +44,7 @@ class CompiledFunction:
     """The functions of a segment, how their task is packed, what they write, and how often they met a fault.
 
     For threads of some ``width`` on so many cores the ``header`` is that of the task. The registers that
-    they keep in between are in ``scratch``.
+    they keep in between are in ``scratch``, whose objects are ``named`` at an address.
     """
 
     functions: Sequence[Any]
@@ -54,6 +54,8 @@ class CompiledFunction:
     size: tuple[int, int] = (0, 0)
     header: tuple[int, ...] = ()
     scratch: Sequence[Array] = ()
+    objects: Any = None
+    named: int = 0
     faults: int = 0
 
     def fit(self, wave: Wave, cores: Pool) -> None:
@@ -73,6 +75,8 @@ class CompiledFunction:
         first_function, second_function = [*addresses, 0][:2]
         self.header = (first_function, first, second_function, second, width)
         self.scratch = [np.empty(width, dtype) for dtype in self.written.scratch]
+        self.objects = np.array([*map(id, self.scratch)], np.int64)
+        self.named = self.objects.ctypes.data
 
     def results(self, width: int) -> list[Array]:
         """Return arrays for what is written, of so many threads."""
@@ -100,9 +104,9 @@ class CompiledFunction:
             id(wave.memory.table),
             *_window(wave, "shared", spaces),
             *_window(wave, "local", spaces),
+            self.named,
             *map(id, values),
             *map(id, results),
-            *map(id, self.scratch),
         )
 
 
@@ -248,7 +252,7 @@ def described(one: Bound) -> Hashable:
 def _compiled(written: Written, inputs: int, instructions: int) -> CompiledFunction:
     names = [NAME, STORES] if written.stores else [NAME]
     functions = [compiler.compile(written.text, name, Function, masked=False) for name in names]
-    words = FIRST + inputs + len(written.outputs) + len(written.scratch)
+    words = FIRST + inputs + len(written.outputs)
     return CompiledFunction(functions, struct.Struct(f"{words}q").pack, written, instructions)
 
 

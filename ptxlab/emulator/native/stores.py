@@ -1,19 +1,18 @@
-"""Stores in LLVM's assembly, behind all loads and arithmetic of a segment: nothing can go wrong any more."""
+"""Stores, behind all loads and arithmetic of a segment: nothing can go wrong any more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from ptxlab.native.builder import FunctionBuilder, VectorValue
-from ptxlab.native.code import LANES, Value
+from ptxlab.native.builder import LANES, FunctionBuilder, ModuleFunction, VectorValue, width
 
 NAME = "stores"
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredStore:
-    """A store, done behind the loop of the segment: where it finds the addresses and the elements.
+    """A store, done behind the loop of the segment: where it finds the addresses and the elements, of type ``kind``.
 
     ``active`` is where it finds which threads take part, None if all do; ``elements`` are arrays, or values
     that all threads share. An array is a number among those of the segment.
@@ -21,36 +20,33 @@ class DeferredStore:
 
     addresses: int
     active: int | None
-    elements: tuple[tuple[int | None, Value], ...]
+    elements: Sequence[int | VectorValue]
+    kind: str
 
 
-def texts(stores: Sequence[DeferredStore], first: int) -> Iterable[str]:
-    """Return the function that does stores one after the other, and what it declares.
+def function(stores: Sequence[DeferredStore], word: int) -> ModuleFunction:
+    """Return the function that does stores one after the other; a ``word`` of the task says where array 0 is named.
 
-    ``first`` is the task's word for array 0. Threads store in their order, so that of several at one address the last wins.
+    Threads store in their order, so that of several at one address the last wins.
     """
     f = FunctionBuilder()
     task, begin, end = f.task()
+    objects = task.word(word).pointer()
     for deferred in stores:
-        addresses = task.array(first + deferred.addresses)
-        active = None if deferred.active is None else task.array(first + deferred.active)
-        given = [None if at is None else task.array(first + at) for at, _ in deferred.elements]
-        kinds = [value.type for _, value in deferred.elements]
-        size = int(kinds[0][1:]) // 8
-        with f.for_range(begin, end, LANES) as i:
+        addresses, size = objects.array(deferred.addresses), width(deferred.kind) // 8
+        active = None if deferred.active is None else objects.array(deferred.active)
+        given = [objects.array(x) if isinstance(x, int) else x for x in deferred.elements]
+        with f.over_threads(begin, end) as i:
             address = addresses.at(i, 8).load("i64", LANES, align=8)
-            chosen = (
-                None
-                if active is None
-                else active.at(i, 1).load("i8", LANES, align=1).to("trunc", "i1")
-            )
+            chosen = active and active.at(i, 1).load("i8", LANES, align=1).to("trunc", "i1")
             elements = [
-                f.number(kind, int(value.text)).splat(LANES) if array is None
-                else array.at(i, size).load(kind, LANES, align=1)
-                for array, (_, value), kind in zip(given, deferred.elements, kinds, strict=True)
-            ]  # fmt: skip
+                array.at(i, size).load(deferred.kind, LANES, align=1)
+                if array.kind == "ptr"
+                else replace(array, code=f).splat(LANES)
+                for array in given
+            ]
             _store(f, address, chosen, elements, size)
-    return f.function(NAME).used.values()
+    return f.function(NAME)
 
 
 def _store(
@@ -62,7 +58,7 @@ def _store(
 ) -> None:
     """Store the elements of eight threads, in one piece where their items follow each other."""
     nbytes = size * len(elements)
-    row = f.numbers("i64", range(0, LANES * nbytes, nbytes)) + addresses.pick(0).splat(LANES)
+    row = f.numbers("i64", range(0, LANES * nbytes, nbytes)) + addresses.pick(0)
     together = addresses.is_("eq", row).all()
     with f.branch(together if active is None else together & active.all()) as branch:
         addresses.pick(0).pointer().store(_interleaved(elements), align=1)

@@ -1,4 +1,4 @@
-"""A segment of instructions as functions in LLVM's assembly: loops over the threads, eight at a time.
+"""A segment of instructions as functions of machine code: loops over the threads, eight at a time.
 
 The first loads and computes. It returns 0 when that is done, and 1 when an array is not as expected or
 an address is none that it knows: only its own results are written then. What it does for one thread
@@ -14,29 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.native.addresses import (
-    AddressTranslation,
-    Span,
-    TranslatedAddress,
-    Window,
-    find,
-)
-from ptxlab.emulator.native.loads import Loads
+from ptxlab.emulator.native.addresses import AddressTranslation, Span, TranslatedAddress, Window
+from ptxlab.emulator.native.loads import load
 from ptxlab.emulator.native.stores import DeferredStore
-from ptxlab.emulator.native.stores import texts as stores
+from ptxlab.emulator.native.stores import function as stores
 from ptxlab.emulator.prepare.program import Bound, Lowered
 from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
-from ptxlab.native.arrays import DATA, FLAGS
-from ptxlab.native.code import LANES, WIDTHS, Code, Value, number
+from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue, width
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
 
 NAME = "segment"
-_REDUCED = "declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)\n"
 
-MASK, TABLE, SHARED, LOCAL, FIRST = (HEADER + at for at in (0, 1, 2, 6, 10))
-"""The words of the task: which threads are active, allocations, windows, registers."""
+MASK, TABLE, SHARED, LOCAL, SCRATCH, FIRST = (HEADER + at for at in (0, 1, 2, 6, 10, 11))
+"""The words of the task: which threads are active, allocations, windows, where the objects of scratch are, registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +76,14 @@ def has_native_form(step: Bound, literals: frozenset[int], initial: Sequence[Any
         count = len(lowered.destinations) or len(lowered.sources) - 1
         return access.space in SPACES and access.nbytes <= 8 * count
     assert lowered.compute is not None
+    code = FunctionBuilder()
     values = [
-        number(int(initial[one.slot].view(f"u{one.dtype.itemsize}")[0]), "i32")
+        code.number("i32", int(initial[one.slot].view(f"u{one.dtype.itemsize}")[0]))
         if one.slot in literals and one.dtype == np.uint32
-        else Value("%x", llvm_type(one.dtype), True)
+        else VectorValue(code, llvm_type(one.dtype), LANES, "%x")
         for one in lowered.sources
     ]
-    return trace(lowered.compute, _dtypes(lowered), Code(), *values) is not None
+    return trace(lowered.compute, _dtypes(lowered), code, *values) is not None
 
 
 def _dtypes(lowered: Lowered) -> list[np.dtype[Any]]:
@@ -104,7 +97,16 @@ def _is_read(source: Source) -> bool:
 
 
 class Writer:
-    """Writes one function."""
+    """Writes one function.
+
+    In the loop over threads it is at an ``index``, of those threads some are ``active``, None for all. ``objects``
+    is where those of scratch are.
+    """
+
+    index: VectorValue
+    active: VectorValue | None
+    objects: VectorValue
+    addresses: AddressTranslation
 
     def __init__(
         self,
@@ -115,38 +117,37 @@ class Writer:
         literals: frozenset[int],
         shape: FunctionShape,
     ) -> None:
-        self.code = Code()
-        self.addresses, self.loads = AddressTranslation(self.code, "%table"), Loads(self.code)
+        self.code = FunctionBuilder()
+        self.task, self.begin, self.end = self.code.task()
         self.steps, self.inputs, self.lasting = steps, inputs, lasting
         self.arrays, self.literals, self.shape = registers, literals, shape
-        self.raw: dict[int, Value] = {}
-        self.now: dict[int, Value] = {}
-        self.version: dict[int, int] = {}
+        self.raw: dict[int, VectorValue] = {}
+        self.now: dict[int, VectorValue] = {}
         self.translated: dict[object, TranslatedAddress] = {}
         self.deferred: list[DeferredStore] = []
         self.scratch: list[np.dtype[Any]] = []
         self.stored: set[str] = set()
         self.windows: dict[str, Window] = {}
-        self._active: Value | None = None
 
     def written(self) -> Written:
         code = self.code
-        if self.shape.masked:
-            code.body += [
-                "%mask.p = getelementptr i8, ptr %mask, i64 %i",
-                "%mask.8 = load <8 x i8>, ptr %mask.p, align 1",
-                "%active = trunc <8 x i8> %mask.8 to <8 x i1>",
-            ]
-            self._active = Value("%active", "i1", True)
-        for step, span in zip(self.steps, self._spans(), strict=True):
-            assert step.lowered is not None
-            self._step(step, step.lowered, span)
-        outputs = self._outputs()
-        first = FIRST + len(self.inputs) + len(outputs)
-        rest = self.code.declared.union(stores(self.deferred, first) if self.deferred else [])
-        text = "\n".join([*self._segment(len(outputs)), *sorted(rest | {_REDUCED})])
-        finds = "@find" in text or "@nowhere" in text
-        return Written(text + "\n" + find() * finds, self.stored, outputs, self.scratch)
+        for at in range(len(self.inputs)):
+            with code.when(self.task.is_whole(FIRST + at).is_("eq", 0)):
+                code.ret(1)
+        self.objects = self.task.word(SCRATCH).pointer()
+        table = self.task.array(TABLE)
+        mask = self.task.array(MASK) if self.shape.masked else None
+        with code.over_threads(self.begin, self.end) as self.index:
+            self.addresses = AddressTranslation(code, table, self.index)
+            self.active = None if mask is None else self._each(mask, "i1")
+            for step, span in zip(self.steps, self._spans(), strict=True):
+                assert step.lowered is not None
+                self._step(step, step.lowered, span)
+            outputs = self._outputs()
+        functions = code.function(NAME).used
+        if self.deferred:
+            functions |= stores(self.deferred, SCRATCH).used
+        return Written("\n".join(functions.values()), self.stored, outputs, self.scratch)
 
     # ---- instructions ----
 
@@ -190,8 +191,8 @@ class Writer:
         for destination, result in zip(lowered.destinations, results, strict=True):
             self._write(destination, result, guard)
 
-    def _access(self, lowered: Lowered, guard: Value | None, key: object, span: Span) -> None:
-        access, code = lowered.access, self.code
+    def _access(self, lowered: Lowered, guard: VectorValue | None, key: object, span: Span) -> None:
+        access = lowered.access
         assert access is not None
         found = self.translated.get(key)
         if found is None:
@@ -199,214 +200,141 @@ class Writer:
         if not access.writes:
             count = len(lowered.destinations)
             kind = f"i{8 * access.nbytes // count}"
-            items = self.loads.load(found, access.offset, kind, count)
+            items = load(self.code, found, access.offset, kind, count)
             for destination, item in zip(lowered.destinations, items, strict=True):
                 self._write(destination, item, guard)
             return
-        elements = []
-        for source in lowered.sources[1:]:
-            value = self._read(source)
-            value = code.bits(code.canonical(value))
-            elements.append((None if value.literal else self._kept(value), value))
-        address = code.spread(code.op("add", found.address, number(access.offset, "i64")))
-        active = None if found.active is None else self._kept(code.spread(found.active))
-        self.deferred.append(DeferredStore(self._kept(address), active, tuple(elements)))
+        values = [self._read(source).as_integer() for source in lowered.sources[1:]]
+        elements = [self._kept(x) if x.constant is None else x for x in values]
+        active = None if found.active is None else self._kept(found.active)
+        address = self._kept(found.address + access.offset)
+        self.deferred.append(DeferredStore(address, active, elements, values[0].kind))
         self.stored.add(access.space)
 
-    def _translate(self, lowered: Lowered, guard: Value | None, span: Span) -> TranslatedAddress:
-        access, active = lowered.access, self._active
+    def _translate(
+        self, lowered: Lowered, guard: VectorValue | None, span: Span
+    ) -> TranslatedAddress:
+        access, active = lowered.access, self.active
         assert access is not None
-        address = self.code.extended(self._read(lowered.sources[0]), 64, signed=False)
+        address = self._read(lowered.sources[0]).extended(64, signed=False)
         if guard is not None:
-            active = guard if active is None else self.code.op("and", active, guard)
-        elif access.space == "global" and not (address.per_lane or access.writes):
+            active = guard if active is None else active & guard
+        elif access.space == "global" and not (address.lanes or access.writes):
             active = None  # what all threads share is loaded once: some thread is active
         if access.space == "global":
             return self.addresses.in_global(address, span, active, writes=access.writes)
         return self.addresses.in_window(address, self._window(access.space), span, active)
 
     def _window(self, space: str) -> Window:
-        window = self.windows.get(space)
-        if window is None:
-            at = SHARED if space == "shared" else LOCAL
-            lines, names = self.code.before, [f"%{space}{i}" for i in range(4)]
-            for i, name in enumerate(names):
-                lines.append(f"{name}.p = getelementptr i64, ptr %args, i64 {at + i}")
-                lines.append(f"{name} = load i64, ptr {name}.p")
-            for name in names[:2]:
-                lines += self._data(name, f"{name}.d")
-            lines.append(f"{names[0]}.a = ptrtoint ptr {names[0]}.d to i64")
-            window = self.windows[space] = Window(
-                Value(f"{names[0]}.a", "i64"),
-                f"{names[1]}.d",
-                Value(names[2], "i64"),
-                Value(names[3], "i64"),
-            )
-        return window
+        if space not in self.windows:
+            self.windows[space] = Window.of(self.task, SHARED if space == "shared" else LOCAL)
+        return self.windows[space]
 
-    def _kept(self, value: Value) -> int:
+    def _kept(self, value: VectorValue) -> int:
         """Keep a value of each thread in an array of its own, and return the array's number."""
         at = len(self.scratch)
-        dtype = np.dtype(bool) if value.type == "i1" else np.dtype(f"u{value.bits // 8}")
-        self.scratch.append(dtype)
-        self._put(f"%scratch{at}", value)
+        self.scratch.append(_dtype(value))
+        with self.code.before_threads():
+            array = self.objects.array(at)
+        self._put(array, value)
         return at
 
-    def _put(self, array: str, value: Value) -> None:
-        code = self.code
-        value = code.bits(code.canonical(value))
-        if value.type == "i1":
-            value = code.convert("zext", value, "i8")
-        value = code.spread(value)
-        pointer = code.name()
-        code.body.append(f"{pointer} = getelementptr {value.type}, ptr {array}, i64 %i")
-        code.body.append(f"store {value}, ptr {pointer}, align 1")
+    def _put(self, array: VectorValue, value: VectorValue) -> None:
+        """Write what each thread has."""
+        stored = _stored(value).splat(LANES)
+        array.at(self.index, stored.width // 8).store(stored, align=1)
+
+    def _each(self, array: VectorValue, kind: str) -> VectorValue:
+        """Read what each thread has."""
+        size = max(8, width(kind)) // 8
+        value = array.at(self.index, size).load(f"i{8 * size}", LANES, align=1)
+        return value.extended(width(kind), signed=False)
 
     # ---- registers ----
 
-    def _read(self, source: Source) -> Value:
-        code, value = self.code, self._register(source.slot)
-        convert = source.convert
+    def _read(self, source: Source) -> VectorValue:
+        value, convert = self._register(source.slot), source.convert
         if convert is np.logical_not:
-            return code.op("xor", value, number(1, "i1"))
+            return value ^ 1
         if isinstance(convert, Narrower):
             low = 8 * convert.narrow.itemsize
-            value = code.extended(code.bits(code.canonical(value)), low, signed=False)
-        return self._seen(value, source.dtype)
-
-    def _seen(self, value: Value, dtype: np.dtype[Any]) -> Value:
-        kind = llvm_type(dtype)
-        if WIDTHS[kind] != value.bits:
+            value = value.as_integer().extended(low, signed=False)
+        kind = llvm_type(source.dtype)
+        if width(kind) != value.width:
             raise NoNativeForm
-        return self.code.seen_as(value, kind)
+        return value.as_kind(kind)
 
-    def _register(self, slot: int) -> Value:
-        value = self.now.get(slot)
-        if value is None:
-            value = self.now[slot] = self.raw[slot] = self._loaded(slot)
-        return value
+    def _register(self, slot: int) -> VectorValue:
+        if slot not in self.now:
+            self.now[slot] = self.raw[slot] = self._loaded(slot)
+        return self.now[slot]
 
-    def _loaded(self, slot: int) -> Value:
+    def _loaded(self, slot: int) -> VectorValue:
         """Read a register from its array, at the first use of it."""
-        array = self.arrays[slot]
+        array, code = self.arrays[slot], self.code
         if array.ndim != 1 or array.dtype.itemsize > 8:
             raise NoNativeForm
-        boolean = array.dtype == bool
-        kind = "i1" if boolean else f"i{8 * array.dtype.itemsize}"
+        kind = "i1" if array.dtype == bool else f"i{8 * array.dtype.itemsize}"
         if slot in self.literals:
-            return number(int(array.view(f"u{array.dtype.itemsize}")[0]), kind)
-        stored = "i8" if boolean else kind
-        name = self.code.name("%r")
-        if slot in self.shape.shared:
-            lines, whole, at = self.code.before, stored, "0"
-        else:
-            lines, whole, at = self.code.body, f"<{LANES} x {stored}>", "%i"
-        pointer = f"%in{self.inputs.index(slot)}"
-        lines.append(f"{name}.p = getelementptr {stored}, ptr {pointer}, i64 {at}")
-        lines.append(f"{name} = load {whole}, ptr {name}.p, align 1")
-        value = Value(name, stored, at == "%i")
-        return self.code.convert("trunc", value, "i1") if boolean else value
+            return code.number(kind, int(array.view(f"u{array.dtype.itemsize}")[0]))
+        with code.before_threads():
+            data = self.task.array(FIRST + self.inputs.index(slot))
+            if slot in self.shape.shared:
+                value = data.load(f"i{max(8, width(kind))}", align=1)
+                return value.extended(width(kind), signed=False)
+        return self._each(data, kind)
 
-    def _write(self, destination: Destination, value: Value, guard: Value | None) -> None:
-        code, slot = self.code, destination.slot
+    def _write(
+        self, destination: Destination, value: VectorValue, guard: VectorValue | None
+    ) -> None:
+        slot = destination.slot
         if destination.widen is not None:
             if value.is_float:
                 raise NoNativeForm
             signed = destination.widen.kind == "i"
-            value = code.extended(value, 8 * destination.widen.itemsize, signed=signed)
+            value = value.extended(8 * destination.widen.itemsize, signed=signed)
         if guard is not None:
-            value = self._chosen(guard, value, self._register(slot))
+            value = _chosen(guard, value, self._register(slot))
         self.now[slot] = value
-
-    def _chosen(self, condition: Value, yes: Value, no: Value) -> Value:
-        code = self.code
-        if yes.type != no.type:
-            yes, no = (code.bits(code.canonical(one)) for one in (yes, no))
-        if yes.type != no.type:
-            raise NoNativeForm
-        return code.select(condition, yes, no)
-
-    # ---- the function ----
 
     def _outputs(self) -> list[tuple[int, np.dtype[Any], bool]]:
         """Have the registers written that matter behind the segment."""
+        code = self.code
         outputs: list[tuple[int, np.dtype[Any], bool]] = []
         for slot, value in list(self.now.items()):
-            value = self.code.bits(self.code.canonical(value))
+            value = value.as_integer()
             if slot not in self.lasting or value == self.raw.get(slot):
                 continue
             if self.shape.merging:
-                assert self._active is not None
-                value = self._chosen(self._active, value, self._old(slot))
-            dtype = np.dtype(bool) if value.type == "i1" else np.dtype(f"u{value.bits // 8}")
-            array = f"%out{len(outputs)}"
-            if value.per_lane or self.shape.merging or slot in self.shape.spread:
+                assert self.active is not None
+                old = self.raw.get(slot) or self._loaded(slot)
+                value = _chosen(self.active, value, old)
+            each = bool(value.lanes) or self.shape.merging or slot in self.shape.spread
+            with code.before_threads():
+                array = self.task.array(FIRST + len(self.inputs) + len(outputs))
+                if not each:
+                    array.store(_stored(value), align=1)
+            if each:
                 self._put(array, value)
-                outputs.append((slot, dtype, True))
-            else:
-                self._put_one(array, value)
-                outputs.append((slot, dtype, False))
+            outputs.append((slot, _dtype(value), each))
         return outputs
 
-    def _old(self, slot: int) -> Value:
-        value = self.raw.get(slot)
-        return self._loaded(slot) if value is None else value
 
-    def _put_one(self, array: str, value: Value) -> None:
-        """Write what all threads share, before the loop."""
-        code = self.code
-        value = code.bits(code.canonical(value))
-        if value.type == "i1":
-            value = code.make("i8", "zext {0} to i8", value)
-        code.before.append(f"store {value}, ptr {array}, align 1")
+def _dtype(value: VectorValue) -> np.dtype[Any]:
+    return np.dtype(bool) if value.kind == "i1" else np.dtype(f"u{value.width // 8}")
 
-    def _data(self, word: str, name: str) -> list[str]:
-        """Return the lines that give the address of an array's data, whose object ``word`` is."""
-        return [
-            f"{name}.o = inttoptr i64 {word} to ptr",
-            f"{name}.f = getelementptr i8, ptr {name}.o, i64 {DATA}",
-            f"{name} = load ptr, ptr {name}.f",
-        ]
 
-    def _segment(self, outputs: int) -> list[str]:
-        """Return the lines of the function that loads and computes."""
-        code = self.code
-        names = ["%table"] + (["%mask"] if self.shape.masked else [])
-        words = [TABLE] + ([MASK] if self.shape.masked else [])
-        names += [f"%in{i}" for i in range(len(self.inputs))]
-        names += [f"%out{i}" for i in range(outputs)]
-        names += [f"%scratch{i}" for i in range(len(self.scratch))]
-        words += [FIRST + i for i in range(len(names) - len(words))]
-        return [
-            f"define i32 @{NAME}(ptr %args, i64 %from, i64 %to) {{",
-            "entry:",
-            *code.allocas,
-            *self._arrays(dict(zip(names, words, strict=True))),
-            *self._whole(),
-            "br i1 %whole, label %begin, label %fault",
-            *code.emit_loop(),
-        ]
+def _stored(value: VectorValue) -> VectorValue:
+    """Return a value as memory has it."""
+    return value.extended(max(8, value.width), signed=False)
 
-    def _arrays(self, words: dict[str, int]) -> list[str]:
-        """Return the lines that find the data of arrays, each given by a word of the task."""
-        lines = []
-        for name, word in words.items():
-            lines.append(f"{name}.w = getelementptr i64, ptr %args, i64 {word}")
-            lines.append(f"{name}.i = load i64, ptr {name}.w")
-            lines += self._data(f"{name}.i", name)
-        return lines
 
-    def _whole(self) -> list[str]:
-        """Return the lines that look whether the registers' arrays are in one piece."""
-        lines, found = [], "1"
-        for i in range(len(self.inputs)):
-            lines += [
-                f"%in{i}.g = getelementptr i8, ptr %in{i}.o, i64 {FLAGS}",
-                f"%in{i}.h = load i32, ptr %in{i}.g",
-                f"%in{i}.all = and i32 {found}, %in{i}.h",
-            ]
-            found = f"%in{i}.all"
-        return [*lines, f"%whole = trunc i32 {found} to i1"]
+def _chosen(condition: VectorValue, yes: VectorValue, no: VectorValue) -> VectorValue:
+    if yes.kind != no.kind:
+        yes, no = yes.as_integer(), no.as_integer()
+    if yes.kind != no.kind:
+        raise NoNativeForm
+    return condition.choose(yes, no)
 
 
 def inputs_and_outputs(steps: Sequence[Bound]) -> tuple[list[int], set[int]]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ptxlab.arrays import Symbolic
-from ptxlab.native.code import LANES, Code, Value
+from ptxlab.native.builder import LANES, VectorValue
 from ptxlab.native.tracing import casts
 from ptxlab.native.tracing.ufuncs import (
     BITWISE,
@@ -37,10 +37,9 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
 
     shape, ndim, size = (LANES,), 1, LANES
 
-    def __init__(self, code: Code, value: Value, dtype: Any) -> None:
-        self.code, self.value, self.dtype = code, value, np.dtype(dtype)
-        is_known = value.literal and self.dtype.kind in "iu"
-        self.known = int(value.text) if is_known else None
+    def __init__(self, value: VectorValue, dtype: Any) -> None:
+        self.value, self.dtype = value, np.dtype(dtype)
+        self.known = value.constant if self.dtype.kind in "iu" else None
 
     def __len__(self) -> int:
         return LANES
@@ -62,15 +61,12 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
     def intrinsic(self, name: str, *others: Any, **options: Any) -> Any:
         return INTRINSICS[name](self, *others, **options)
 
-    def made(self, value: Value, dtype: Any) -> TracedArray:
-        return TracedArray(self.code, value, dtype)
-
     def like(self, x: Any, dtype: Any = None) -> TracedArray:
         """Return anything that stands beside it as a traced array, of the same dtype if none is given."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
-        return (
-            x.astype(dtype) if isinstance(x, TracedArray) else self.made(constant(x, dtype), dtype)
-        )
+        if isinstance(x, TracedArray):
+            return x.astype(dtype)
+        return TracedArray(constant(self.value.code, x, dtype), dtype)
 
     def bits(self) -> TracedArray:
         return self.view(f"u{self.dtype.itemsize}")
@@ -83,7 +79,7 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
             if dtype == self.dtype:
                 return self
             raise NotTraced
-        return self.made(self.code.seen_as(self.value, llvm_type(dtype)), dtype)
+        return TracedArray(self.value.as_kind(llvm_type(dtype)), dtype)
 
     def copy(self) -> TracedArray:
         return self
@@ -100,7 +96,7 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
             return words.view(dtype)
         if not (_has_instructions(self.dtype) and _has_instructions(dtype)):
             raise NotTraced
-        return self.made(self._converted(dtype), dtype)
+        return TracedArray(self._converted(dtype), dtype)
 
     def _single(self, narrower: np.dtype[Any]) -> TracedArray:
         """Return it in f32, on the way to fewer bits."""
@@ -111,24 +107,20 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
             raise NotTraced  # it would be rounded twice
         return self
 
-    def _converted(self, to: np.dtype[Any]) -> Value:
-        code, value, kind, source = self.code, self.value, llvm_type(to), self.dtype
+    def _converted(self, to: np.dtype[Any]) -> VectorValue:
+        value, kind, source = self.value, llvm_type(to), self.dtype
         match source.kind, to.kind:
             case "f", "f":
                 opcode = "fpext" if to.itemsize > source.itemsize else "fptrunc"
-                return any_nan(code.convert(opcode, value, kind))
+                return any_nan(value.to(opcode, kind))
             case "f", "i" | "u":
                 # Beyond the range it is anything, but always the same.
-                found = code.convert("fptosi" if to.kind == "i" else "fptoui", value, kind)
-                return code.op("freeze", found)
-            case "b", "f":
-                return code.convert("uitofp", value, kind)
+                return value.to("fptosi" if to.kind == "i" else "fptoui", kind).frozen()
             case _, "f":
-                return code.convert("sitofp" if source.kind == "i" else "uitofp", value, kind)
+                return value.to("sitofp" if source.kind == "i" else "uitofp", kind)
             case _, "b":
-                zero = constant(0, source)
-                return code.compare("une" if source.kind == "f" else "ne", value, zero)
-        return code.extended(value, 8 * to.itemsize, signed=source.kind == "i")
+                return value.is_("une" if source.kind == "f" else "ne", 0)
+        return value.extended(8 * to.itemsize, signed=source.kind == "i")
 
     # ---- numpy's own ways in ----------------------------------------------------------------
 
@@ -146,7 +138,7 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
         if not (_has_instructions(wanted[0]) or wanted[0] in _WIDENED):
             raise NotTraced
         values = [self.like(x, kind).value for x, kind in zip(given, wanted, strict=True)]
-        return self.made(write(self.code, wanted[0], *values), result)
+        return TracedArray(write(wanted[0], *values), result)
 
     def __array_function__(
         self, function: Any, types: Any, args: Sequence[Any], options: Any
@@ -159,10 +151,10 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
         condition, *choices = args
         dtype = np.result_type(*(x.dtype if isinstance(x, TracedArray) else x for x in choices))
         yes, no = (self.like(x, dtype) for x in choices)
-        if dtype == np.float64 and (yes.value.literal or no.value.literal):
+        if dtype == np.float64 and (yes.value.is_literal or no.value.is_literal):
             yes, no = yes.bits(), no.bits()  # LLVM may return any NaN for another
         holds = self.like(condition, bool).value
-        return self.made(self.code.select(holds, yes.value, no.value), yes.dtype).view(dtype)
+        return TracedArray(holds.choose(yes.value, no.value), yes.dtype).view(dtype)
 
 
 def _kind(x: Any) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ptxlab.native.code import Value, number
+from ptxlab.native.builder import VectorValue
 from ptxlab.native.tracing.array import INTRINSICS, TracedArray
 from ptxlab.native.tracing.ufuncs import NotTraced, any_nan
 from ptxlab.numbers.formats import BF16, F32, Format
@@ -30,27 +30,33 @@ def _where(condition: Any, yes: Any, no: Any) -> Traced:
     return chosen
 
 
+def _any_bits(value: VectorValue) -> VectorValue:
+    """Return the bits of a number, of a NaN any."""
+    return value.bits(f"i{value.width}")
+
+
 # ---- floating point -------------------------------------------------------------------------
 
 
 @_writes("settle")
 def _settle(r: Traced) -> Traced:
     """Leave it open: who looks at the bits settles them."""
-    return r.made(any_nan(r.value), r.dtype)
+    return Traced(any_nan(r.value), r.dtype)
 
 
 @_writes("flush")
 def _flush(x: Traced, fmt: Format = F32) -> Traced:
-    bits = x.made(x.code.bits(x.value), fmt.word)  # of any NaN: it is none that is flushed
+    bits = Traced(_any_bits(x.value), fmt.word)  # of any NaN: it is none that is flushed
     small = (bits & fmt.word.type(fmt.infinity or 0)) == 0
     zero = bits & fmt.word.type(1 << fmt.sign_bit)
     flushed = _where(small, zero, bits).view(fmt.dtype)
-    return x.made(replace(flushed.value, canonical=x.value.canonical), x.dtype)
+    return Traced(replace(flushed.value, canonical=x.value.canonical), x.dtype)
 
 
 @_writes("fma_f32_nearest")
 def _fma(a: Traced, b: Any, c: Any) -> Traced:
-    return a.made(any_nan(a.code.call("fma", *(a.like(x).value for x in (a, b, c)))), a.dtype)
+    given = [a.like(x).value for x in (a, b, c)]
+    return Traced(any_nan(a.value.code.call("fma", *given)), a.dtype)
 
 
 @_writes("fma_f64")
@@ -77,15 +83,15 @@ def _wide_to_brain(high: Traced, low: Any = None) -> Any:
 
 @_writes("extreme")
 def _extreme(a: Traced, b: Any, largest: bool, propagate: bool) -> Traced:
-    code, x, y = a.code, a.value, a.like(b).value
-    first = code.select(code.compare("ogt" if largest else "olt", x, y), x, y)
+    x, y = a.value, a.like(b).value
+    first = x.is_("ogt" if largest else "olt", y).choose(x, y)
     # Of equal numbers these are theirs, or a zero's: no NaN is looked at.
-    same = code.op("and" if largest else "or", code.bits(x), code.bits(y))
-    same = replace(code.convert("bitcast", same, x.type), canonical=first.canonical)
-    r = code.select(code.compare("oeq", x, y), same, first)
+    words = _any_bits(x).apply("and" if largest else "or", _any_bits(y))
+    same = replace(words.bits(x.kind), canonical=first.canonical)
+    r = x.is_("oeq", y).choose(same, first)
     for nan, other in ((y, x), (x, y)):
-        r = code.select(code.compare("uno", nan, nan), nan if propagate else other, r)
-    return a.made(r, a.dtype)
+        r = nan.is_("uno", nan).choose(nan if propagate else other, r)
+    return Traced(r, a.dtype)
 
 
 @_writes("selected")
@@ -93,7 +99,7 @@ def _selected(condition: Traced, yes: Any, no: Any) -> Traced:
     """Select by the condition, numbers as they are."""
     like = yes if isinstance(yes, TracedArray) else no
     values = (like.like(x).value for x in (yes, no))
-    return condition.made(condition.code.select(condition.value, *values), like.dtype)
+    return Traced(condition.value.choose(*values), like.dtype)
 
 
 # ---- integers -------------------------------------------------------------------------------
@@ -105,19 +111,19 @@ def _quotient_signed(a: Traced, b: Any) -> Traced:
     divisor, least = a.like(b), np.iinfo(a.dtype).min
     zero = divisor == 0
     safe = _where(zero | ((a == least) & (divisor == -1)), a.dtype.type(1), divisor)
-    quotient = a.made(a.code.op("sdiv", a.value, safe.value), a.dtype)
+    quotient = Traced(a.value.apply("sdiv", safe.value), a.dtype)
     return _where(zero, a.dtype.type(-1), quotient)
 
 
 @_writes("bit_length")
 def _bit_length(x: Traced) -> Any:
-    leading = x.code.extended(x.code.call("ctlz", x.value, flags="i1 false"), 32, signed=False)
-    return 8 * x.dtype.itemsize - x.made(leading, np.int32)
+    leading = x.value.code.call("ctlz", x.value, flags="i1 false").extended(32, signed=False)
+    return 8 * x.dtype.itemsize - Traced(leading, np.int32)
 
 
 @_writes("reversed_bits")
 def _reversed(x: Traced) -> Traced:
-    return x.made(x.code.call("bitreverse", x.value), x.dtype)
+    return Traced(x.value.code.call("bitreverse", x.value), x.dtype)
 
 
 @_writes("looked_up")
@@ -125,7 +131,7 @@ def _looked_up(index: Traced, table: np.ndarray[Any, Any]) -> Traced:
     """Read a table of the module."""
     numbers = [int(x) for x in table.view(f"u{table.itemsize}")]
     place = index.astype(np.int64).value
-    return index.made(index.code.look_up(place, f"i{8 * table.itemsize}", numbers), table.dtype)
+    return Traced(place.looked_up(f"i{8 * table.itemsize}", numbers), table.dtype)
 
 
 # ---- parts of words -------------------------------------------------------------------------
@@ -133,22 +139,18 @@ def _looked_up(index: Traced, table: np.ndarray[Any, Any]) -> Traced:
 
 @_writes("split")
 def _split(word: Traced, dtype: np.dtype[Any], count: int) -> list[Traced]:
-    code, whole, bits = word.code, word.bits().value, 8 * np.dtype(dtype).itemsize
-    shifted = (code.op("lshr", whole, number(i * bits, whole.type)) for i in range(count))
-    unsigned = f"u{bits // 8}"
-    return [
-        word.made(code.extended(part, bits, signed=False), unsigned).view(dtype) for part in shifted
-    ]
+    whole, bits = word.bits().value, 8 * np.dtype(dtype).itemsize
+    parts = [(whole >> i * bits).extended(bits, signed=False) for i in range(count)]
+    return [Traced(part, f"u{bits // 8}").view(dtype) for part in parts]
 
 
 @_writes("joined")
 def _joined(first: Traced, *others: Any, dtype: np.dtype[Any]) -> Traced:
-    parts: Sequence[Value] = [first.like(x).bits().value for x in (first, *others)]
+    parts = [first.like(x).bits().value for x in (first, *others)]
     bits = 8 * np.dtype(dtype).itemsize
     if bits > 64:
         raise NotTraced
-    code, whole = first.code, number(0, f"i{bits}")
+    whole = first.value.code.number(f"i{bits}", 0)
     for i, part in enumerate(parts):
-        wider = code.extended(part, bits, signed=False)
-        whole = code.op("or", whole, code.op("shl", wider, number(i * part.bits, whole.type)))
-    return first.made(whole, f"u{bits // 8}").view(dtype)
+        whole = whole | part.extended(bits, signed=False) << i * part.width
+    return Traced(whole, f"u{bits // 8}").view(dtype)

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.native.code import Code, Value
+from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.native.tracing import intrinsics  # noqa: F401  (fills the table)
 from ptxlab.native.tracing.array import TracedArray
 from ptxlab.native.tracing.ufuncs import NotTraced, constant
 
 
 def trace(
-    compute: Callable[..., Any], dtypes: Sequence[np.dtype[Any]], code: Code, *values: Value
-) -> tuple[Value, ...] | None:
+    compute: Callable[..., Any],
+    dtypes: Sequence[np.dtype[Any]],
+    code: FunctionBuilder,
+    *values: VectorValue,
+) -> tuple[VectorValue, ...] | None:
     """Write what ``compute`` does to arrays of these dtypes, of which ``values`` are one element a thread.
 
     Return the results; None where they have no machine code.
@@ -24,12 +27,10 @@ def trace(
         return None
     try:
         with np.errstate(all="ignore"):
-            found = compute(
-                *(TracedArray(code, *each) for each in zip(values, dtypes, strict=True))
-            )
+            found = compute(*map(TracedArray, values, dtypes))
         results = found if isinstance(found, tuple | list) else (found,)
         return tuple(
-            x.value if isinstance(x, TracedArray) else constant(x, np.asarray(x).dtype)
+            x.value if isinstance(x, TracedArray) else constant(code, x, np.asarray(x).dtype)
             for x in results
         )
     except NotTraced:

@@ -1,6 +1,6 @@
-"""What numpy's functions are in LLVM's assembly: of values of one dtype, with the bits that numpy gives.
+"""What numpy's functions are in machine code: of values of one dtype, with the bits that numpy gives.
 
-A NaN of f32 that one returns may be any: ``Value.canonical`` keeps account of it.
+A NaN of f32 that one returns may be any: ``VectorValue.canonical`` keeps account of it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.native.code import Code, Value, number
+from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.numbers.formats import F32
 
-Written = Callable[..., Value]
-"""Given the code that it adds to, the dtype of its values, and these."""
+Written = Callable[..., VectorValue]
+"""Given the dtype of the values, and these."""
 
 
 class NotTraced(Exception):
@@ -31,177 +31,162 @@ def llvm_type(dtype: np.dtype[Any]) -> str:
     return f"i{8 * dtype.itemsize}"
 
 
-def constant(x: Any, dtype: np.dtype[Any]) -> Value:
+def constant(code: FunctionBuilder, x: Any, dtype: np.dtype[Any]) -> VectorValue:
     """Return a number as a value of a dtype."""
     array = np.asarray(x).astype(dtype)
     if array.size != 1:
         raise NotTraced
-    kind = llvm_type(dtype)
-    if kind in ("float", "double"):
-        word = np.float64(array.reshape(1)[0]).view(np.uint64)
-        found = Value(f"0x{int(word):016X}", kind, literal=True)
-        return any_nan(found) if np.isnan(array).any() else found
-    return number(int(array.reshape(1).view(f"u{dtype.itemsize}")[0]), kind)
+    array, kind = array.reshape(1), llvm_type(dtype)
+    if kind[0] == "i":
+        return code.number(kind, int(array.view(f"u{dtype.itemsize}")[0]))
+    found = code.number(kind, float(array[0]))
+    return any_nan(found) if np.isnan(array[0]) else found
 
 
-def any_nan(value: Value) -> Value:
+def any_nan(value: VectorValue) -> VectorValue:
     """Return what an instruction made, of which a NaN may be any."""
-    return replace(value, canonical=value.type != "float")
+    return replace(value, canonical=value.kind != "float")
 
 
 # ---- arithmetic -----------------------------------------------------------------------------
 
 
 def _op(integer: str, floating: str = "") -> Written:
-    def write(code: Code, dtype: np.dtype[Any], *values: Value) -> Value:
+    def write(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
         opcode = floating if dtype.kind == "f" else integer
         if not opcode:
             raise NotTraced
-        return any_nan(code.op(opcode, *values))
+        return any_nan(a.apply(opcode, b))
 
     return write
 
 
 def _called(function: str) -> Written:
-    return lambda code, dtype, *values: any_nan(code.call(function, *values))
+    return lambda dtype, x: any_nan(x.code.call(function, x))
 
 
 def _extreme(name: str) -> Written:
     condition = "ogt" if name == "max" else "olt"
 
-    def write(code: Code, dtype: np.dtype[Any], a: Value, b: Value) -> Value:
+    def write(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
         if dtype.kind != "f":
-            return code.call(("s" if dtype.kind == "i" else "u") + name, a, b)
-        first = code.op("or", code.compare(condition, a, b), code.compare("uno", a, a))
-        return code.select(first, a, b)
+            return a.code.call(("s" if dtype.kind == "i" else "u") + name, a, b)
+        return (a.is_(condition, b) | a.is_("uno", a)).choose(a, b)
 
     return write
 
 
-def _reciprocal(code: Code, dtype: np.dtype[Any], x: Value) -> Value:
-    return any_nan(code.op("fdiv", constant(1, dtype), x))
+def _reciprocal(dtype: np.dtype[Any], x: VectorValue) -> VectorValue:
+    return any_nan(x.like(1).apply("fdiv", x))
 
 
-def _root(code: Code, dtype: np.dtype[Any], x: Value) -> Value:
+def _root(dtype: np.dtype[Any], x: VectorValue) -> VectorValue:
     """Take the root. LLVM knows when it is a NaN, and that to it all NaNs are one: so none is made."""
-    if x.type == "double":
-        return code.call("sqrt", x)
-    zero = constant(0, dtype)
-    negative = code.compare("ult", x, zero)
-    bits = code.bits(code.call("sqrt", code.select(negative, zero, x)))
-    return code.seen_as(code.select(negative, number(F32.nan_word, "i32"), bits), x.type)
+    if x.kind == "double":
+        return x.code.call("sqrt", x)
+    negative = x.is_("ult", 0)
+    words = x.code.call("sqrt", negative.choose(0, x)).as_integer()
+    return negative.choose(F32.nan_word, words).as_kind(x.kind)
 
 
-def _divisor(code: Code, b: Value, *, signed: bool) -> Value:
+def _divisor(b: VectorValue, *, signed: bool) -> VectorValue:
     """Return a divisor with 1 for those with which a processor would end the process."""
-    none = code.compare("eq", b, number(0, b.type))
+    none = b.is_("eq", 0)
     if signed:
-        none = code.op("or", none, code.compare("eq", b, number(-1, b.type)))
-    return code.select(none, number(1, b.type), b)
+        none = none | b.is_("eq", -1)
+    return none.choose(1, b)
 
 
-def _remainder(code: Code, dtype: np.dtype[Any], a: Value, b: Value) -> Value:
+def _remainder(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
     """As ``np.fmod`` of integers, whose sign is the dividend's; 0 for what has none, as for -1."""
     if dtype.kind == "f":
         raise NotTraced
     signed = dtype.kind == "i"
-    return code.op("srem" if signed else "urem", a, _divisor(code, b, signed=signed))
+    return a.apply("srem" if signed else "urem", _divisor(b, signed=signed))
 
 
-def _quotient(code: Code, dtype: np.dtype[Any], a: Value, b: Value) -> Value:
+def _quotient(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
     """Divide; by zero it is anything."""
     if dtype.kind != "u":
         raise NotTraced
-    return code.op("udiv", a, _divisor(code, b, signed=False))
+    return a // _divisor(b, signed=False)
 
 
 # ---- signs ----------------------------------------------------------------------------------
 
 
-def _masks(a: Value) -> tuple[Value, Value]:
-    """Return the sign bit, and all others."""
-    sign = 1 << a.bits - 1
-    return number(sign, f"i{a.bits}"), number(sign - 1, f"i{a.bits}")
+def _sign_bit(a: VectorValue) -> int:
+    return 1 << a.width - 1
 
 
-def _canonical_bits(code: Code, a: Value) -> Value:
-    return code.bits(code.canonical(a))
-
-
-def _absolute(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
+def _absolute(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
     if dtype.kind == "u":
         return a
     if dtype.kind == "i":
-        return code.call("abs", a, flags="i1 false")  # of the smallest number: itself
-    return code.seen_as(code.op("and", _canonical_bits(code, a), _masks(a)[1]), a.type)
+        return a.code.call("abs", a, flags="i1 false")  # of the smallest number: itself
+    return (a.as_integer() & _sign_bit(a) - 1).as_kind(a.kind)
 
 
-def _negative(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
+def _negative(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
     if dtype.kind != "f":
-        return code.op("sub", number(0, a.type), a)
-    return code.seen_as(code.op("xor", _canonical_bits(code, a), _masks(a)[0]), a.type)
+        return a.like(0) - a
+    return (a.as_integer() ^ _sign_bit(a)).as_kind(a.kind)
 
 
-def _sign(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
-    return code.compare("slt", _canonical_bits(code, a), number(0, f"i{a.bits}"))
+def _sign(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
+    return a.as_integer().is_("slt", 0)
 
 
-def _copysign(code: Code, dtype: np.dtype[Any], a: Value, b: Value) -> Value:
-    sign, rest = _masks(a)
-    size = code.op("and", _canonical_bits(code, a), rest)
-    return code.seen_as(code.op("or", size, code.op("and", _canonical_bits(code, b), sign)), a.type)
+def _copysign(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
+    size = a.as_integer() & _sign_bit(a) - 1
+    return (size | b.as_integer() & _sign_bit(a)).as_kind(a.kind)
 
 
 # ---- bits -----------------------------------------------------------------------------------
 
 
-def _inverse(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
-    return code.op("xor", a, number(-1 if a.type != "i1" else 1, a.type))
+def _inverse(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
+    return a ^ -1
 
 
 def _shift(opcode: str) -> Written:
     """From the width on nothing is left, or the sign."""
 
-    def write(code: Code, dtype: np.dtype[Any], a: Value, count: Value) -> Value:
-        most = number(a.bits - 1, a.type)
-        known = count.literal and 0 <= int(count.text) < a.bits
-        limited = count if known else code.call("umin", count, most)
+    def write(dtype: np.dtype[Any], a: VectorValue, count: VectorValue) -> VectorValue:
+        most = a.width - 1
+        is_known = count.constant is not None and 0 <= count.constant <= most
+        limited = count if is_known else a.code.call("umin", count, count.like(most))
         if opcode == "shr" and dtype.kind == "i":
-            return code.op("ashr", a, limited)
-        moved = code.op("shl" if opcode == "shl" else "lshr", a, limited)
-        if known:
-            return moved
-        return code.select(code.compare("ugt", count, most), number(0, a.type), moved)
+            return a.signed_shift(limited)
+        moved = a << limited if opcode == "shl" else a >> limited
+        return moved if is_known else count.is_("ugt", most).choose(0, moved)
 
     return write
 
 
-def _ones(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
-    return code.extended(code.call("ctpop", a), 8, signed=False)
+def _ones(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
+    return a.code.call("ctpop", a).extended(8, signed=False)
 
 
 # ---- comparison -----------------------------------------------------------------------------
 
 
 def _compare(condition: str, floating: str) -> Written:
-    def write(code: Code, dtype: np.dtype[Any], a: Value, b: Value) -> Value:
+    def write(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
         if dtype.kind == "f":
-            return code.compare(floating, a, b)
+            return a.is_(floating, b)
         sign = "" if condition in ("eq", "ne") else "s" if dtype.kind == "i" else "u"
-        return code.compare(sign + condition, a, b)
+        return a.is_(sign + condition, b)
 
     return write
 
 
 def _class(condition: str) -> Written:
-    def write(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
-        return code.compare(condition, _absolute(code, dtype, a), constant(np.inf, dtype))
-
-    return write
+    return lambda dtype, a: _absolute(dtype, a).is_(condition, np.inf)
 
 
-def _is_nan(code: Code, dtype: np.dtype[Any], a: Value) -> Value:
-    return code.compare("uno", a, a)
+def _is_nan(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
+    return a.is_("uno", a)
 
 
 WRITTEN: dict[np.ufunc, Written] = {

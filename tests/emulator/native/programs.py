@@ -19,9 +19,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.row import CARRY, OperandClass, RowForm
 from ptxlab.isa.targets import target_named
-from ptxlab.native.code import Code
 from ptxlab.numbers.types import TYPES
-from tests.emulator.native.test_forms import written
+from tests.emulator.native.test_forms import function
 
 LINES, NEXT = 16, 12
 """How many lines a program has, and how many of them are of the next opcodes."""
@@ -67,7 +66,7 @@ TEXT = """
 @cache
 def compiles(form: RowForm) -> bool:
     """Say whether a form is machine code."""
-    return written(Code(), form) is not None
+    return function("f", form) is not None
 
 
 @cache

@@ -17,7 +17,7 @@ import ptxlab.emulator  # noqa: F401  (registers every operation)
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.row import ROWS, RowForm
 from ptxlab.native import compiler
-from ptxlab.native.code import Code, Value, number
+from ptxlab.native.builder import LANES, FunctionBuilder, ModuleFunction, VectorValue
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
 from ptxlab.numbers.types import TYPES as DECLARED
@@ -40,7 +40,7 @@ def computed_forms() -> list[RowForm]:
 @cache
 def native_forms() -> list[RowForm]:
     """Return the forms that have native code."""
-    return [form for form in computed_forms() if written(Code(), form) is not None]
+    return [form for form in computed_forms() if function("f", form) is not None]
 
 
 def named(name: str) -> RowForm:
@@ -48,52 +48,30 @@ def named(name: str) -> RowForm:
     return form
 
 
-def written(code: Code, form: RowForm) -> Sequence[Value] | None:
-    """Return the results of a form, of values that are read from %in0, %in1 ... ."""
-    values = []
-    for i, name in enumerate(form.operands):
-        kind = llvm_type(TYPES[name].dtype)
-        stored = "i8" if kind == "i1" else kind
-        code.body.append(f"%p{i} = getelementptr {stored}, ptr %in{i}, i64 %i")
-        code.body.append(f"%x{i} = load <8 x {stored}>, ptr %p{i}, align 1")
-        value = Value(f"%x{i}", stored, True)
-        values.append(code.convert("trunc", value, "i1") if kind == "i1" else value)
-    if form.opcode == "lop3":
-        values[3] = number(LOP3_TABLE, "i32")
-    dtypes = [TYPES[name].dtype for name in form.operands]
-    return trace(form.compute, dtypes, code, *values)
-
-
-def function(number_: int, form: RowForm, count: int = COUNT) -> tuple[str, set[str]]:
-    """Return the text of a function over arrays, and what it declares."""
-    code = Code()
-    results = written(code, form)
-    assert results is not None
-    for i, result in enumerate(results):
-        assert result.type == llvm_type(TYPES[form.results[i]].dtype)
-        value = code.canonical(result)
-        if value.type == "i1":
-            value = code.convert("zext", value, "i8")
-        code.body.append(f"%q{i} = getelementptr {value.type}, ptr %out{i}, i64 %i")
-        code.body.append(f"store {value}, ptr %q{i}, align 1")
-    names = [f"ptr %in{i}" for i in range(len(form.operands))]
-    names += [f"ptr %out{i}" for i in range(len(results))]
-    lines = [
-        f"define void @f{number_}({', '.join(names)}) {{",
-        "begin:",
-        *code.before,
-        "br label %loop",
-        "loop:",
-        f"%i = phi i64 [0, %begin], [%next, %{code.label}]",
-        *code.body,
-        "%next = add i64 %i, 8",
-        f"%more = icmp ult i64 %next, {count}",
-        "br i1 %more, label %loop, label %done",
-        "done:",
-        "ret void",
-        "}",
-    ]
-    return "\n".join(lines), code.declared
+def function(name: str, form: RowForm, count: int = COUNT) -> ModuleFunction | None:
+    """Return the function of a form over arrays; None where it has no native code."""
+    code, values = FunctionBuilder("void"), []
+    given, made = (
+        [code.parameter(f"{side}{i}", "ptr") for i in range(len(types))]
+        for side, types in (("in", form.operands), ("out", form.results))
+    )
+    with code.over_threads(code.number("i64", 0), code.number("i64", count)) as index:
+        for array, operand in zip(given, form.operands, strict=True):
+            dtype = TYPES[operand].dtype
+            value = array.at(index, dtype.itemsize).load(f"i{8 * dtype.itemsize}", LANES, align=1)
+            kind = llvm_type(dtype)
+            values.append(value.to("trunc", "i1") if kind == "i1" else value.as_kind(kind))
+        if form.opcode == "lop3":
+            values[3] = code.number("i32", LOP3_TABLE)
+        results = trace(form.compute, [TYPES[T].dtype for T in form.operands], code, *values)
+        if results is None:
+            return None
+        for array, T, result in zip(made, form.results, results, strict=False):
+            assert result.kind == llvm_type(TYPES[T].dtype)
+            value = result.made_canonical().splat(LANES)
+            stored = value.to("zext", "i8") if value.kind == "i1" else value
+            array.at(index, stored.width // 8).store(stored, align=1)
+    return code.function(name)
 
 
 def words(choose: np.random.Generator, name: str) -> Array:
@@ -126,20 +104,24 @@ def words(choose: np.random.Generator, name: str) -> Array:
 def run_natively(form: RowForm, *inputs: Array) -> list[Array]:
     """Return the results of one form for as many numbers as the inputs have, a multiple of eight."""
     count = len(inputs[0])
-    text, declared = function(0, form, count)
+    made = function("f0", form, count)
+    assert made is not None
     outputs = [np.zeros(count, TYPES[name].dtype) for name in form.results]
     arrays = (*inputs, *outputs)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays))
-    run = compiler.compile("\n".join([text, *sorted(declared)]), "f0", kind, masked=False)
+    run = compiler.compile(made.text, "f0", kind, masked=False)
     run(*(array.ctypes.data for array in arrays))
     return outputs
 
 
 def compare(forms: Sequence[RowForm]) -> Iterator[str]:
     """Yield the names of forms whose results differ."""
-    made = [function(i, form) for i, form in enumerate(forms)]
-    declared = sorted(set().union(*(names for _, names in made)))
-    text = "\n".join([*(body for body, _ in made), *declared])
+    used: dict[str, str] = {}
+    for i, form in enumerate(forms):
+        made = function(f"f{i}", form)
+        assert made is not None
+        used |= made.used
+    text = "\n".join(used.values())
     choose = np.random.default_rng(5)
     for i, form in enumerate(forms):
         inputs = [words(choose, name) for name in form.operands]
@@ -202,5 +184,5 @@ def test_all_native_forms_have_the_bits_of_arrays(opcode: str) -> None:
 
 def test_a_native_form_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     forms = [named("sqrt.rn.f32"), named("add.f32")]
-    monkeypatch.setattr(Code, "canonical", lambda self, value: value)  # any NaN
+    monkeypatch.setattr(VectorValue, "made_canonical", lambda self: self)  # any NaN
     assert set(compare(forms)) == {"sqrt.rn.f32", "add.f32"}
