@@ -22,7 +22,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -349,21 +349,21 @@ def timed(step: Any, note: list[float]) -> Any:
 
 
 def time_steps(spent: dict[str, list[float]]) -> None:
-    """Have every step prepared from now on note its [seconds, runs] under its family in ``spent``.
+    """Have every step that is made from now on note its [seconds, runs] under its family in ``spent``.
 
     A family is an opcode, with the state space where it has one. Times include the noting.
     """
-    from ptxlab.emulator.prepare import preparation
+    from ptxlab.emulator.run import executable
 
-    prepare_step = preparation._step
+    steps_of = executable._steps
 
-    def prepared(context: Any, form: Any, guard: Any) -> Any:
-        instruction = context.instruction
-        spaces = [name for name in instruction.modifiers if name in ("global", "shared", "local")]
-        family = ".".join([instruction.opcode, *spaces[:1]])
-        return timed(prepare_step(context, form, guard), spent.setdefault(family, [0.0, 0]))
+    def noting(instruction: Any) -> Any:
+        made, text = steps_of(instruction), instruction.site.instruction
+        spaces = [name for name in text.modifiers if name in ("global", "shared", "local")]
+        note = spent.setdefault(".".join([text.opcode, *spaces[:1]]), [0.0, 0])
+        return replace(made, steps=[timed(step, note) for step in made.steps])
 
-    preparation._step = prepared
+    executable._steps = noting
 
 
 def where_time_goes() -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.emulator.prepare import preparation
+from ptxlab.emulator.run import executable
 from ptxlab.gemm import ALGORITHMS
 from scripts import bench_emulator as bench
 
@@ -23,7 +23,7 @@ def test_the_workloads_can_be_run() -> None:
 
 
 def test_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "_step", preparation._step)  # put back afterwards
+    monkeypatch.setattr(executable, "_steps", executable._steps)  # put back afterwards
     monkeypatch.setenv("PTXLAB_ENGINE", "array")  # steps of machine code are not told apart
     workload = asdict(bench.Workload("small", "naive", "f32", 32, 1.0))
     found = bench.in_child(workload, columns=2, repeats=3, split=True)

@@ -17,13 +17,14 @@ from ptxlab.device.loading import Loadable, load_ptx
 from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters, counts_clusters
 from ptxlab.emulator import (
+    Executable,
     GlobalMemory,
     Program,
     Schedule,
     Watcher,
     launch,
+    load,
     place_variables,
-    prepare,
     print_text,
 )
 from ptxlab.emulator.prepare.scope import Declared, size_of
@@ -48,7 +49,7 @@ class EmulatorKernel(Kernel):
     def __init__(
         self,
         module: EmulatorModule,
-        program: Program,
+        executable: Executable,
         function: Function,
         watcher: Watcher | None = None,
     ) -> None:
@@ -56,11 +57,15 @@ class EmulatorKernel(Kernel):
             module.device, function.name, parameters(function, module.tree.source), function
         )
         self.module = module
-        self.program = program
+        self.executable = executable
         self.watcher = watcher
 
+    @property
+    def program(self) -> Program:
+        return self.executable.program
+
     def watch(self, watcher: Watcher) -> EmulatorKernel:
-        return EmulatorKernel(self.module, self.program, self.function, watcher)
+        return EmulatorKernel(self.module, self.executable, self.function, watcher)
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         cluster = clusters(self.function, config)
@@ -77,7 +82,7 @@ class EmulatorKernel(Kernel):
         began = perf_counter()
         self.module.place(self.program.variables)
         launched = launch(
-            self.program,
+            self.executable,
             replace(config, grid=grid, cluster=cluster),
             parameters,
             self.device.memory,
@@ -121,8 +126,8 @@ class EmulatorModule(Module):
         return self.addresses[name], size_of(*self.variables[name])
 
     def _made(self, function: Function) -> EmulatorKernel:
-        program = prepare(self.tree, self.device.target, function.name)
-        return EmulatorKernel(self, program, function)
+        executable = load(self.tree, self.device.target, function.name)
+        return EmulatorKernel(self, executable, function)
 
 
 class EmulatorDevice(Device):

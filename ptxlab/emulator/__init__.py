@@ -7,6 +7,7 @@ from ptxlab.emulator.native.dispatch_loop import MACHINE_CODE
 from ptxlab.emulator.prepare.preparation import module_variables, prepare
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.scope import Site
+from ptxlab.emulator.run.executable import Executable, load
 from ptxlab.emulator.run.grid import launch as launch_on
 from ptxlab.emulator.run.grid import print_text
 from ptxlab.emulator.run.image import place_variables
@@ -18,12 +19,14 @@ launch = partial(launch_on, engine=MACHINE_CODE)
 """A launch whose hot blocks become machine code, where there is any: see ``run.grid.launch``."""
 
 __all__ = [
+    "Executable",
     "GlobalMemory",
     "Program",
     "Schedule",
     "Site",
     "Watcher",
     "launch",
+    "load",
     "module_variables",
     "place_variables",
     "prepare",

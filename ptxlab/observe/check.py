@@ -17,7 +17,8 @@ from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.operations.tensor_map import MAP_READ
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import effects_of, form_of
-from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.run.memory import Allocation, Part, Region
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess

@@ -14,10 +14,12 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.address_map import WINDOW_SIZE
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.forms import effects_of, form_of
+from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.run.access import WINDOWS
-from ptxlab.emulator.run.memory import WINDOW_SIZE, Access, Allocation
+from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.tensor_memory import CELL_BYTES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads

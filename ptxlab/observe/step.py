@@ -13,7 +13,8 @@ from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site
 from ptxlab.emulator.operations.tensor_map import MAP_READ
 from ptxlab.emulator.prepare.forms import effects_of
-from ptxlab.emulator.run.memory import Access, Part
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.run.memory import Part
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave

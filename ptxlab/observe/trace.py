@@ -14,6 +14,7 @@ from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.forms import effects_of
+from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.run import memory
 from ptxlab.emulator.run.tensor_memory import CELL_BYTES, CTA_CELLS, tensor_address
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
@@ -137,7 +138,7 @@ class Tracer(Watcher):
             self._mbarriers.look()
 
     def touch(
-        self, access: memory.Access, threads: Threads, parts: list[memory.Part], items: Array | None
+        self, access: Access, threads: Threads, parts: list[memory.Part], items: Array | None
     ) -> None:
         if not self._live:
             return
@@ -153,7 +154,7 @@ class Tracer(Watcher):
             elif place.name == "shared":
                 self._flights.access(first, writes=access.writes)
 
-    def _see(self, access: memory.Access, place: memory.Bytes, first: Array) -> None:
+    def _see(self, access: Access, place: memory.Bytes, first: Array) -> None:
         context, name, base = self._context, place.name, 0
         low, high = int(first.min()), int(first.max()) + access.nbytes
         if name == "shared":

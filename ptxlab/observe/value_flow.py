@@ -12,9 +12,9 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.prepare.registers import FrameLayout
 from ptxlab.emulator.prepare.row import Mix, Row, UnknownForm
 from ptxlab.emulator.prepare.scope import Scope
-from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.instrument.sites import Scoped
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout

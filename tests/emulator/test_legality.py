@@ -37,7 +37,7 @@ def kernel(instruction: str, target: str, version: str = "9.1") -> str:
 
 def counted(program: Program, kernel: str = "k") -> int:
     """Return how many instructions came out of a kernel that was taken, ``ret`` among them."""
-    return sum(block.instructions for block in program.functions[kernel].blocks)
+    return sum(len(block.instructions) for block in program.functions[kernel].blocks)
 
 
 def attempt(instruction: str, target: str, version: str = "9.1") -> Program:

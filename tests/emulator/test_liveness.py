@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ptxlab.emulator.prepare.liveness import BlockFlow, Drop, Uses, live_out, with_drops
+from ptxlab.emulator.prepare.liveness import BlockFlow, Liveness, Uses, live_out
 
 
 def uses(reads: str, writes: str, *, partial: bool = False) -> Uses:
@@ -13,14 +11,8 @@ def uses(reads: str, writes: str, *, partial: bool = False) -> Uses:
 
 def dropped(flow: BlockFlow, live: set[int]) -> list[tuple[int, int]]:
     """Return (steps before it, register) for every drop."""
-    steps: list[Any] = [object() for _ in flow.uses]
-    found, before = [], 0
-    for step in with_drops(steps, flow, live, keep=set()):
-        if isinstance(step, Drop):
-            found += [(before, slot) for slot in step.slots]
-        else:
-            before += 1
-    return found
+    drops = Liveness(flow, live, keep=set(), unread=set()).drops(len(flow.uses))
+    return [(position + 1, slot) for position, slots in drops for slot in slots]
 
 
 def test_a_loop_keeps_what_its_next_round_reads() -> None:

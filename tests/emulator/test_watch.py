@@ -11,7 +11,7 @@ from ptxlab.emulator import Site, Watcher
 from ptxlab.isa.targets import TARGETS
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.run.memory import Access
+    from ptxlab.emulator.prepare.program import Access
     from ptxlab.emulator.run.threads import Threads
     from ptxlab.emulator.run.wave import Frame
 

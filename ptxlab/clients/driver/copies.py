@@ -14,7 +14,7 @@ from ptxlab.arrays import Array, Octets
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
-from ptxlab.emulator.run.memory import HOST_END
+from ptxlab.emulator.address_map import HOST_END
 
 
 def bytes_at(gpu: EmulatedGpu, address: int, nbytes: int) -> Octets:

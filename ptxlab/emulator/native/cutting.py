@@ -11,9 +11,9 @@ import numpy as np
 from ptxlab.emulator.native.segment import Arrays, Segment, described
 from ptxlab.emulator.native.warp_operation import warp_operation
 from ptxlab.emulator.native.writer import has_native_form
-from ptxlab.emulator.prepare.liveness import Drop
-from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
-from ptxlab.emulator.run.wave import FrameLayout
+from ptxlab.emulator.prepare.registers import FrameLayout
+from ptxlab.emulator.run.code import BasicBlock, InstructionSteps, Step
+from ptxlab.emulator.run.steps import Drop
 from ptxlab.native.arrays import sees_arrays
 
 MOST = 400
@@ -63,19 +63,21 @@ def _known(*instructions: Hashable) -> list[bool]:
     return []
 
 
-def _forms(bounds: Sequence[Bound], layout: FrameLayout) -> list[bool]:
+def _forms(bounds: Sequence[InstructionSteps], layout: FrameLayout) -> list[bool]:
     known = _known(*map(described, bounds))
     if len(known) != len(bounds):
         known[:] = [has_native_form(one, layout.literals, layout.initial) for one in bounds]
     return known
 
 
-def _cut(bounds: Sequence[Bound], forms: Sequence[bool]) -> Iterator[tuple[list[Bound], bool]]:
+def _cut(
+    bounds: Sequence[InstructionSteps], forms: Sequence[bool]
+) -> Iterator[tuple[list[InstructionSteps], bool]]:
     """Cut a block into segments, each with True, and what lies between them.
 
     A segment has no load that could see one of its own stores: these come last.
     """
-    run: list[Bound] = []
+    run: list[InstructionSteps] = []
     stored: set[str] = set()
     native = True
     for one, is_native in zip(bounds, forms, strict=True):

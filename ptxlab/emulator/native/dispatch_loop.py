@@ -26,7 +26,7 @@ from ptxlab.emulator.native.region import (
 )
 from ptxlab.emulator.native.segment import Segment
 from ptxlab.emulator.native.warp_operation import warp_operation
-from ptxlab.emulator.prepare.program import BasicBlock, Converged
+from ptxlab.emulator.run.code import BasicBlock, Converged
 from ptxlab.emulator.run.engine import Engine
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame

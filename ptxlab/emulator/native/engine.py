@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ptxlab.emulator.prepare.program import BasicBlock, Converged, Routine, Step
+from ptxlab.emulator.run.code import BasicBlock, Converged, Routine, Step
 from ptxlab.emulator.run.wave import NEVER, Frame
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.installation import adding_extra

@@ -18,10 +18,11 @@ from ptxlab.emulator.native.engine import BlockCode, code_of
 from ptxlab.emulator.native.segment import Arrays, CompiledFunction, Segment
 from ptxlab.emulator.native.warp_operation import WarpOperation, warp_operation
 from ptxlab.emulator.native.writer import FIRST, FunctionShape, Written
-from ptxlab.emulator.prepare.exits import Guarded, Jump
-from ptxlab.emulator.prepare.program import BasicBlock, Bound, Routine
+from ptxlab.emulator.prepare.registers import FrameLayout
 from ptxlab.emulator.run.barriers import BARRIERS, Barrier
-from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
+from ptxlab.emulator.run.code import BasicBlock, InstructionSteps, Routine
+from ptxlab.emulator.run.exits import Guarded, Jump
+from ptxlab.emulator.run.wave import Frame, Wave
 
 BlockPart = Segment | Arrays
 Kind = tuple[int, bool]
@@ -205,7 +206,7 @@ class Builder:
             self.per_lane |= new
             todo = [part for part in parts if part.reads & new]
 
-    def _spread_by(self, bounds: Sequence[Bound]) -> set[int]:
+    def _spread_by(self, bounds: Sequence[InstructionSteps]) -> set[int]:
         """Return what arrays would write with an element a thread, as far as can be told before."""
         found: set[int] = set()
         for one in bounds:

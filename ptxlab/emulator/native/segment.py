@@ -20,9 +20,9 @@ from ptxlab.emulator.native.writer import (
     Written,
     inputs_and_outputs,
 )
-from ptxlab.emulator.prepare.program import Bound, Step
+from ptxlab.emulator.prepare.registers import Array
+from ptxlab.emulator.run.code import InstructionSteps, Step
 from ptxlab.emulator.run.memory import Region
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
@@ -114,7 +114,7 @@ class CompiledFunction:
 class Arrays:
     """Instructions that follow each other in a block, and their steps as arrays."""
 
-    bounds: Sequence[Bound]
+    bounds: Sequence[InstructionSteps]
     steps: Sequence[Step]
     reads: set[int] = field(init=False)
     writes: set[int] = field(init=False)
@@ -147,7 +147,7 @@ class Segment:
 
     def __init__(
         self,
-        bounds: Sequence[Bound],
+        bounds: Sequence[InstructionSteps],
         arrays: Arrays,
         dying: Sequence[int],
         lasting: set[int],
@@ -240,7 +240,7 @@ class Segment:
         return self.texts[shape]
 
 
-def described(one: Bound) -> Hashable:
+def described(one: InstructionSteps) -> Hashable:
     """Return all that an instruction's machine code depends on, but for the target."""
     lowered = one.lowered
     if lowered is None:

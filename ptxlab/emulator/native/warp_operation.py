@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Bound, Step
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.prepare.registers import Source
+from ptxlab.emulator.run.code import InstructionSteps, Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 
@@ -90,7 +90,7 @@ class FallbackStep(WarpOperation):
         return hot and wave.config.cluster_ctas == 1
 
 
-def warp_operation(bounds: Sequence[Bound]) -> WarpOperation | None:
+def warp_operation(bounds: Sequence[InstructionSteps]) -> WarpOperation | None:
     """Return the step of a single instruction if it is a task of its own."""
     if len(bounds) != 1 or len(bounds[0].steps) != 1:
         return None

@@ -18,8 +18,9 @@ from ptxlab.emulator.native.addresses import AddressTranslation, Span, Translate
 from ptxlab.emulator.native.loads import load
 from ptxlab.emulator.native.stores import DeferredStore
 from ptxlab.emulator.native.stores import function as stores
-from ptxlab.emulator.prepare.program import Bound, Lowered
-from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
+from ptxlab.emulator.prepare.program import Lowered
+from ptxlab.emulator.prepare.registers import Array, Destination, Narrower, Source
+from ptxlab.emulator.run.code import InstructionSteps
 from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue, width
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tracing.trace import trace
@@ -66,7 +67,9 @@ class NoNativeForm(Exception):
 SPACES = ("global", "shared", "local")
 
 
-def has_native_form(step: Bound, literals: frozenset[int], initial: Sequence[Any]) -> bool:
+def has_native_form(
+    step: InstructionSteps, literals: frozenset[int], initial: Sequence[Any]
+) -> bool:
     """Say whether an instruction can be part of a segment."""
     lowered = step.lowered
     if lowered is None or not all(map(_is_read, lowered.sources)):
@@ -110,7 +113,7 @@ class Writer:
 
     def __init__(
         self,
-        steps: Sequence[Bound],
+        steps: Sequence[InstructionSteps],
         inputs: Sequence[int],
         lasting: set[int],
         registers: Sequence[Array],
@@ -178,7 +181,9 @@ class Writer:
                 version[one.slot] = version.get(one.slot, 0) + 1
         return [None if key is None else (key, spans[key]) for key in keys]
 
-    def _step(self, step: Bound, lowered: Lowered, span: tuple[object, Span] | None) -> None:
+    def _step(
+        self, step: InstructionSteps, lowered: Lowered, span: tuple[object, Span] | None
+    ) -> None:
         guard = None if step.guard is None else self._read(step.guard)
         if span is not None:
             self._access(lowered, guard, *span)
@@ -337,7 +342,7 @@ def _chosen(condition: VectorValue, yes: VectorValue, no: VectorValue) -> Vector
     return condition.choose(yes, no)
 
 
-def inputs_and_outputs(steps: Sequence[Bound]) -> tuple[list[int], set[int]]:
+def inputs_and_outputs(steps: Sequence[InstructionSteps]) -> tuple[list[int], set[int]]:
     """Return the registers that a segment reads before it writes them, and those that it writes."""
     given: dict[int, None] = {}
     written: set[int] = set()

@@ -7,18 +7,20 @@ from functools import partial
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.address_map import RANK_SHIFT, WINDOW_SIZE
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Lowered
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
-from ptxlab.emulator.prepare.steps import computed, write
 from ptxlab.emulator.run.access import WINDOWS
-from ptxlab.emulator.run.memory import RANK_SHIFT, WINDOW_SIZE, GlobalMemory
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import GlobalMemory
+from ptxlab.emulator.run.steps import write
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 
 
-def convert_address(context: Context, form: RowForm) -> Step:
+def convert_address(context: Context, form: RowForm) -> Lowered:
     """Convert between an address in a state space and the generic address of the same byte."""
     space = state_space(form.modifiers)
     target, value = context.operands(2)
@@ -29,9 +31,7 @@ def convert_address(context: Context, form: RowForm) -> Step:
     shift = np.array([added % (1 << 64)], np.uint64)
     destination = context.destination(target, form["T"])
     source = context.source(value, form["T"])
-    return computed(
-        context, lambda address: address + shift if base else address, [destination], [source]
-    )
+    return Lowered([source], [destination], lambda address: address + shift if base else address)
 
 
 def is_in_space(context: Context, form: RowForm) -> Step:

@@ -25,11 +25,12 @@ from ptxlab.emulator.operations.memory import (
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import find
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.prepare.steps import write
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.memory import Access, Bytes, Part, Region
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import Bytes, Part, Region
+from ptxlab.emulator.run.steps import write
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

@@ -13,17 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.operations.atomic import changes, take_turns
 from ptxlab.emulator.operations.mbarrier import Objects, given
 from ptxlab.emulator.operations.memory import HINT, state_space, vector_size
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import CLUSTER, located
-from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Part
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM, Part
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess, Put, Transfer
 from ptxlab.emulator.run.wave import Frame

@@ -12,19 +12,10 @@ from functools import partial
 from ptxlab.emulator.operations.memory import load_argument, store_argument
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.exits import ExitBlocks, Jump, by_value, go_back
 from ptxlab.emulator.prepare.operand import agrees
 from ptxlab.emulator.prepare.operand_check import check_result, check_value
-from ptxlab.emulator.prepare.program import (
-    Activation,
-    Caller,
-    Converged,
-    Exit,
-    Onward,
-    Program,
-    Routine,
-    function_addresses,
-)
+from ptxlab.emulator.prepare.program import BoundFunction, Program, function_addresses
+from ptxlab.emulator.prepare.registers import CallResult, Destination, Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.scope import (
     MOST_LOCAL_BYTES,
@@ -35,8 +26,9 @@ from ptxlab.emulator.prepare.scope import (
     size_of,
 )
 from ptxlab.emulator.run import host
+from ptxlab.emulator.run.code import Activation, Caller, Converged, Exit, Onward
+from ptxlab.emulator.run.exits import ExitBlocks, Jump, by_value, go_back
 from ptxlab.emulator.run.memory import pitched
-from ptxlab.emulator.run.registers import CallResult, Destination, Source
 from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
@@ -47,7 +39,7 @@ RECURSION_BYTES = 64 * 1024
 """Activations on top of each other, and their local memory: a GPU has 1 KiB unless it is asked for more."""
 
 
-def _stack_bytes(functions: Mapping[str, Routine]) -> int:
+def _stack_bytes(functions: Mapping[str, BoundFunction]) -> int:
     """Return how much local memory a thread may use: each function's once, and some for recursion."""
     each = sum(function.frame.local_bytes for function in functions.values())
     return min(each + RECURSION_BYTES, MOST_LOCAL_BYTES)
@@ -65,7 +57,8 @@ class Call:
 
     def enter(self, name: str, group: Converged) -> Sequence[Onward]:
         """Move the group into a new activation of the function. Raise LaunchError without a stack."""
-        function, frame, wave = self.program.routine(name), group.frame, group.frame.wave
+        function = group.activation.function.called(name)
+        frame, wave = group.frame, group.frame.wave
         base = pitched(frame.local_base + frame.layout.local_bytes)
         top, depth = base + function.frame.local_bytes, group.activation.depth
         if depth >= MOST_CALLS or top > _stack_bytes(self.program.functions):

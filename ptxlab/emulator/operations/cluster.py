@@ -11,11 +11,11 @@ from functools import partial
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.address_map import RANK_SHIFT, SHARED_WINDOW
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.memory import RANK_SHIFT, SHARED_WINDOW
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

@@ -17,11 +17,12 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bulk import SIGNAL, BulkCopies, Signal
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.prepare.steps import write
 from ptxlab.emulator.run.access import CLUSTER
-from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.steps import write
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Transfer
 from ptxlab.emulator.run.wave import Frame, Wave, unravel

@@ -16,12 +16,13 @@ from ptxlab.arrays import Array, some
 from ptxlab.emulator.operations.atomic import REDUCTIONS
 from ptxlab.emulator.operations.shuffle_native import natively
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
+from ptxlab.emulator.prepare.computation import destinations_of, sources_of
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.prepare.steps import destinations_of, sources_of, write
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.steps import write
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP

@@ -11,11 +11,11 @@ from functools import partial
 
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.exits import ExitBlocks, Jump, by_value, end
 from ptxlab.emulator.prepare.operand_check import check_value
-from ptxlab.emulator.prepare.program import Converged, Onward, Reduction
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.barriers import Barrier
+from ptxlab.emulator.run.code import Converged, Onward, Reduction
+from ptxlab.emulator.run.exits import ExitBlocks, Jump, by_value, end
 from ptxlab.errors import LaunchError
 from ptxlab.syntax import tree
 

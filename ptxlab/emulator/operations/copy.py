@@ -12,11 +12,12 @@ from ptxlab.emulator.operations.copy_native import committed, natively, waited
 from ptxlab.emulator.operations.memory import HINT, NEEDS, PREFETCHES
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.memory import ITEM, Access, Part
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM, Part
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

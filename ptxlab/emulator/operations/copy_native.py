@@ -16,10 +16,10 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.native import copies
 from ptxlab.emulator.native.copies import BEGUN, CAPACITY, COUNT, FIRST, GROUPS, HEAD, OPEN, ROW
 from ptxlab.emulator.native.warp_operation import FallbackStep
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.in_flight import Groups, Land
-from ptxlab.emulator.run.memory import Access
-from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.native import compiler

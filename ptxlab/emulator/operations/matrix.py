@@ -17,9 +17,9 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix_native import native_product, natively
 from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import Target

@@ -16,10 +16,11 @@ from ptxlab.emulator.operations.matrix_move_native import natively
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.run.access import located
-from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP

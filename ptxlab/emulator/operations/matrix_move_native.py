@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.emulator.native.warp_operation import FallbackStep
-from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.memory import Access
-from ptxlab.emulator.run.registers import Destination
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import Destination
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.ldmatrix import LdMatrix

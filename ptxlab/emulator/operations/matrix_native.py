@@ -18,8 +18,8 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.warp_operation import WarpOperation
 from ptxlab.emulator.operations.warp import WholeWarps
-from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.registers import Destination, Source
+from ptxlab.emulator.prepare.registers import Destination, Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 from ptxlab.isa.targets import WARP, Target

@@ -17,10 +17,11 @@ from ptxlab.emulator.operations.matrix import word_type
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
-from ptxlab.emulator.run.memory import ITEM, Access
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.matrix.fragment import FragmentLayout

@@ -17,10 +17,11 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import located
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.mbarriers import (
     OBJECT_BYTES,
     Arrive,
@@ -28,8 +29,7 @@ from ptxlab.emulator.run.mbarriers import (
     MbarrierState,
     UndefinedUse,
 )
-from ptxlab.emulator.run.memory import Access
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.steps import register_step, write
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

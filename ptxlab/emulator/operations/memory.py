@@ -14,15 +14,16 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.move import as_they_are
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Lowered, Step
+from ptxlab.emulator.prepare.program import Access, Action, Lowered
+from ptxlab.emulator.prepare.registers import Destination, InWave, Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.scope import PASSED, Variable
-from ptxlab.emulator.prepare.steps import computed, write
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.memory import ITEM, Access
-from ptxlab.emulator.run.registers import Destination, Source
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.steps import write
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame, InWave, Wave
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES, ScalarType, joined, split
 from ptxlab.syntax.tree import Address
@@ -81,7 +82,7 @@ def state_space(modifiers: Sequence[str]) -> str:
     return next((name for name in names if name in SPACES), "generic")
 
 
-def load(context: Context, form: RowForm) -> Step:
+def load(context: Context, form: RowForm) -> Action:
     """Read global, shared, local, const or param memory, or at a generic address."""
     target, address = without_hint(context, form, 2)
     count, kind = _vector(context, form)
@@ -90,7 +91,6 @@ def load(context: Context, form: RowForm) -> Step:
     if static is not None:
         return _load_parameter(context, static, address, destinations, kind)
     access = memory_operand(context, form, address, kind.bytes * count, "load", writes=False)
-    context.lowered = Lowered([access.base], destinations, access=access)
 
     def run(frame: Frame, threads: Threads) -> None:
         # Only when the threads are few is one item per active lane read.
@@ -102,10 +102,10 @@ def load(context: Context, form: RowForm) -> Step:
         put = threads.merge if wide else threads.spread
         write(frame, put, destinations, split(items, kind.dtype, count))
 
-    return run
+    return Lowered([access.base], destinations, access=access, step=run)
 
 
-def store(context: Context, form: RowForm) -> Step:
+def store(context: Context, form: RowForm) -> Action:
     """Write global, shared, local or param memory, or at a generic address.
 
     Of several threads at one address the highest numbered wins.
@@ -123,13 +123,12 @@ def store(context: Context, form: RowForm) -> Step:
     if state_space(form.modifiers) == "param":
         context.reject(f"{context.instruction.name} names the parameter it writes", address)
     access = memory_operand(context, form, address, kind.bytes * count, "store", writes=True)
-    context.lowered = Lowered([access.base, *sources], access=access)
 
     def run(frame: Frame, threads: Threads) -> None:
         columns = [threads.pick(source.read(frame.registers)) for source in sources]
         scatter(access, frame, threads, joined(*columns, dtype=ITEM[access.nbytes]))
 
-    return run
+    return Lowered([access.base, *sources], access=access, step=run)
 
 
 def vector_size(form: RowForm) -> int:
@@ -175,7 +174,7 @@ def _load_parameter(
     address: Address,
     destinations: list[Destination],
     kind: ScalarType,
-) -> Step:
+) -> Action:
     _require_inside(context, variable, address, kind.bytes * len(destinations))
     if variable.space == "returned":
         context.reject(f"'{variable.name}' is a result, which is not read", address)
@@ -191,7 +190,7 @@ def _load_parameter(
         value = partial(_given, offset=offset, dtype=kind.dtype)
         slot = context.constant(InWave(value), ("param", offset, kind.name))
         sources.append(Source(slot, kind.dtype))
-    return computed(context, as_they_are, destinations, sources)
+    return Lowered(sources, destinations, as_they_are)
 
 
 def _require_inside(context: Context, variable: Variable, address: Address, nbytes: int) -> None:

@@ -8,22 +8,22 @@ from __future__ import annotations
 from functools import partial
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.computation import row_computation
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Lowered
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
-from ptxlab.emulator.prepare.steps import alu_step, computed
 from ptxlab.numbers.types import TYPES, joined, split
 from ptxlab.syntax.tree import Vector
 
 
-def move(context: Context, form: RowForm) -> Step:
+def move(context: Context, form: RowForm) -> Lowered:
     """Build ``mov``, of registers or, with a vector operand, of the parts of one.
 
     Of b16 there are two parts of 8 bits; of b32, b64 and b128 two or four. One stands for the whole.
     """
     operands = [context.in_braces(operand) for operand in context.instruction.operands]
     if not any(isinstance(operand, Vector) for operand in operands):
-        return alu_step(context, form)
+        return row_computation(context, form)
     whole = TYPES[form.results[0]]
     if whole.kind != "bits":
         raise UnknownForm(f"does not take type .{whole.name} with a vector")
@@ -39,18 +39,15 @@ def move(context: Context, form: RowForm) -> Step:
     if vector is target:
         destinations = [context.destination(e, part.name) for e in vector.elements]
         source = context.source(value, whole.name)
-        return computed(
-            context,
-            lambda bits: as_they_are(*split(bits, part.dtype, count)),
-            destinations,
-            [source],
+        return Lowered(
+            [source], destinations, lambda bits: as_they_are(*split(bits, part.dtype, count))
         )
     sources = [context.source(e, part.name) for e in vector.elements]
     destination = context.destination(target, whole.name)
-    return computed(context, partial(joined, dtype=whole.dtype), [destination], sources)
+    return Lowered(sources, [destination], partial(joined, dtype=whole.dtype))
 
 
-def move_vector(context: Context, form: RowForm) -> Step:
+def move_vector(context: Context, form: RowForm) -> Lowered:
     """Move the elements of a vector, of 128 bits at most."""
     count, kind = int(form["vec"][1:]), TYPES[form["T"]]
     if count * kind.bits > 128:
@@ -58,7 +55,7 @@ def move_vector(context: Context, form: RowForm) -> Step:
     target, value = context.operands(2)
     destinations = context.destinations(target, kind.name)
     sources = context.sources(value, kind.name)
-    return computed(context, as_they_are, destinations, sources)
+    return Lowered(sources, destinations, as_they_are)
 
 
 def as_they_are(*elements: Array) -> Array | tuple[Array, ...]:

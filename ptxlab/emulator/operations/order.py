@@ -15,8 +15,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.register_pool import UNIT
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame

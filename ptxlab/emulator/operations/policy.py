@@ -14,12 +14,14 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import scatter
 from ptxlab.emulator.operations.order import nothing
+from ptxlab.emulator.prepare.computation import computation
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access, Lowered
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.prepare.steps import computation, register_step
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.steps import register_step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Float, Integer, Operand
@@ -55,7 +57,7 @@ def fractional(first: str, second: str) -> Callable[..., Array]:
 _ALL = np.ones(1, np.float32)
 
 
-def _create_fractional(context: Context, form: RowForm) -> Step:
+def _create_fractional(context: Context, form: RowForm) -> Lowered:
     operands = context.instruction.operands
     for fraction in operands[1:]:
         if isinstance(fraction, Float) and not 0 < context.immediate(fraction, "f64")[0] <= 1:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.native.warp_operation import FallbackStep
-from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.registers import Destination, Source
+from ptxlab.emulator.prepare.registers import Destination, Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.native import compiler, shuffle
 from ptxlab.native import cores as tasks

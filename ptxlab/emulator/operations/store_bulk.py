@@ -12,8 +12,8 @@ import numpy as np
 from ptxlab.emulator.operations.mbarrier import given
 from ptxlab.emulator.operations.memory import memory_operand, scatter
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.memory import ITEM
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame

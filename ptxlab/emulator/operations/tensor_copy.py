@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.operations.bulk import (
     GROUPED,
     MULTICAST,
@@ -32,11 +33,12 @@ from ptxlab.emulator.operations.memory import HINT, state_space
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.tensor_map import map_at, read_maps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import located
-from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Allocation, Part
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM, Allocation, Part
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame

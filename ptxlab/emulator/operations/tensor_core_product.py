@@ -37,9 +37,9 @@ from ptxlab.emulator.operations.tensor_core_operands import (
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.tensor_memory import COLUMNS, LANES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads

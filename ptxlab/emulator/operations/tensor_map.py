@@ -16,9 +16,10 @@ from ptxlab.emulator.operations.order import fence, nothing
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.memory import ITEM
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

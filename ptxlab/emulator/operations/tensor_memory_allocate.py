@@ -16,9 +16,9 @@ from ptxlab.emulator.operations.memory import memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import matrix_form, require
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS, GRANULE, LANES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave

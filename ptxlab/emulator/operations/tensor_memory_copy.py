@@ -18,8 +18,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.tensor_memory import CELL_BYTES, COLUMNS, LANES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads

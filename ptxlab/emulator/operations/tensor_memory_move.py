@@ -23,9 +23,9 @@ from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import find, matrix_form
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame

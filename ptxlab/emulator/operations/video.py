@@ -16,10 +16,10 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bits import COUNTS, MODES
 from ptxlab.emulator.operations.compare import SIGNED
+from ptxlab.emulator.prepare.computation import computation
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Lowered
 from ptxlab.emulator.prepare.row import Alu, Binary, RowForm, UnknownForm, row
-from ptxlab.emulator.prepare.steps import computation
 from ptxlab.syntax.tree import Name, Negated, Operand
 
 Parts = Sequence[str]
@@ -259,13 +259,13 @@ def chosen(form: RowForm, parts: Parts, sources: int = 3, **more: object) -> Alu
     return Alu(("b32",), ("b32",) * (3 if parts[0] else sources), form.made(parts=parts, **more))
 
 
-def video_step(context: Context, form: RowForm) -> Step:
+def video_step(context: Context, form: RowForm) -> Lowered:
     """Build a video instruction: arithmetic on bytes, halves and words."""
     operands, parts = _split(context.instruction.operands)
     return computation(context, chosen(form, parts, len(operands) - 1), operands)
 
 
-def _multiply_add_step(context: Context, form: RowForm) -> Step:
+def _multiply_add_step(context: Context, form: RowForm) -> Lowered:
     given = context.instruction.operands
     operands, parts = _split([x.operand if isinstance(x, Negated) else x for x in given])
     negated = [isinstance(x, Negated) for x in given[1:]]

@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.fragments import to_registers
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.run.registers import Destination, Source
+from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError

@@ -32,9 +32,9 @@ from ptxlab.emulator.operations.warp import Aligned, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.registers import Destination, Source
+from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame, Wave

@@ -13,11 +13,17 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names
-from ptxlab.emulator.prepare.program import Step, function_addresses
-from ptxlab.emulator.prepare.scope import PASSED, Register, Variable
-from ptxlab.emulator.run.registers import Destination, Narrower, Source
-from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame, InFrame, InWave, address
+from ptxlab.emulator.prepare.program import Lowered, ReadClock, function_addresses
+from ptxlab.emulator.prepare.registers import (
+    Destination,
+    InFrame,
+    InWave,
+    Narrower,
+    Source,
+    VariableAddress,
+    address,
+)
+from ptxlab.emulator.prepare.scope import MODULE_SPACES, PASSED, Register, Variable
 from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import (
     Address,
@@ -35,28 +41,18 @@ from ptxlab.syntax.tree import (
 SINK = "_"
 
 
-def read_clock(slot: int, lowest: int, dtype: np.dtype[Any], before: int) -> Step:
-    """Put into a register how many instructions have been executed, ``before`` of this block among them."""
-
-    def run(frame: Frame, threads: Threads) -> None:
-        now = np.array([frame.wave.clock + before], np.uint64) >> np.uint64(lowest)
-        frame.registers[slot] = now.astype(dtype)
-
-    return run
-
-
-def element_address(slot: int, index: Source, offset: int, size: int, array: int) -> Step:
+def element_address(index: Source, offset: int, size: int, array: int, slot: int) -> Lowered:
     """Put the address of ``array[index + offset]`` into a register, of elements of ``size`` bytes.
 
     As ptxas has it, the distance is a number of 32 bits, added to the address without its sign.
     """
 
-    def run(frame: Frame, threads: Threads) -> None:
-        registers = frame.registers
-        distance = (index.read(registers).astype(np.uint32) + np.uint32(offset)) * np.uint32(size)
-        registers[slot] = registers[array] + distance.astype(np.uint64)
+    def compute(index: Array, array: Array) -> Array:
+        distance = (index.astype(np.uint32) + np.uint32(offset)) * np.uint32(size)
+        return array + distance.astype(np.uint64)
 
-    return run
+    base = Source(array, np.dtype(np.uint64))
+    return Lowered([index, base], [Destination(slot)], compute)
 
 
 class Context(Names):
@@ -119,7 +115,7 @@ class Context(Names):
         """Return the slot of a clock, which is read anew before each instruction that names it."""
         dtype = np.dtype(f"u{clock.bits // 8}")
         slot = self.constant(np.zeros(1, dtype), ("clock", name))
-        self.prologue.append(read_clock(slot, clock.lowest, dtype, self.before))
+        self.prologue.append(ReadClock(slot, dtype, clock.lowest, self.before))
         return slot
 
     def _symbol_source(self, name: str, offset: int, operand: Node, kind: ScalarType) -> Source:
@@ -147,7 +143,7 @@ class Context(Names):
         slot = self._add(np.zeros(1, np.uint64))
         base = self.address_slot(array, 0)
         source = self.source(Name(name, position=index.position), whole.name)
-        self.prologue.append(element_address(slot, source, added, array.element, base))
+        self.prologue.append(element_address(source, added, array.element, base, slot))
         return slot
 
     def index_type(self, name: str) -> ScalarType | None:
@@ -174,13 +170,11 @@ class Context(Names):
         """Return the slot holding the address of ``variable`` plus ``offset`` in its own space."""
         at = variable.offset + offset
         key = (variable, offset)
-        if variable.space in ("global", "const"):
-            name = variable.name
-            return self.constant(InWave(lambda wave: address(wave.symbols[name] + offset)), key)
+        if variable.space in MODULE_SPACES:
+            return self.constant(VariableAddress(variable, offset), key)
         if variable.space in ("shared", "dynamic"):
             self.needs_place(variable)
-            place = InWave(lambda wave: wave.shared_address(wave.shared.starts[variable] + offset))
-            return self.constant(place, key)
+            return self.constant(VariableAddress(variable, offset), key)
         if variable.space in PASSED:
             self.refuse(f"the address of call parameter '{variable.name}'")
         if variable.space == "local":

@@ -6,14 +6,9 @@ group of threads is alive, because another group may still need its own threads'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
-
-from ptxlab.arrays import Array
-from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from functools import cached_property
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
 INTERVAL = 8
@@ -36,19 +31,47 @@ class BlockFlow:
     successors: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class Drop:
-    """Forget registers that nobody reads again."""
+@dataclass(frozen=True, eq=False)
+class Liveness:
+    """Which registers matter in a block that has this ``flow``, and those ``live`` behind it.
 
-    slots: Sequence[int]
+    Those to ``keep`` are never dropped; of them the ``unread`` matter to nobody.
+    """
 
-    def __call__(self, frame: Frame, threads: Threads) -> None:
-        """Drop them if these threads are all that lives."""
-        if threads.full:
-            registers = frame.registers
-            initial = cast(Sequence[Array], frame.layout.initial)  # constants are never dropped
-            for slot in self.slots:
-                registers[slot] = initial[slot]
+    flow: BlockFlow
+    live: set[int]
+    keep: set[int]
+    unread: set[int]
+
+    def drops(self, count: int) -> Iterator[tuple[int, list[int]]]:
+        """Yield after which of the first ``count`` instructions registers are dropped, and which."""
+        _, *after = _backward(self.flow, self.live)
+        pending: set[int] = set()
+        for position, use in enumerate(self.flow.uses[:count]):
+            # A register that died and was written again since holds a new value.
+            pending -= use.writes
+            pending |= (use.reads | use.writes) - after[position] - self.keep
+            if pending and (position % INTERVAL == INTERVAL - 1 or position == count - 1):
+                yield position, sorted(pending)
+                pending = set()
+
+    def lasting(self) -> list[set[int]]:
+        """Return the registers whose values matter after each instruction."""
+        kept = self.keep - self.unread
+        return [after | kept for after in _backward(self.flow, self.live)[1:]]
+
+    def needed(self) -> set[int]:
+        """Return the registers whose values matter before the first instruction."""
+        return self._needed
+
+    @cached_property
+    def _needed(self) -> set[int]:
+        needed = set(self.live)
+        for use in reversed(self.flow.uses):
+            if not use.partial:
+                needed -= use.writes
+            needed |= use.reads
+        return needed | (self.keep - self.unread)
 
 
 def live_out(flows: Sequence[BlockFlow]) -> list[set[int]]:
@@ -71,44 +94,10 @@ def live_out(flows: Sequence[BlockFlow]) -> list[set[int]]:
     return result
 
 
-def lasting(flow: BlockFlow, live: set[int], keep: set[int]) -> list[set[int]]:
-    """Return the registers that are read after each instruction of a block, and those to ``keep``."""
-    return [after | keep for after in _backward(flow, live)[1:]]
-
-
-def needed(flow: BlockFlow, live: set[int], keep: set[int]) -> set[int]:
-    """Return the registers that are read from the beginning of a block on, and those to ``keep``."""
-    found = set(live)
-    for use in reversed(flow.uses):
-        if not use.partial:
-            found -= use.writes
-        found |= use.reads
-    return found | keep
-
-
 def _backward(flow: BlockFlow, live: set[int]) -> list[set[int]]:
     """Return the registers that are read before the first instruction, and after each of them."""
-    found = [live]
+    before = [live]
     for use in reversed(flow.uses):
         live = (live if use.partial else live - use.writes) | use.reads
-        found.append(live)
-    return found[::-1]
-
-
-def with_drops(
-    steps: Sequence[Step], flow: BlockFlow, live: set[int], keep: set[int]
-) -> list[Step]:
-    """Return ``steps`` with ``Drop`` steps where registers die; those in ``keep`` never do."""
-    _, *after = _backward(flow, live)
-    result: list[Step] = []
-    pending: set[int] = set()
-    for position, step in enumerate(steps):
-        result.append(step)
-        # A register that died and was written again since holds a new value.
-        use = flow.uses[position]
-        pending -= use.writes
-        pending |= (use.reads | use.writes) - after[position] - keep
-        if pending and (position % INTERVAL == INTERVAL - 1 or position == len(steps) - 1):
-            result.append(Drop(tuple(sorted(pending))))
-            pending = set()
-    return result
+        before.append(live)
+    return before[::-1]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ptxlab.arrays import Array
-from ptxlab.emulator.prepare.program import Lowered, Participants, Program, Step
+from ptxlab.emulator.prepare.program import Action, Program
+from ptxlab.emulator.prepare.registers import Initial
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import LabelledTable, Register, Scope, Variable
-from ptxlab.emulator.run.wave import InFrame, InWave
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import locate
@@ -46,9 +45,9 @@ class Names:
     through, ``accumulators`` those that products of warpgroups write when they are done. ``literals`` are
     those of numbers in the text, ``unread`` those for results that nobody wants. ``accepted``
     are the shapes of instructions whose operands have been found right, ``returned`` the .param
-    variables that calls before the instruction give results in. ``prologue`` are steps to run just
+    variables that calls before the instruction give results in. ``prologue`` is what is done just
     before the instruction, which stands after ``before`` others of its block, and ``participants``
-    who must arrive at it together; ``lowered`` is what machine code is made of.
+    (``run.code.Participants``) who must arrive at it together.
     """
 
     def __init__(self, program: Program, earlier: DeclaredBefore) -> None:
@@ -56,7 +55,7 @@ class Names:
         self._earlier = earlier
         self.target = program.target
         self.module = program.module
-        self.initial: list[Array | InWave | InFrame] = []
+        self.initial: list[Initial] = []
         self.droppable: set[int] = set()
         self.pinned: set[int] = set()
         self.accumulators: set[int] = set()
@@ -72,9 +71,8 @@ class Names:
         self.instruction = instruction
         self.scope = scope
         self.before = before
-        self.prologue: list[Step] = []
-        self.participants: Participants | None = None
-        self.lowered: Lowered | None = None
+        self.prologue: list[Action] = []
+        self.participants: Any = None
         self.reads: set[int] = set()
         self.writes: set[int] = set()
 
@@ -91,11 +89,11 @@ class Names:
         """Allot a register for a ``.param`` variable of a call: rows of ``size`` bytes."""
         return self._add(np.zeros((1, size), np.uint8))
 
-    def _add(self, value: Array | InWave | InFrame) -> int:
+    def _add(self, value: Initial) -> int:
         self.initial.append(value)
         return len(self.initial) - 1
 
-    def constant(self, value: Array | InWave | InFrame, key: object) -> int:
+    def constant(self, value: Initial, key: object) -> int:
         """Return the slot that holds ``value``, one slot for equal keys."""
         slot = self._constants.get(key)
         if slot is None:

@@ -10,18 +10,15 @@ from dataclasses import replace
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.run.memory import (
-    ITEM,
+from ptxlab.emulator.address_map import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
     RANK_SHIFT,
     SHARED_WINDOW,
     WINDOW_SIZE,
-    Access,
-    Allocation,
-    Part,
-    Region,
 )
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.run.memory import ITEM, Allocation, Part, Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError

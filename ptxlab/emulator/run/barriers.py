@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.prepare.exits import by_value
-from ptxlab.emulator.prepare.program import Arrival, Converged, Onward, Reduction
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.prepare.registers import Source
+from ptxlab.emulator.run.code import Arrival, Converged, Onward, Reduction
+from ptxlab.emulator.run.exits import by_value
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ptxlab.emulator.prepare.program import BasicBlock, Converged, Step
+from ptxlab.emulator.run.code import BasicBlock, Converged, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.scope import MOST_LOCAL_BYTES
 from ptxlab.emulator.run.engine import Engine
+from ptxlab.emulator.run.executable import Executable
 from ptxlab.emulator.run.in_flight import Schedule
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.register_pool import at_entry
@@ -53,7 +54,7 @@ def print_text(text: str) -> None:
 
 
 def launch(
-    program: Program,
+    executable: Executable,
     config: LaunchConfig,
     parameters: bytes,
     memory: GlobalMemory,
@@ -65,7 +66,7 @@ def launch(
     *,
     engine: Engine,
 ) -> Launched:
-    """Run the kernel of ``program`` as ``config`` says, which is the caller's to check.
+    """Run the kernel of an ``executable`` as ``config`` says, which is the caller's to check.
 
     ``parameters`` is the parameter block, ``variables`` are the addresses of the module's in
     ``memory``. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
@@ -74,9 +75,10 @@ def launch(
     Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is, or a cooperative launch that cannot run all at once.
     """
+    program = executable.program
     kernel, layout = program.entry, program.shared
     assert layout is not None
-    entry = program.functions[kernel]
+    entry = executable.routine(kernel)
     shared_bytes = layout.dynamic_base + config.shared if config.shared else layout.static_bytes
     if shared_bytes > program.target.shared_bytes:
         raise PtxlabError(

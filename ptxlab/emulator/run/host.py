@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.address_map import FIRST_ADDRESS
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import CallResult, Source
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.memory import FIRST_ADDRESS, Access
-from ptxlab.emulator.run.registers import CallResult, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

@@ -17,26 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.arrays import Array, Integers, Octets, Words
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.address_map import FIRST_ADDRESS, HOST_END
 from ptxlab.errors import PtxlabError
 
 GUARD = 1 << 20
 ALIGNMENT = 512  # cudaMalloc promises 256; 512 keeps every vector type aligned
 LINE = 32
 """Bytes of the largest access: the memory behind an allocation is a multiple of it, at one."""
-
-HOST_END = 1 << 48
-"""The end of what Linux gives a process on x86-64 and aarch64, unless it asks for more."""
-
-# Generic address windows. Global and constant memory are at their own addresses.
-WINDOW_SIZE = 1 << 40
-SHARED_WINDOW, LOCAL_WINDOW, FUNCTION_WINDOW, PARAM_WINDOW = (
-    HOST_END + number * WINDOW_SIZE for number in range(4)
-)
-FIRST_ADDRESS = HOST_END + 16 * WINDOW_SIZE
-
-RANK_SHIFT = 24
-"""Above these bits of a shared address is the rank of its CTA in the cluster, as on sm_90."""
 
 ITEM: dict[int, np.dtype[Any]] = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 ITEM |= {16: np.dtype(np.complex128), 32: np.dtype("V32")}
@@ -110,23 +97,6 @@ class Region(Bytes):
 def pitched(nbytes: int) -> int:
     """Return ``nbytes`` rounded up so that the next part is aligned for every access."""
     return -(-nbytes // 16) * 16
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A memory operand: ``nbytes`` at ``base + offset`` in ``space``, by the instruction on ``line``.
-
-    ``space`` is "global" (also for const), "shared" (of one's own CTA), "shared::cluster", "local",
-    "param" or "generic"; ``verb`` is how messages call it.
-    """
-
-    space: str
-    base: Source
-    offset: int
-    nbytes: int
-    line: int
-    verb: str
-    writes: bool = False
 
 
 @dataclass(slots=True)

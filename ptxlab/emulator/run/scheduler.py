@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptxlab.emulator.prepare.program import (
+from ptxlab.emulator.run.barriers import Barriers
+from ptxlab.emulator.run.code import (
     Activation,
     Arrival,
     BasicBlock,
@@ -20,7 +21,6 @@ from ptxlab.emulator.prepare.program import (
     Routine,
     Step,
 )
-from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.engine import Engine
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.waiting import AtBarrier, WaitList, joined

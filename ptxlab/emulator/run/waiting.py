@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.prepare.program import Converged, Participants
 from ptxlab.emulator.run.barriers import Barriers
+from ptxlab.emulator.run.code import Converged, Participants
 from ptxlab.emulator.run.threads import Threads, union
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError

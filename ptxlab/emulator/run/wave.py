@@ -12,13 +12,16 @@ from functools import cached_property, partial
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.fragments import FragmentCache
 from ptxlab.emulator.prepare.effects import Queue
-from ptxlab.emulator.prepare.scope import SharedLayout, Site
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.registers import FrameLayout, InFrame, InWave, VariableAddress, address
+from ptxlab.emulator.prepare.scope import MODULE_SPACES, SharedLayout, Site
 from ptxlab.emulator.run.clusters import ClusterBarriers
 from ptxlab.emulator.run.in_flight import Groups, Schedule, Signals
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
-from ptxlab.emulator.run.memory import RANK_SHIFT, Access, GlobalMemory, Part, Region, pitched
+from ptxlab.emulator.run.memory import GlobalMemory, Part, Region, pitched
 from ptxlab.emulator.run.register_pool import RegisterPool
 from ptxlab.emulator.run.tensor_memory import TensorMemory
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess, TensorWork
@@ -159,6 +162,17 @@ class Wave:
             return address(offset)
         return (self.rank_of << RANK_SHIFT).astype(np.uint64) + np.uint64(offset)
 
+    def initial(self, value: InWave | VariableAddress | InFrame) -> Array | InFrame:
+        """Return what a register holds from the beginning of the wave on, if it is known that soon."""
+        if isinstance(value, InFrame):
+            return value
+        if isinstance(value, InWave):
+            return value.value(self)
+        variable, offset = value.variable, value.offset
+        if variable.space in MODULE_SPACES:
+            return address(self.symbols[variable.name] + offset)
+        return self.shared_address(self.shared.starts[variable] + offset)
+
     def finish(self) -> None:
         """Have all that is under way land when every thread has ended.
 
@@ -185,36 +199,6 @@ class Wave:
         self.regions["local"] = self.own.reserve_local(needed)
 
 
-@dataclass(frozen=True, slots=True)
-class InWave:
-    """A register that is filled when a wave begins, and the same in all its frames."""
-
-    value: Callable[[Wave], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class InFrame:
-    """A register that is filled when a frame begins: the address ``offset`` in its local memory."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameLayout:
-    """What every frame of a function has.
-
-    ``initial`` is what its registers hold at the beginning. ``parameters`` and ``results`` are the
-    numbers of the registers through which calls pass values. ``local_bytes`` is its stack. Of the
-    ``literals`` the initial value is that of all times.
-    """
-
-    initial: list[Array | InWave | InFrame]
-    parameters: tuple[int, ...]
-    results: tuple[int, ...]
-    local_bytes: int
-    literals: frozenset[int] = frozenset()
-
-
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Frame:
     """The registers and the local memory of an activation of a function by some threads of a wave."""
@@ -231,7 +215,7 @@ class Frame:
         common = wave.constants.get(layout)
         if common is None:
             common = wave.constants[layout] = [
-                value.value(wave) if isinstance(value, InWave) else value
+                value if isinstance(value, np.ndarray) else wave.initial(value)
                 for value in layout.initial
             ]
         registers = [
@@ -249,11 +233,6 @@ class Frame:
             each = value.repeat(self.wave.width, axis=0)
             self._repeated[slot] = value, each
         return each
-
-
-def address(value: int) -> Array:
-    """Return an address as a register that all threads share."""
-    return np.array([value % (1 << 64)], np.uint64)
 
 
 class Watcher:

@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab import open_device
 from ptxlab.emulator.native import engine
-from ptxlab.emulator.prepare import preparation
+from ptxlab.emulator.run import executable
 from ptxlab.native import compiler
 from tests.emulator.native.test_engines import kernel
 
@@ -24,7 +24,7 @@ SPENT = INSTRUCTIONS * (engine.STEP + 32 * engine.THREAD)
 
 def begin_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PROCESS", engine._Process())
-    monkeypatch.setattr(preparation, "_RECENT", [])
+    monkeypatch.setattr(executable, "_RECENT", [])
     engine._was_hot.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""The registers of a frame: how operands read and write them.
+"""The registers of a frame: how operands read and write them, and what they hold at first.
 
 Registers, constants, special registers and addresses of variables all live in one list, and are
 known by their number in it.
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array as Array
+from ptxlab.emulator.prepare.scope import Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +78,53 @@ class CallResult:
             return given
         scalar: Array = np.ascontiguousarray(given).view(self.dtype)[:, 0]
         return scalar
+
+
+@dataclass(frozen=True, slots=True)
+class InWave:
+    """A register that is filled when a wave begins, by a function of it, and the same in all its frames."""
+
+    value: Callable[..., Array]
+
+
+@dataclass(frozen=True, slots=True)
+class VariableAddress:
+    """A register that is filled when a wave begins: the address ``offset`` in a variable.
+
+    It lies in global, constant or shared memory.
+    """
+
+    variable: Variable
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class InFrame:
+    """A register that is filled when a frame begins: the address ``offset`` in its local memory."""
+
+    offset: int
+
+
+Initial = Array | InWave | VariableAddress | InFrame
+"""What a register holds at the beginning."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameLayout:
+    """What every frame of a function has.
+
+    ``initial`` is what its registers hold at the beginning. ``parameters`` and ``results`` are the
+    numbers of the registers through which calls pass values. ``local_bytes`` is its stack. Of the
+    ``literals`` the initial value is that of all times.
+    """
+
+    initial: list[Initial]
+    parameters: tuple[int, ...]
+    results: tuple[int, ...]
+    local_bytes: int
+    literals: frozenset[int] = frozenset()
+
+
+def address(value: int) -> Array:
+    """Return an address as a register that all threads share."""
+    return np.array([value % (1 << 64)], np.uint64)

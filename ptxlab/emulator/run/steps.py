@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Lowered, Participants, Step
-from ptxlab.emulator.prepare.row import CARRY, Alu, RowForm
-from ptxlab.emulator.run.registers import Destination, Source
+from ptxlab.emulator.prepare.program import Action, Lowered, ReadClock
+from ptxlab.emulator.prepare.registers import Destination, Source
+from ptxlab.emulator.run.code import Participants, Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.numbers.types import TYPES
-from ptxlab.syntax.tree import Operand, Pair
 
 NARROW = 2048
 """In waves of so many threads, numpy's bookkeeping for a shared operand costs as much as the rest."""
@@ -125,65 +123,40 @@ def guarded(step: Step, predicate: Source) -> Step:
     return run
 
 
-def alu_step(context: Context, form: RowForm) -> Step:
-    """Bind an operation on registers to the operands of the instruction in hand."""
-    return computation(context, form, context.instruction.operands)
+def step_of(action: Action, guard: Source | None = None) -> Step:
+    """Return the step that does what an instruction does, for threads whose predicate holds."""
+    if isinstance(action, ReadClock):
+        step = read_clock(action)
+    elif not isinstance(action, Lowered):
+        step = action
+    elif action.step is not None:
+        step = action.step
+    else:
+        assert action.compute is not None
+        step = register_step(action.compute, action.destinations, action.sources)
+    return step if guard is None else guarded(step, guard)
 
 
-def computation(context: Context, operation: Alu | RowForm, operands: Sequence[Operand]) -> Step:
-    name = context.instruction.name
-    if not operands:
-        context.reject(f"{name} needs operands")
-    wanted = sum(kind != CARRY for kind in operation.operands)
-    destinations = destinations_of(context, operation, operands[0])
-    if wanted != len(operands) - 1:
-        context.reject(f"{name} takes {wanted} source operands, found {len(operands) - 1}")
-    sources = sources_of(context, operation, operands[1:])
-    return computed(context, operation.compute, destinations, sources)
+def read_clock(clock: ReadClock) -> Step:
+    slot, dtype, lowest, before = clock.slot, clock.dtype, np.uint64(clock.lowest), clock.before
+
+    def run(frame: Frame, threads: Threads) -> None:
+        now = np.array([frame.wave.clock + before], np.uint64) >> lowest
+        frame.registers[slot] = now.astype(dtype)
+
+    return run
 
 
-def computed(
-    context: Context,
-    compute: Callable[..., Any],
-    destinations: Sequence[Destination],
-    sources: Sequence[Source],
-) -> Step:
-    """Build the instruction that is a function of its sources, also for whoever makes machine code of it."""
-    context.lowered = Lowered(sources, destinations, compute)
-    return register_step(compute, destinations, sources)
+@dataclass(slots=True)
+class Drop:
+    """Forget registers that nobody reads again."""
 
+    slots: Sequence[int]
 
-def destinations_of(
-    context: Context, operation: Alu | RowForm, operand: Operand
-) -> list[Destination]:
-    """Return the registers of an operation's results, of which ``operand`` may name two."""
-    targets = [operand.first, operand.second] if isinstance(operand, Pair) else [operand]
-    if len(targets) > sum(kind != CARRY for kind in operation.results):
-        context.reject(f"{context.instruction.name} has one result", operand)
-    found = []
-    for kind in operation.results:
-        if kind == CARRY:
-            found.append(Destination(_carry_slot(context)))
-        elif targets:
-            found.append(context.destination(targets.pop(0), kind))
-        else:
-            found.append(Destination(context.unread_slot(TYPES[kind])))
-    return found
-
-
-def sources_of(
-    context: Context, operation: Alu | RowForm, operands: Sequence[Operand]
-) -> list[Source]:
-    """Return how to read an operation's source operands, as many as it has."""
-    left = iter(operands)
-    return [
-        Source(_carry_slot(context), np.dtype(bool))
-        if kind == CARRY
-        else context.source(next(left), kind)
-        for kind in operation.operands
-    ]
-
-
-def _carry_slot(context: Context) -> int:
-    """Return the register that stands for the carry flag of the thread."""
-    return context.constant(np.zeros(1, bool), (CARRY,))
+    def __call__(self, frame: Frame, threads: Threads) -> None:
+        """Drop them if these threads are all that lives."""
+        if threads.full:
+            registers = frame.registers
+            initial = cast(Sequence[Array], frame.layout.initial)  # constants are never dropped
+            for slot in self.slots:
+                registers[slot] = initial[slot]

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Converged, Ended, Exit, Onward
-from ptxlab.emulator.prepare.row import RowForm
-from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.prepare.registers import Source
+from ptxlab.emulator.run.code import Converged, Ended, Exit, Onward
 from ptxlab.emulator.run.threads import Threads
 
 ExitBlocks = tuple[Exit, tuple[int, ...]]
@@ -20,12 +18,12 @@ ExitBlocks = tuple[Exit, tuple[int, ...]]
 
 def by_value(group: Converged, value: Array) -> list[tuple[int, Threads]]:
     """Return (value, threads) for every value of ``value`` among the group's threads."""
-    found = []
-    for one in np.unique(group.threads.pick(value)):
-        threads = group.threads.where(value == one)
+    parts = []
+    for number in np.unique(group.threads.pick(value)):
+        threads = group.threads.where(value == number)
         assert threads is not None
-        found.append((int(one), threads))
-    return found
+        parts.append((int(number), threads))
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +56,6 @@ class Guarded:
         rest = group.threads.where(~value)
         assert rest is not None
         return *self.then(group.part(chosen)), group.part(rest, self.following)
-
-
-def build_exit(context: Context, form: RowForm, guard: Source | None, following: int) -> ExitBlocks:
-    assert form.row.exit is not None
-    then, onward = form.row.exit(context, form, following)
-    if guard is None:
-        return then, onward
-    return Guarded(guard, then, following), tuple({*onward, following})
 
 
 def end(group: Converged) -> Sequence[Onward]:
