@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import struct
 import threading
 from functools import cache
 from time import monotonic, sleep
@@ -37,9 +38,25 @@ Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctype
 """What a task's functions are."""
 
 
+def functions(text: str, *names: str) -> list[Any]:
+    """Return functions of a module, compiled when they are asked for first."""
+    return [compiler.compile(text, name, Function) for name in names]
+
+
 def address(function: Any) -> int:
     """Return where the machine code of a function is, as a task has it."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def header(total: int, *stages: tuple[Any, int]) -> tuple[int, ...]:
+    """Return the first words of a task of so many items: one or two functions, each with the items of its chunk."""
+    (first, chunk), (second, following_chunk) = (*stages, (None, 0))[:2]
+    return address(first), chunk, address(second), following_chunk, total
+
+
+def packed(*words: int) -> bytes:
+    """Return a task: its header and what its functions take besides."""
+    return struct.pack(f"{len(words)}q", *words)
 
 
 _WITH_TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)

@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.region import NOWHERE, CompiledRegion, RegionBlock, Work
+from ptxlab.emulator.native.region import NOWHERE, CompiledRegion, RegionBlock
+from ptxlab.emulator.native.warp_operation import PartTask
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.native.dispatch_code import END, STAND, TASK, WORDS
 
@@ -52,7 +53,7 @@ class DispatchProgram:
             self.first[number] = len(self.moments)
             self.moments.append((number, 0))
         self._masked = region.masked
-        self._work: list[Work] = []
+        self._work: list[PartTask] = []
         self._slots = array("q")
         rows = [row for place in places.values() for row in self._block(place)]
         rows += [_row(STAND)] * len(outside)
@@ -86,9 +87,9 @@ class DispatchProgram:
         rows, tasks, held = self._rows.copy(), bytearray(), []
         places = []
         for work in self._work:
-            packed, first, kept = work.task(wave, each if self._masked else None)
-            places.append((len(tasks), len(tasks) + 8 * first, work.gate(wave)))
-            tasks += packed
+            task, kept = work.task(wave, each if self._masked else None)
+            places.append((len(tasks), len(tasks) + len(task), work.gate(wave)))
+            tasks += task + bytes(8 * (len(work.inputs) + len(work.outputs)))
             held.append(kept)
         memory = (ctypes.c_char * len(tasks)).from_buffer(tasks)
         if places:

@@ -6,7 +6,7 @@ It is for threads of whom no other sees what they write. A register has one shap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.native.cutting import steps_of
 from ptxlab.emulator.native.engine import BlockCode, code_of
 from ptxlab.emulator.native.segment import Arrays, CompiledFunction, Segment
-from ptxlab.emulator.native.warp_operation import WarpOperation, warp_operation
-from ptxlab.emulator.native.writer import FIRST, FunctionShape, Written
+from ptxlab.emulator.native.warp_operation import PartTask, WarpOperation, warp_operation
+from ptxlab.emulator.native.writer import FunctionShape, Written
 from ptxlab.emulator.prepare.registers import FrameLayout
 from ptxlab.emulator.run.barriers import BARRIERS, Barrier
 from ptxlab.emulator.run.code import BasicBlock, InstructionSteps, Routine
@@ -43,20 +43,26 @@ class BranchTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What runs a part: the registers that its task names, and how it is made.
+class SegmentTask(PartTask):
+    """What runs a segment."""
 
-    ``inputs`` are read, ``outputs`` (register, dtype, one a thread or one for all) written: those that
-    ``can_fail`` elsewhere than where they were. A task for the threads of a mask, None for all, comes with
-    the word from which on registers are named, and with what must stay as long as it. There may be a
-    ``gate``: see ``WarpOperation``.
-    """
+    segment: Segment
+    compiled: CompiledFunction
 
-    inputs: Sequence[int]
-    outputs: Sequence[tuple[int, np.dtype[Any], bool]]
-    can_fail: bool
-    task: Callable[[Wave, Array | None], tuple[bytes, int, Any]]
-    gate: Callable[[Wave], int] = lambda wave: 0
+    can_fail = True
+
+    @property
+    def inputs(self) -> Sequence[int]:
+        return self.segment.inputs
+
+    @property
+    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
+        return self.compiled.written.outputs
+
+    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+        compiled = self.compiled
+        task = compiled.task(wave, mask, self.segment.spaces)
+        return task, (compiled, compiled.scratch, compiled.objects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class RegionBlock:
 
     block: BasicBlock
     parts: Sequence[BlockPart]
-    work: Sequence[Work | None]
+    work: Sequence[PartTask | None]
     choice: BranchTarget
 
 
@@ -163,7 +169,7 @@ class Builder:
             if parts is not None:
                 found[number] = block, parts
         all_parts = [part for _, parts in found.values() for part in parts]
-        work: dict[BlockPart, Work | None] = {}
+        work: dict[BlockPart, PartTask | None] = {}
         while len(work) < len(all_parts):
             self._find_per_lane(all_parts)
             work = self._functions(all_parts)
@@ -236,13 +242,12 @@ class Builder:
         self.awaited.add(part)
         return None
 
-    def _functions(self, parts: Sequence[BlockPart]) -> dict[BlockPart, Work | None]:
+    def _functions(self, parts: Sequence[BlockPart]) -> dict[BlockPart, PartTask | None]:
         """Return what runs parts, of fewer if a register has an element a thread for want of it."""
-        found: dict[BlockPart, Work | None] = {}
+        found: dict[BlockPart, PartTask | None] = {}
         for part in parts:
-            step = self._warp_operation(part)
             if isinstance(part, Arrays):
-                found[part] = None if step is None else _alone(step)
+                found[part] = self._warp_operation(part)
                 continue
             written = self._written(part)
             if written is None:
@@ -252,7 +257,7 @@ class Builder:
             compiled = part.compiled_in(
                 self._shape(part, self.per_lane.intersection(shared)), self.frame
             )
-            found[part] = None if compiled is None else _of_segment(part, compiled)
+            found[part] = None if compiled is None else SegmentTask(part, compiled)
             if compiled is None and not part.writes <= self.per_lane:
                 self.per_lane |= part.writes
                 return {}
@@ -276,28 +281,6 @@ class Builder:
                     self.carried.add(slot)
         slot = place.choice.slot
         return slot == NOWHERE or self.kinds.setdefault(slot, (1, True)) == (1, True)
-
-
-def _of_segment(segment: Segment, compiled: CompiledFunction) -> Work:
-    outputs = compiled.written.outputs
-    blank: tuple[list[None], list[None]] = ([None] * len(segment.inputs), [None] * len(outputs))
-
-    def task(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
-        return (
-            compiled.task(wave, mask, segment.spaces, *blank),
-            FIRST,
-            (compiled, compiled.scratch, compiled.objects),
-        )
-
-    return Work(segment.inputs, outputs, can_fail=True, task=task)
-
-
-def _alone(step: WarpOperation) -> Work:
-    def task(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
-        return *step.task(wave), step
-
-    sources = [one.slot for one in step.sources]
-    return Work(sources, step.outputs, step.can_fail, task, step.gate)
 
 
 def kind(value: Array) -> Kind:

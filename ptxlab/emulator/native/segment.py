@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 
 from ptxlab.emulator.native.stores import NAME as STORES
 from ptxlab.emulator.native.writer import (
-    FIRST,
     NAME,
     FunctionShape,
     NoNativeForm,
@@ -27,7 +25,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.native import compiler
-from ptxlab.native.cores import Function, Pool, address, pool
+from ptxlab.native.cores import Function, Pool, header, packed, pool
 
 MOST_SHAPES = 6
 """Functions that are made of one segment: more ways to share registers than that are left to arrays."""
@@ -41,14 +39,13 @@ WORTH = 8_000
 
 @dataclass(slots=True, eq=False)
 class CompiledFunction:
-    """The functions of a segment, how their task is packed, what they write, and how often they met a fault.
+    """The functions of a segment, what they write, and how often they met a fault.
 
     For threads of some ``width`` on so many cores the ``header`` is that of the task. The registers that
     they keep in between are in ``scratch``, whose objects are ``named`` at an address.
     """
 
     functions: Sequence[Any]
-    pack: Callable[..., bytes]
     written: Written
     instructions: int
     size: tuple[int, int] = (0, 0)
@@ -71,9 +68,8 @@ class CompiledFunction:
             second = width
         elif "shared" in self.written.stores:
             second = cores.chunk(width, least, wave.cta_width)
-        addresses = [address(function) for function in self.functions]
-        first_function, second_function = [*addresses, 0][:2]
-        self.header = (first_function, first, second_function, second, width)
+        stages = zip(self.functions, (first, second), strict=False)
+        self.header = header(width, *stages)
         self.scratch = [np.empty(width, dtype) for dtype in self.written.scratch]
         self.objects = np.array([*map(id, self.scratch)], np.int64)
         self.named = self.objects.ctypes.data
@@ -89,16 +85,16 @@ class CompiledFunction:
         wave: Wave,
         mask: Array | None,
         spaces: set[str],
-        values: Sequence[Array | None],
-        results: Sequence[Array | None],
+        values: Sequence[Array] = (),
+        results: Sequence[Array] = (),
     ) -> bytes:
-        """Return the task for registers that are read and written, with memory in these ``spaces``.
+        """Return the task for registers that are read and written, if given, with memory in these ``spaces``.
 
         It is for the threads of a ``mask``, None for all.
         """
         if self.size != (wave.width, wave.cores):
             self.fit(wave, pool(wave.cores))
-        return self.pack(
+        return packed(
             *self.header,
             id(mask),
             id(wave.memory.table),
@@ -217,9 +213,8 @@ class Segment:
         compiled = None
         written = self.written_in(shape, frame) if len(self.compiled) < MOST_SHAPES else None
         if written is not None:
-            slots = self.merged if shape.merging else self.inputs
             try:
-                compiled = _compiled(written, len(slots), len(self.bounds))
+                compiled = _compiled(written, len(self.bounds))
             except RuntimeError:  # LLVM refuses the text: told to who asked for machine code
                 if not frame.wave.hot:
                     raise
@@ -249,11 +244,10 @@ def described(one: InstructionSteps) -> Hashable:
     return one.site.instruction, one.guard, sources, destinations, lowered.access
 
 
-def _compiled(written: Written, inputs: int, instructions: int) -> CompiledFunction:
+def _compiled(written: Written, instructions: int) -> CompiledFunction:
     names = [NAME, STORES] if written.stores else [NAME]
     functions = [compiler.compile(written.text, name, Function, masked=False) for name in names]
-    words = FIRST + inputs + len(written.outputs)
-    return CompiledFunction(functions, struct.Struct(f"{words}q").pack, written, instructions)
+    return CompiledFunction(functions, written, instructions)
 
 
 _NONE = (0, 0, 0, 0)

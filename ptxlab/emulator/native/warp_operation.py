@@ -11,34 +11,68 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.run.code import InstructionSteps, Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
+from ptxlab.native import cores
+from ptxlab.native.arrays import sees_arrays
+from ptxlab.native.compiler import available
 
 
-class WarpOperation(ABC):
-    """A step that is a task where all threads take part: of registers of one word a thread.
+class PartTask(ABC):
+    """What runs a part of a block in a dispatch loop: a task, and the registers that it names.
 
-    It reads ``sources`` and writes registers, ``slots``, of dtype ``word`` as a rule. Of a warp all is read before
-    something is written; if it ``can_fail`` what it writes must not be what it reads.
+    Of a warp all is read before something is written; if it ``can_fail`` what it writes must not be what it reads.
     """
 
     can_fail = False
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Sequence[int]:
+        """The registers that it reads."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
+        """The registers that it writes, with their dtypes, and whether they have an element a thread."""
+
+    def gate(self, wave: Wave) -> int:
+        """Return the address of a word that is 0 while the part is to be done by arrays; 0 for none."""
+        return 0
+
+    @abstractmethod
+    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+        """Return the task for the threads of a mask, None for all, and what must stay as long as it.
+
+        Inputs and outputs are named behind it, a word each.
+        """
+
+
+class WarpOperation(PartTask):
+    """A step that is a task where all threads take part: of registers of one word a thread.
+
+    It reads ``sources`` and writes registers, ``slots``, of dtype ``word`` as a rule.
+    """
 
     sources: Sequence[Source]
     slots: Sequence[int]
     word: np.dtype[Any]
 
     @property
-    def named(self) -> set[int]:
-        """The registers that its task names."""
-        return {source.slot for source in self.sources}.union(self.slots)
+    def inputs(self) -> Sequence[int]:
+        return [source.slot for source in self.sources]
 
     @property
-    def outputs(self) -> list[tuple[int, np.dtype[Any], bool]]:
-        """The registers that it writes, with their dtypes, and that they have an element a thread."""
+    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
         return [(slot, self.word, True) for slot in self.slots]
+
+    @property
+    def named(self) -> set[int]:
+        """The registers that its task names."""
+        return {*self.inputs, *self.slots}
 
     @abstractmethod
     def __call__(self, frame: Frame, threads: Threads) -> None:
@@ -52,14 +86,9 @@ class WarpOperation(ABC):
         """Say whether the task can read a source."""
         return source.convert is None and source.dtype.itemsize == self.word.itemsize
 
-    def gate(self, wave: Wave) -> int:
-        """Return the address of a word that is 0 while the task is to be done by arrays; 0 for none."""
-        return 0
 
-    @abstractmethod
-    def task(self, wave: Wave) -> tuple[bytes, int]:
-        """Return the task without its registers, and the word from which on sources and slots are named."""
-
+WARPS = 128
+"""Warps that a core does at a time at least, in some microseconds."""
 
 SOONER = 8
 """How much sooner than a block it is compiled: it is short, and who does it does so again and again."""
@@ -88,6 +117,30 @@ class FallbackStep(WarpOperation):
     def ready(self, wave: Wave) -> bool:
         hot = wave.hot != NEVER and _SPENT[self.kind] * SOONER >= wave.hot
         return hot and wave.config.cluster_ctas == 1
+
+
+@dataclass(eq=False)
+class WarpStep(FallbackStep):
+    """A step for one warp after the other: the function ``name`` of a module, which is given the step's ``words``."""
+
+    text: str
+    name: ClassVar[str]
+    word = np.dtype(np.uint32)
+    can_fail = True
+
+    def words(self, wave: Wave) -> tuple[int, ...]:
+        """Return the words of a task before the registers."""
+        return ()
+
+    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+        chunk = cores.pool(wave.cores).chunk(wave.warps, WARPS)
+        [function] = cores.functions(self.text, self.name)
+        return cores.packed(*cores.header(wave.warps, (function, chunk)), *self.words(wave)), self
+
+
+def is_possible() -> bool:
+    """Say whether a step can be a task."""
+    return available() and sees_arrays()
 
 
 def warp_operation(bounds: Sequence[InstructionSteps]) -> WarpOperation | None:

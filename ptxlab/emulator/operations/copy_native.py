@@ -5,7 +5,6 @@ See ``ptxlab.emulator.native.copies``.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any
 from weakref import proxy
@@ -15,16 +14,14 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.native import copies
 from ptxlab.emulator.native.copies import BEGUN, CAPACITY, COUNT, FIRST, GROUPS, HEAD, OPEN, ROW
-from ptxlab.emulator.native.warp_operation import FallbackStep
+from ptxlab.emulator.native.warp_operation import FallbackStep, is_possible
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.in_flight import Groups, Land
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
-from ptxlab.native import compiler
-from ptxlab.native import cores as tasks
-from ptxlab.native.arrays import sees_arrays
+from ptxlab.native import cores
 
 WORTH = 2048
 """Threads that a core does at a time at least, in some microseconds."""
@@ -80,9 +77,9 @@ class Ring:
             ring, count = np.zeros(HEAD + ROW, np.int64), some.shape[1]
             ring[COUNT] = 1
             ring[HEAD:] = *(one.ctypes.data for one in some), nbytes, 0
-            [function] = _functions(copies.groups(), "land")
-            words = function, count, 0, 0, count, ring.ctypes.data, -1
-            tasks.pool(self._cores).run(struct.pack(f"{len(words)}q", *words))
+            [function] = cores.functions(copies.groups(), "land")
+            header = cores.header(count, (function, count))
+            cores.pool(self._cores).run(cores.packed(*header, ring.ctypes.data, -1))
 
         return land
 
@@ -97,10 +94,6 @@ def ring(wave: Wave) -> Ring:
     return own.copies
 
 
-def _functions(text: str, *names: str) -> list[int]:
-    return [tasks.address(compiler.compile(text, name, tasks.Function)) for name in names]
-
-
 @dataclass(eq=False)
 class _Step(FallbackStep):
     """A step of the copies that the ring of a wave has."""
@@ -111,9 +104,8 @@ class _Step(FallbackStep):
     def gate(self, wave: Wave) -> int:
         return int(ring(wave).words[OPEN:].ctypes.data)
 
-    def _packed(self, wave: Wave, *words: Any) -> bytes:
-        words = *words[:5], ring(wave).words.ctypes.data, *words[5:]
-        return struct.pack(f"{len(words)}q", *words)
+    def packed(self, wave: Wave, header: tuple[int, ...], *words: int) -> tuple[bytes, Any]:
+        return cores.packed(*header, ring(wave).words.ctypes.data, *words), self
 
 
 @dataclass(eq=False)
@@ -127,26 +119,23 @@ class CopyStep(_Step):
         wide = source is self.read.base
         return source.convert is None and source.dtype.itemsize in ((8,) if wide else (4, 8))
 
-    def task(self, wave: Wave) -> tuple[bytes, int]:
-        text = copies.begin(
-            self.write.nbytes,
-            self.write.base.dtype.itemsize,
-            self.write.offset,
-            self.read.offset,
-        )
-        begin, begun = _functions(text, "begin", "begun")
+    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+        target = self.write.base.dtype.itemsize
+        text = copies.begin(self.write.nbytes, target, self.write.offset, self.read.offset)
+        begin, begun = cores.functions(text, "begin", "begun")
         width, shared = wave.width, wave.regions["shared"]
-        header = begin, tasks.pool(wave.cores).chunk(width, WORTH, WARP), begun, width, width
+        chunk = cores.pool(wave.cores).chunk(width, WORTH, WARP)
         window = id(shared.data), id(shared.start), shared.size, shared.first
-        return self._packed(wave, *header, id(wave.memory.table), *window, 0, 0), copies.REGISTERS
+        header = cores.header(width, (begin, chunk), (begun, width))
+        return self.packed(wave, header, id(wave.memory.table), *window)
 
 
 class CommitStep(_Step):
     """The step that closes a group."""
 
-    def task(self, wave: Wave) -> tuple[bytes, int]:
-        [commit] = _functions(copies.groups(), "commit")
-        return self._packed(wave, commit, 1, 0, 0, 1), copies.RING
+    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+        [commit] = cores.functions(copies.groups(), "commit")
+        return self.packed(wave, cores.header(1, (commit, 1)))
 
 
 @dataclass(eq=False)
@@ -155,26 +144,22 @@ class WaitStep(_Step):
 
     allowed: int
 
-    def task(self, wave: Wave) -> tuple[bytes, int]:
-        land, landed = _functions(copies.groups(), "land", "landed")
+    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+        land, landed = cores.functions(copies.groups(), "land", "landed")
         width = wave.width
-        chunk = tasks.pool(wave.cores).chunk(width, WORTH, wave.cta_width)
-        return self._packed(wave, land, chunk, landed, width, width, self.allowed), copies.RING
+        chunk = cores.pool(wave.cores).chunk(width, WORTH, wave.cta_width)
+        return self.packed(wave, cores.header(width, (land, chunk), (landed, width)), self.allowed)
 
 
 def natively(step: Step, read: Access, write: Access) -> Step:
     """Return the step of a copy that is a task too."""
     sources = [write.base, read.base]
-    return CopyStep(step, sources, (), read, write) if _is_possible() else step
+    return CopyStep(step, sources, (), read, write) if is_possible() else step
 
 
 def committed(step: Step) -> Step:
-    return CommitStep(step, (), ()) if _is_possible() else step
+    return CommitStep(step, (), ()) if is_possible() else step
 
 
 def waited(step: Step, allowed: int) -> Step:
-    return WaitStep(step, (), (), allowed) if _is_possible() else step
-
-
-def _is_possible() -> bool:
-    return compiler.available() and sees_arrays()
+    return WaitStep(step, (), (), allowed) if is_possible() else step

@@ -1,48 +1,41 @@
-"""ldmatrix as a task in a dispatch loop: see ``ptxlab.native.ldmatrix``. Outside of one it is no machine code."""
+"""ldmatrix as machine code: rows of 16 bytes of shared memory to the registers of warps.
+
+It is a task in a dispatch loop, of so many warps; outside of one it is no machine code. Before an address that is
+none, or of no row, the function says that it cannot.
+"""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
-import numpy as np
-
-from ptxlab.emulator.native.warp_operation import FallbackStep
+from ptxlab.emulator.native.warp_operation import WarpStep, is_possible
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Destination
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.ldmatrix import LdMatrix
-from ptxlab.native import compiler, ldmatrix
-from ptxlab.native import cores as tasks
-from ptxlab.native.arrays import sees_arrays
+from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.cores import HEADER
 
-WORTH = 128
-"""Warps that a core does at a time at least, in some microseconds."""
+BYTES, START, SIZE, LOWEST, OFFSET, REGISTERS = (HEADER + at for at in range(6))
+"""The words of the task: shared memory as for a segment, what is added to an address, registers."""
+
+ROW, ROWS = 16, 8
 
 
 @dataclass(eq=False)
-class LoadStep(FallbackStep):
-    """The step of an ldmatrix of numbers of 16 bits, which is ``by_arrays`` where some threads alone execute it."""
+class LoadStep(WarpStep):
+    """The step of an ldmatrix of numbers of 16 bits."""
 
     access: Access
-    text: str
-    word = np.dtype(np.uint32)
-    kind = "ldmatrix"
-    can_fail = True
+    name = kind = "ldmatrix"
 
-    def task(self, wave: Wave) -> tuple[bytes, int]:
-        function = compiler.compile(self.text, ldmatrix.NAME, tasks.Function)
-        chunk = tasks.pool(wave.cores).chunk(wave.warps, WORTH)
+    def words(self, wave: Wave) -> tuple[int, ...]:
         shared = wave.regions["shared"]
-        words = (
-            *(tasks.address(function), chunk, 0, 0, wave.warps),
-            *(id(shared.data), id(shared.start), shared.size, shared.first, self.access.offset),
-            *[0] * (1 + len(self.slots)),
-        )
-        return struct.pack(f"{len(words)}q", *words), ldmatrix.REGISTERS
+        return id(shared.data), id(shared.start), shared.size, shared.first, self.access.offset
 
 
 def natively(
@@ -56,8 +49,41 @@ def natively(
 ) -> Step:
     """Return the step that is a task too, where the form and its address allow it."""
     narrow = form.bits == form.packed_bits == 16 and access.space == "shared"
-    if not (narrow and compiler.available() and sees_arrays()):
+    if not (narrow and is_possible()):
         return step
     checked = WARP if all_addresses else form.matrices * form.rows
-    text = ldmatrix.text(form.matrices, checked, tuple(order))
-    return LoadStep(step, [access.base], [one.slot for one in destinations], access, text)
+    text = _text(form.matrices, checked, tuple(order))
+    return LoadStep(step, [access.base], [one.slot for one in destinations], text, access)
+
+
+@cache
+def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
+    """Return the function for so many matrices of 8 x 8 numbers of 16 bits.
+
+    Addresses of the first ``checked`` lanes must be good. ``order`` is the number of each element of a
+    register as it lies in a matrix.
+    """
+    f = FunctionBuilder()
+    task, first, end = f.task()
+    data, start, *registers = (
+        task.array(at) for at in (BYTES, START, *range(REGISTERS, REGISTERS + 1 + matrices))
+    )
+    size, lowest, offset = (task.word(at) for at in (SIZE, LOWEST, OFFSET))
+    room = f.call("usub.sat", size - lowest, f.number("i64", ROW - 1))
+    begin = lowest - offset
+    rows = f.buffer(ROWS * ROW)
+    with f.for_range(first, end) as warp:
+        lane = warp * WARP
+        address = registers[0].at(lane, 4).load("i32", checked, align=4).to("zext", "i64")
+        moved = address + offset
+        good = (address - begin).is_("ult", room) & (moved & ROW - 1).is_("eq", 0)
+        with f.when(good.all().is_("eq", 0)):
+            f.ret(1)
+        shared = data.at(start.word(lane), 1)
+        for matrix in range(matrices):
+            for row in range(ROWS):
+                line = shared.at(moved.pick(ROWS * matrix + row), 1).load("i8", ROW, align=1)
+                rows.at(row, ROW).store(line, align=ROW)
+            found = rows.load("i16", len(order), align=ROW).shuffle(order)
+            registers[1 + matrix].at(lane, 4).store(found, align=4)
+    return f.function(LoadStep.name).text

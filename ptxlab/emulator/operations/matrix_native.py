@@ -6,7 +6,6 @@ has taken as long: see ``ptxlab.emulator.native.engine``.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.warp_operation import WarpOperation
+from ptxlab.emulator.native.warp_operation import WarpOperation, is_possible
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import Step
@@ -25,9 +24,8 @@ from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native import cores as tasks
-from ptxlab.native.arrays import sees_arrays
 from ptxlab.native.builder import ModuleFunction
-from ptxlab.native.compiler import available, compile
+from ptxlab.native.compiler import compile
 
 WORTH = 65_536
 """Products of two numbers that a core does at a time at least, in some microseconds."""
@@ -61,8 +59,7 @@ class NativeProduct:
 
     def task(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
         chunk = tasks.pool(wave.cores).chunk(count, self._least)
-        header = (tasks.address(self.function), chunk, 0, 0, count)
-        return struct.pack(f"{len(header) + len(words)}q", *header, *words)
+        return tasks.packed(*tasks.header(count, (self.function, chunk)), *words)
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""
@@ -85,7 +82,7 @@ def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | N
 
 def made_of(multiply_adds: int, write: Callable[[], ModuleFunction | None]) -> NativeProduct | None:
     """Return a product of machine code, None where there is no LLVM or it would not find the registers."""
-    return NativeProduct(multiply_adds, write) if available() and sees_arrays() else None
+    return NativeProduct(multiply_adds, write) if is_possible() else None
 
 
 @dataclass(eq=False)
@@ -117,9 +114,8 @@ class ProductStep(WarpOperation):
     def ready(self, wave: Wave) -> bool:
         return self.product.hot(wave)
 
-    def task(self, wave: Wave) -> tuple[bytes, int]:
-        registers = len(self.sources) + len(self.slots)
-        return self.product.task(wave, wave.warps, [0] * (1 + registers)), tasks.HEADER + 1
+    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+        return self.product.task(wave, wave.warps, [0]), self
 
 
 def natively(

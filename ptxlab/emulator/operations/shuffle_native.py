@@ -1,46 +1,37 @@
-"""shfl as a task in a dispatch loop: see ``ptxlab.native.shuffle``. Outside of one it is no machine code."""
+"""shfl as machine code: each thread of a warp reads a register of another, by numbers that all lanes give.
+
+It is a task in a dispatch loop, of warps in all of which all lanes are there; outside of one it is no machine code.
+Where a membermask leaves lanes out the function says that it cannot.
+Source: PTX ISA, "shfl.sync".
+"""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.native.warp_operation import FallbackStep
+from ptxlab.emulator.native.warp_operation import WarpStep, is_possible
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import Step
-from ptxlab.emulator.run.wave import Wave
-from ptxlab.native import compiler, shuffle
-from ptxlab.native import cores as tasks
-from ptxlab.native.arrays import sees_arrays
-
-WORTH = 128
-"""Warps that a core does at a time at least, in some microseconds."""
+from ptxlab.isa.targets import WARP
+from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.cores import HEADER
 
 
 @dataclass(eq=False)
-class ShuffleStep(FallbackStep):
-    """The step of a shfl by whole warps."""
+class ShuffleStep(WarpStep):
+    """The step of a shfl by whole warps, which may have a predicate as its second result."""
 
-    text: str
-    word = np.dtype(np.uint32)
-    kind = "shfl"
-    can_fail = True
+    name = kind = "shfl"
 
     @property
-    def outputs(self) -> list[tuple[int, np.dtype[Any], bool]]:
+    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
         dtypes = self.word, np.dtype(bool)
         return [(slot, dtype, True) for slot, dtype in zip(self.slots, dtypes, strict=False)]
-
-    def task(self, wave: Wave) -> tuple[bytes, int]:
-        function = compiler.compile(self.text, shuffle.NAME, tasks.Function)
-        chunk = tasks.pool(wave.cores).chunk(wave.warps, WORTH)
-        registers = [0] * (len(self.sources) + len(self.slots))
-        words = tasks.address(function), chunk, 0, 0, wave.warps, *registers
-        return struct.pack(f"{len(words)}q", *words), shuffle.REGISTERS
 
 
 def natively(
@@ -51,9 +42,49 @@ def natively(
     destinations: Sequence[Destination],
 ) -> Step:
     """Return the step that is a task too; ``given`` are b, c and the membermask where they are constants."""
-    if any(one.widen for one in destinations) or not (compiler.available() and sees_arrays()):
+    if any(one.widen for one in destinations) or not is_possible():
         return step
-    text = shuffle.text(mode, tuple(given), tells=len(destinations) == 2)
     value, *numbers = sources
     read = [one for one, constant in zip(numbers, given, strict=True) if constant is None]
+    text = _text(mode, tuple(given), tells=len(destinations) == 2)
     return ShuffleStep(step, [value, *read], [one.slot for one in destinations], text)
+
+
+@cache
+def _text(mode: str, given: Sequence[int | None], *, tells: bool) -> str:
+    """Return the function of a mode, whose words are the objects of the registers that it reads and of the results.
+
+    The second result ``tells`` whether each thread has read another lane's place.
+    """
+    f = FunctionBuilder()
+    task, first, end = f.task()
+    count = 2 + given.count(None) + tells
+    source, *named = (task.array(at) for at in range(HEADER, HEADER + count))
+    lanes, lane = f.buffer(4 * WARP), f.numbers("i32", range(WARP))
+    with f.for_range(first, end) as warp:
+        line = warp * WARP
+        left = iter(named)
+        b, c, members = (
+            f.numbers("i32", [x] * WARP)
+            if x is not None
+            else next(left).at(line, 4).load("i32", WARP, align=4)
+            for x in given
+        )
+        by, clamp, segment = b & WARP - 1, c & WARP - 1, (c >> 8) & WARP - 1
+        inner, low = segment ^ -1, lane & segment
+        other = {
+            "idx": lambda: low | (by & inner), "up": lambda: lane - by,
+            "down": lambda: lane + by, "bfly": lambda: lane ^ by,
+        }[mode]()  # fmt: skip
+        inside = other.is_("sge" if mode == "up" else "sle", low | (clamp & inner))
+        lanes.store(inside.choose(other, lane), align=64)
+        target = next(left)
+        if tells:
+            next(left).at(line, 1).store(inside.to("zext", "i8"), align=1)
+        with f.loop(WARP) as k:
+            which = lanes.at(k, 4).load("i32", align=4).to("zext", "i64")
+            item = source.at(line + which, 4).load("i32", align=4)
+            target.at(line + k, 4).store(item, align=4)
+        with f.when(members.all().is_("ne", -1)):
+            f.ret(1)
+    return f.function(ShuffleStep.name).text

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ptxlab import open_device
-from ptxlab.emulator.native import segment
-from ptxlab.emulator.operations import copy_native, matrix_move_native, matrix_native
+from ptxlab.emulator.native import segment, warp_operation
+from ptxlab.emulator.operations import copy_native, matrix_native
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler, cores
 from ptxlab.workers import VARIABLE
@@ -59,7 +59,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(segment, "WORTH", 1)
     monkeypatch.setattr(copy_native, "WORTH", 1)
     monkeypatch.setattr(matrix_native, "WORTH", 1)
-    monkeypatch.setattr(matrix_move_native, "WORTH", 1)
+    monkeypatch.setattr(warp_operation, "WARPS", 1)
     monkeypatch.setattr(cores, "CHUNKS", 8)
 
     def run(text: str, many: int, block: int) -> tuple[bytes, str]:
