@@ -88,6 +88,26 @@ class Box:
             places, numbers, begin = self._lines(coordinates[1:], begin)
         return BoxRows(self, places + _signed(begin), numbers, start, stop)
 
+    def inside(self, coordinates: Integers) -> BoxRows | None:
+        """Return the rows of all copies at ``coordinates`` [copies, rank] at once, with addresses [copies, rows].
+
+        None unless these are tiles, and each lies inside the tensor as a whole.
+        """
+        tensor_map = self.map
+        if isinstance(tensor_map.box, Im2col) or coordinates.shape[1] != tensor_map.rank:
+            return None
+        inner = coordinates[:, 0] * tensor_map.size
+        last = [tensor_map.dims[0] * tensor_map.size - self.row_bytes]
+        last += [size - 1 - step * (count - 1) for size, _, step, count in self._outer]
+        if (coordinates < 0).any() or (inner > last[0]).any():
+            return None
+        if (coordinates[:, 1:] > last[1:]).any():
+            return None
+        begin = inner + _signed(tensor_map.address)
+        begin = begin + coordinates[:, 1:] @ np.array(tensor_map.strides, np.int64)
+        addresses = np.add.outer(begin, self._pattern.reshape(-1))
+        return BoxRows(self, addresses, slice(None), 0, self.row_bytes)
+
     def four(self, column: int, lines: Sequence[int]) -> BoxRows:
         """Return the rows of a copy of four rows of a matrix, wherever they lie, one behind the other.
 
@@ -210,7 +230,7 @@ class Box:
 class BoxRows:
     """The part of one copy that is inside the tensor: bytes ``start`` to ``stop`` of some rows.
 
-    ``addresses`` say where it begins in each of them, as signed numbers, ``numbers`` which rows of
+    Or of several copies that are inside as a whole. ``addresses`` say where it begins in each of them, as signed numbers, ``numbers`` which rows of
     the box they are: an array, or a slice that is all.
     """
 

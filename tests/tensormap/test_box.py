@@ -126,6 +126,33 @@ def memory_of(tensor_map: TensorMap, seed: int) -> Bytes:
     return np.frombuffer(random.Random(seed).randbytes(tensor_map.nbytes), np.uint8).copy()
 
 
+def test_copies_that_are_inside_are_taken_at_once() -> None:
+    """There are rows of all if each is inside, and then the bytes of one copy after the other."""
+    together = apart = 0
+    for draw, tensor_map, follow, _ in cases(600, 2):
+        if isinstance(tensor_map.box, Im2col):
+            assert Box(tensor_map).inside(np.zeros((1, tensor_map.rank), np.int64)) is None
+            continue
+        box, memory = Box(tensor_map), memory_of(tensor_map, 2)
+        reach = list(zip(tensor_map.dims, tensor_map.box, strict=True))
+        lines = [
+            tuple(draw.randint(-1, max(0, size - length + 1)) for size, length in reach)
+            for _ in range(2)
+        ]
+        whole = all(
+            address is not None for at in lines for _, address in follow(tensor_map, at, ())
+        )
+        rows = box.inside(np.array(lines, np.int64))
+        assert (rows is not None) == whole, (tensor_map, lines)
+        together, apart = together + whole, apart + (not whole)
+        if rows is not None:
+            moved = rows.gather(memory, BASE)
+            for number, at in enumerate(lines):
+                alone = box.rows(at).gather(memory, BASE)
+                assert moved[number].tobytes() == alone.tobytes(), (tensor_map, at)
+    assert min(together, apart) > 20
+
+
 def test_loads_element_by_element() -> None:
     partly = 0
     for draw, tensor_map, follow, (at, offsets) in cases(300, 1):

@@ -43,10 +43,10 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.matrix.canonical import UNIT_BYTES
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Address, Operand
-from ptxlab.tensormap.box import BoxRows, box_of
+from ptxlab.tensormap.box import SHARED_ALIGNMENT, BoxRows, box_of
 from ptxlab.tensormap.tensor_map import Im2col
 
 Result = TypeVar("Result")
@@ -87,8 +87,8 @@ class Tensor:
     def rows(self, frame: Frame, threads: Threads) -> list[BoxRows]:
         """Return what each thread has copied. Raise LaunchError or Unsupported for what cannot be."""
         maps = read_maps(self.pieces, frame, threads)
-        coordinates = _columns(self.coordinates, "s32", frame, threads)
-        offsets = _columns(self.offsets, "u16", frame, threads)
+        coordinates = _columns(self.coordinates, "s32", frame, threads).tolist()
+        offsets = _columns(self.offsets, "u16", frame, threads).tolist()
         rows = [
             attempt(self.pieces[0], frame, threads, at, partial(self._one, *given))
             for at, given in enumerate(zip(maps, coordinates, offsets, strict=True))
@@ -98,6 +98,17 @@ class Tensor:
                 thread, outside = int(threads.index[at]), not one.addresses.size
                 frame.wave.watcher.box(thread, one.box.map, coordinates[at], outside=outside)
         return rows
+
+    def together(self, frame: Frame, threads: Threads) -> BoxRows | None:
+        """Return the rows of all threads' copies at once, None unless each is the whole tile of one map."""
+        maps = set(read_maps(self.pieces, frame, threads))
+        if len(maps) > 1 or self.mode != "tile":
+            return None
+        try:
+            box = box_of(maps.pop())
+        except (ValueError, Unsupported):  # which is told of the thread that has it
+            return None
+        return box.inside(_columns(self.coordinates, "s32", frame, threads))
 
     def _one(self, data: bytes, coordinates: list[int], offsets: list[int]) -> BoxRows:
         box = box_of(data)
@@ -113,14 +124,13 @@ class Tensor:
         return box.rows(coordinates, offsets)
 
 
-def _columns(
-    sources: Sequence[Source], kind: str, frame: Frame, threads: Threads
-) -> list[list[int]]:
-    """Return the values of vector operands, a list for each thread."""
+def _columns(sources: Sequence[Source], kind: str, frame: Frame, threads: Threads) -> Array:
+    """Return the values of vector operands, [threads, sources]."""
     dtype = TYPES[kind].dtype
-    values = [threads.pick(source.read(frame.registers)).view(dtype) for source in sources]
-    columns = [np.broadcast_to(value, (threads.size,)).tolist() for value in values]
-    return [list(one) for one in zip(*columns, strict=True)] or [[]] * threads.size
+    values = np.empty((threads.size, len(sources)), np.int64)
+    for number, source in enumerate(sources):
+        values[:, number] = threads.pick(source.read(frame.registers)).view(dtype)
+    return values
 
 
 def attempt(
@@ -143,7 +153,7 @@ def attempt(
 class BoxCopies:
     """Boxes on their way, one for each thread: ``rows`` in global memory, ``places`` in shared memory.
 
-    A load has a place for each CTA that it is for, and a store has one; ``write`` makes it a store.
+    Those of loads may be taken together, as one that all threads have. A load has a place for each CTA that it is for, and a store has one; ``write`` makes it a store.
     ``found`` is where the rows lie, None for a box outside of its tensor.
     """
 
@@ -238,6 +248,30 @@ def _places(
     return found
 
 
+def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -> BoxCopies | None:
+    """Return the loads of all threads as one, None unless all is where it may be, and alike in every thread."""
+    address = copies.address(access, frame) + np.uint64(access.offset % (1 << 64))
+    inside = (address & np.uint64((1 << RANK_SHIFT) - 1)).astype(np.int64)
+    box, threads, ctas = rows.box, copies.threads, inside.size // copies.threads.size
+    if not ctas or not np.array_equal(copies.thread, np.repeat(np.arange(threads.size), ctas)):
+        return None
+    offset, last = int(inside[0]), int(inside.max())
+    alike = ((inside - offset) % MODES[box.map.swizzle].period == 0).all()
+    outside = last + box.nbytes > frame.wave.regions["shared"].size
+    if not alike or outside or offset % SHARED_ALIGNMENT:
+        return None
+    try:
+        found = _allocation(frame, rows)
+    except ValueError:  # which is told of the thread whose box it is
+        return None
+    owners = Threads(frame.wave.width, index=threads.index[copies.thread])
+    [part] = located(access, frame, owners, copies.address(access, frame))
+    units = box.units(offset) - offset // UNIT_BYTES
+    places = np.add.outer(np.broadcast_to(part.index, inside.shape), units)
+    of_each = [places[number::ctas] for number in range(ctas)]
+    return BoxCopies(frame, [rows], [of_each], [found], None)
+
+
 def _outside(access: Access, frame: Frame, threads: Threads, at: int, end: int) -> LaunchError:
     wave = frame.wave
     return LaunchError(
@@ -259,10 +293,15 @@ def load(context: Context, form: RowForm) -> Step:
     signal = Signal.of(context, form, barrier, pairs=form["group"] == "cta_group::2")
 
     def run(frame: Frame, threads: Threads) -> None:
-        rows = tensor.rows(frame, threads)
         copies = BulkCopies.of(frame, threads, mask)
-        boxes = _boxes(frame, threads, write, rows, _places(write, copies, frame, rows), None)
-        nbytes = np.array([one.box.nbytes for one in rows])[copies.thread]
+        rows = None if frame.wave.watched else tensor.together(frame, threads)
+        boxes = None if rows is None else _together(write, copies, frame, rows)
+        if rows is not None and boxes is not None:
+            signal.start(frame, copies, boxes, np.full(copies.thread.size, rows.box.nbytes))
+            return
+        each = tensor.rows(frame, threads)
+        boxes = _boxes(frame, threads, write, each, _places(write, copies, frame, each), None)
+        nbytes = np.array([one.box.nbytes for one in each])[copies.thread]
         signal.start(frame, copies, boxes, nbytes)
 
     return run
