@@ -21,6 +21,11 @@ def available() -> bool:
     return find_spec("llvmlite") is not None
 
 
+def has(*extensions: str) -> bool:
+    """Say whether code is compiled here, and for a processor with these extensions."""
+    return available() and {f"+{one}" for one in extensions} <= {*_host().features.split(",")}
+
+
 def compile(text: str, name: str, kind: type[Any], *, masked: bool = True) -> Any:
     """Compile a module in LLVM's assembly language and return its function ``name``.
 
@@ -77,6 +82,7 @@ def _host() -> _Host:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
     return _Host(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 

@@ -6,7 +6,8 @@ import platform
 from functools import cache
 
 from ptxlab.native import dispatch_code
-from ptxlab.native.builder import FunctionBuilder, VectorValue
+from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.value import VectorValue
 
 PATIENCE = 20_000
 """How often a core looks for work before it goes to sleep, some twenty nanoseconds each time: for as long as

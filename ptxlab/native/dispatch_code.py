@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import cache
 
 from ptxlab.native.arrays import DATA
-from ptxlab.native.builder import FunctionBuilder, VectorValue
+from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.value import VectorValue
 
 WORDS = 8
 """The words of an operation."""

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from ptxlab.arrays import some
-from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue
+from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.tracing import casts
 from ptxlab.native.tracing.trace import trace
+from ptxlab.native.value import VectorValue
 
 HALVES = np.arange(1 << 16, dtype=np.uint16)
 CASES = {

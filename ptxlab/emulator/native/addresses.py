@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 
-from ptxlab.native.builder import LANES, FunctionBuilder, ModuleFunction, VectorValue
+from ptxlab.native.builder import LANES, FunctionBuilder
+from ptxlab.native.value import ModuleFunction, VectorValue
 
 
 @cache
@@ -121,9 +122,9 @@ class Window:
     first: VectorValue
 
     @classmethod
-    def of(cls, task: VectorValue, word: int) -> Window:
+    def of(cls, code: FunctionBuilder, task: VectorValue, word: int) -> Window:
         """Return the window that four words of a task describe."""
-        with task.code.before_threads():
+        with code.before_threads():
             data = task.array(word).integer()
             return cls(data, task.array(word + 1), task.word(word + 2), task.word(word + 3))
 

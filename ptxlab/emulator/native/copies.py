@@ -12,8 +12,9 @@ from __future__ import annotations
 from functools import cache
 
 from ptxlab.emulator.native.addresses import AddressTranslation, Span, Window
-from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue
+from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.cores import HEADER
+from ptxlab.native.value import VectorValue
 
 OPEN, GROUPS, FIRST, COUNT, BEGUN = range(5)
 """Words of the ring: whether it may be used, groups committed, the oldest copy, how many, how many were begun."""
@@ -124,7 +125,7 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
     f, task = ring.f, ring.task
     row = ring.row(ring.words.word(COUNT))
     sources, targets = (row.word(at).pointer() for at in (SOURCE, TARGET))
-    table, window = task.array(TABLE), Window.of(task, SHARED)
+    table, window = task.array(TABLE), Window.of(f, task, SHARED)
     into, out_of = (task.array(REGISTERS + at) for at in range(2))
     with f.over_threads(ring.first, ring.end) as i:
         addresses = AddressTranslation(f, table, i)

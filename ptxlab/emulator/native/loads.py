@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ptxlab.emulator.native.addresses import TranslatedAddress
-from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue, width
+from ptxlab.native.builder import LANES, FunctionBuilder
+from ptxlab.native.value import VectorValue, width
 
 
 def load(

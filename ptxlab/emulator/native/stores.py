@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ptxlab.native.builder import LANES, FunctionBuilder, ModuleFunction, VectorValue, width
+from ptxlab.native.builder import LANES, FunctionBuilder
+from ptxlab.native.value import ModuleFunction, VectorValue, width
 
 NAME = "stores"
 

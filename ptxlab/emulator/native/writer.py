@@ -21,10 +21,11 @@ from ptxlab.emulator.native.stores import function as stores
 from ptxlab.emulator.prepare.program import Lowered
 from ptxlab.emulator.prepare.registers import Array, Destination, Narrower, Source
 from ptxlab.emulator.run.code import InstructionSteps
-from ptxlab.native.builder import LANES, FunctionBuilder, VectorValue, width
+from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
+from ptxlab.native.value import VectorValue, width
 
 NAME = "segment"
 
@@ -232,7 +233,8 @@ class Writer:
 
     def _window(self, space: str) -> Window:
         if space not in self.windows:
-            self.windows[space] = Window.of(self.task, SHARED if space == "shared" else LOCAL)
+            word = SHARED if space == "shared" else LOCAL
+            self.windows[space] = Window.of(self.code, self.task, word)
         return self.windows[space]
 
     def _kept(self, value: VectorValue) -> int:

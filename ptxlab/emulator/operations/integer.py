@@ -94,11 +94,18 @@ _32 = np.uint64(32)
 def _product(half: str, T: str) -> Binary:
     """Return the function giving a half of the double-width product."""
     if half == "lo":
-        return np.multiply
+        return low_product if TYPES[T].bits == 64 else np.multiply
     if T not in WIDER:
         return _high_u64 if T == "u64" else _high_s64
     whole, kind = _whole_product(T), TYPES[T]
     return lambda a, b: (whole(a, b) >> kind.bits).astype(kind.dtype)
+
+
+@intrinsic
+def low_product(a: Array, b: Array) -> Array:
+    """Return the low half of the products of words of 64 bits."""
+    product: Array = a * b
+    return product
 
 
 def _whole_product(T: str) -> Binary:

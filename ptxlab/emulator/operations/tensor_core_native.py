@@ -14,7 +14,7 @@ from ptxlab.emulator.run.tensor_memory import COLUMNS
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.native.builder import ModuleFunction
+from ptxlab.native.value import ModuleFunction
 
 
 @cache

@@ -46,7 +46,7 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
-from ptxlab.native.builder import ModuleFunction
+from ptxlab.native.value import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)

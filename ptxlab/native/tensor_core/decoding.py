@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxlab.native.builder import VectorValue
+from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F32, SPECIAL_EXPONENT, ZERO_EXPONENT, Format
 
 

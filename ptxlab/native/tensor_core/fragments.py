@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.native.builder import VectorValue
+from ptxlab.native.value import VectorValue
 
 BLOCK = 16
 """Outer indices side by side, at most: a vector of int16, and two of float32, of 256 bits."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.native.builder import FunctionBuilder, ModuleFunction, VectorValue
+from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, special, values
 from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
+from ptxlab.native.value import ModuleFunction, VectorValue
 from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.native.builder import VectorValue
+from ptxlab.native.value import VectorValue
 
 
 def lines(

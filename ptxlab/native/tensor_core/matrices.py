@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.native.arrays import DATA
-from ptxlab.native.builder import FunctionBuilder, VectorValue
+from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
 from ptxlab.native.tensor_core.fused_step import Terms
 from ptxlab.native.tensor_core.steps import Steps
 from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
+from ptxlab.native.value import VectorValue
 
 NAME = "multiply"
 """What functions for whole products are called."""

@@ -11,11 +11,11 @@ from functools import cache
 
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.native.builder import ModuleFunction
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import lines
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
+from ptxlab.native.value import ModuleFunction
 
 
 @cache

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxlab.native.builder import VectorValue
 from ptxlab.native.tensor_core.decoding import magnitude
+from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F16, F32, F64, Format
 
 _LOST = F64.fraction_bits - F32.fraction_bits

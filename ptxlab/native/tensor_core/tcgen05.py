@@ -16,12 +16,12 @@ from functools import cache
 
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.native.builder import ModuleFunction
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.lines import lines
 from ptxlab.native.tensor_core.matrices import NAME, Matrices
 from ptxlab.native.tensor_core.steps import transposed
+from ptxlab.native.value import ModuleFunction
 
 
 @cache

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.native.builder import VectorValue
 from ptxlab.native.tensor_core.decoding import singles, widened
 from ptxlab.native.tensor_core.fused_step import FusedSteps
 from ptxlab.native.tensor_core.rounding import to_f16
+from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F16, F32, Format
 
 

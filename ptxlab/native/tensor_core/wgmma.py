@@ -16,12 +16,12 @@ from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.native.builder import ModuleFunction, VectorValue
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK, order
 from ptxlab.native.tensor_core.lines import lines
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
+from ptxlab.native.value import ModuleFunction, VectorValue
 
 WARPS = WARPGROUP // WARP
 _COLUMNS = 8

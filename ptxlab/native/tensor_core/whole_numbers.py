@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.native.builder import FunctionBuilder, VectorValue
+from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fused_step import Terms
+from ptxlab.native.value import VectorValue
 from ptxlab.numbers.rounding import DEFAULT_NAN_F64, QUIET_BIT
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ptxlab.arrays import Symbolic
-from ptxlab.native.builder import LANES, VectorValue
+from ptxlab.native.builder import LANES
 from ptxlab.native.tracing import casts
 from ptxlab.native.tracing.ufuncs import (
     BITWISE,
@@ -23,6 +23,7 @@ from ptxlab.native.tracing.ufuncs import (
     constant,
     llvm_type,
 )
+from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import BF16, F16
 
 INTRINSICS: dict[str, Callable[..., Any]] = {}

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.native.builder import FunctionBuilder, VectorValue
 from ptxlab.native.tracing import intrinsics  # noqa: F401  (fills the table)
 from ptxlab.native.tracing.array import TracedArray
 from ptxlab.native.tracing.ufuncs import NotTraced, constant
+from ptxlab.native.value import FunctionText, VectorValue
 
 
 def trace(
     compute: Callable[..., Any],
     dtypes: Sequence[np.dtype[Any]],
-    code: FunctionBuilder,
+    code: FunctionText,
     *values: VectorValue,
 ) -> tuple[VectorValue, ...] | None:
     """Write what ``compute`` does to arrays of these dtypes, of which ``values`` are one element a thread.

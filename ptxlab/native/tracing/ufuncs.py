@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.native.builder import FunctionBuilder, VectorValue
+from ptxlab.native.value import FunctionText, VectorValue
 from ptxlab.numbers.formats import F32
 
 Written = Callable[..., VectorValue]
@@ -31,7 +31,7 @@ def llvm_type(dtype: np.dtype[Any]) -> str:
     return f"i{8 * dtype.itemsize}"
 
 
-def constant(code: FunctionBuilder, x: Any, dtype: np.dtype[Any]) -> VectorValue:
+def constant(code: FunctionText, x: Any, dtype: np.dtype[Any]) -> VectorValue:
     """Return a number as a value of a dtype."""
     array = np.asarray(x).astype(dtype)
     if array.size != 1:

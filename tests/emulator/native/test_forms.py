@@ -17,9 +17,10 @@ import ptxlab.emulator  # noqa: F401  (registers every operation)
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.row import ROWS, RowForm
 from ptxlab.native import compiler
-from ptxlab.native.builder import LANES, FunctionBuilder, ModuleFunction, VectorValue
+from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
+from ptxlab.native.value import ModuleFunction, VectorValue
 from ptxlab.numbers.types import TYPES as DECLARED
 
 TYPES = DECLARED | {"cc": DECLARED["pred"]}
@@ -163,6 +164,23 @@ def test_a_double_is_rounded_once(name: str, bits: int) -> None:
     for sign in (1, -1):
         [found] = run_natively(named(name), sign * np.array([*sizes, 1, 1]))
         assert found[:6].astype(np.float64).tolist() == [sign * one for one in wanted]
+
+
+@pytest.mark.parametrize("of_processor", [True, False])
+@pytest.mark.parametrize("name", ["mul.lo.u64", "mul.lo.s64"])
+def test_the_low_half_of_a_product(
+    monkeypatch: pytest.MonkeyPatch, name: str, of_processor: bool
+) -> None:
+    """A processor's own instruction takes part where it has one."""
+    has = compiler.has
+    monkeypatch.setattr(compiler, "has", lambda *names: of_processor and has(*names))
+    made = function("f", named(name))
+    assert made is not None
+    assert ("vpmullq" in made.text) == compiler.has("avx512dq", "avx512vl")
+    a, b = (words(np.random.default_rng(seed), name[-3:]) for seed in (1, 2))
+    [found] = run_natively(named(name), a, b)
+    products = [int(x) * int(y) % (1 << 64) for x, y in zip(a, b, strict=True)]
+    assert found.view(np.uint64).tolist() == products
 
 
 def test_native_forms_have_the_bits_of_arrays() -> None:
