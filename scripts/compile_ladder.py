@@ -17,7 +17,6 @@ from ptxlab.device.loading import load_ptx
 from ptxlab.gemm import compiled
 from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm
 from ptxlab.gemm.problem import Problem
-from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 from ptxlab.toolchain.nvrtc import version
 
 FILE = Path(compiled.__file__).with_name(compiled.FILE)
@@ -34,7 +33,8 @@ def kernels() -> Iterator[tuple[Algorithm, tuple[str, ...]]]:
 
 def ptx_of(algorithm: Algorithm, options: tuple[str, ...]) -> str:
     """Compile a kernel."""
-    module = load_ptx(resources.path(algorithm.file), TARGETS[DEFAULT_TARGET], options)
+    target = compiled.target_of(algorithm)
+    module = load_ptx(resources.path(algorithm.file), target, options)
     return compiled.bare(module.source.text)
 
 

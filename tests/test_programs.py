@@ -27,7 +27,7 @@ NAMES = resources.names()
 PROGRAMS = [name for name in NAMES if not name.endswith(".cuh")]
 HANDWRITTEN = [name for name in NAMES if name.endswith(".ptx")]
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
-OF_HOPPER = [name for name in PROGRAMS if name.startswith("kernels/wgmma")]
+MAPPED = [name for name in PROGRAMS if name.startswith(("kernels/wgmma", "kernels/tcgen05"))]
 ONLY_MAPPED = {"A", "B"}
 
 
@@ -86,7 +86,8 @@ def test_lines_fit_the_page(name: str) -> None:
 def needed(name: str) -> str:
     """The target a program is written for."""
     if name.endswith(".cu"):
-        return "sm_90a" if name in OF_HOPPER else "sm_80"
+        usual = "sm_90a" if name in MAPPED else "sm_80"
+        return header_of(name).target or usual
     found = re.search(r"^\.target (\w+)", text_of(name), re.MULTILINE)
     assert found
     return found[1]
@@ -98,7 +99,7 @@ def needed(name: str) -> str:
 def test_assembles_without_spills(name: str, arch: str) -> None:
     """Where setmaxnreg counts, as a whole."""
     text, path = text_of(name), str(resources.path(name))
-    if name in OF_HOPPER:
+    if name in MAPPED:
         kernels = assemble_cuda(text, path=path, arch=arch)[1].kernels
     else:
         if name.endswith(".cu"):
@@ -355,7 +356,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "block_tiled": check_product,
     "block_tiled_vectorized": check_product,
     "tensor_core": check_product,
-    **dict.fromkeys((Path(name).stem for name in OF_HOPPER), check_mapped_product),
+    **dict.fromkeys((Path(name).stem for name in MAPPED), check_mapped_product),
 }
 
 RUNS = {run.kernel: run for name in PROGRAMS for run in map(run_of, header_of(name).runs)}

@@ -36,7 +36,9 @@ RESULT = """
 -o --output FILE  write the result to FILE instead of stdout, whole or not at all
 --seed N          seed of all random data (default 0)
 """
-ONE_TARGET = "the target the emulator plays, such as sm_80 or sm_90a"
+ONE_TARGET = (
+    "the target the emulator plays, such as sm_80 (default: sm_90a, or what the file is for)"
+)
 MANY_TARGETS = "a target to show, such as sm_80 or sm_90a; again for more"
 
 WORKERS = """

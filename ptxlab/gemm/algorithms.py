@@ -17,7 +17,7 @@ from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig, three
 
-Method = Literal["fma", "mma", "wgmma", "any"]
+Method = Literal["fma", "mma", "wgmma", "tcgen05", "any"]
 """How a kernel adds up: a chain of fma in f32, or a tensor core's steps, all in increasing k; or in
 an order that nobody knows, on a tensor core or not. ``ptxlab.gemm.reference`` has the bounds."""
 
@@ -85,7 +85,7 @@ class Algorithm(Rung):
     What only some chips have: ``target`` is the first of PTX that has it, ``maps`` the matrices that are
     copied by tensor maps, ``producers`` the threads beside those with results, ``beside`` the bytes of
     shared memory beside the stages, and ``resident`` the most CTAs of a launch, which then take tile
-    after tile.
+    after tile. Of a ``pair`` each CTA has half of the columns of B.
     """
 
     file: str
@@ -101,6 +101,7 @@ class Algorithm(Rung):
     producers: int = 0
     beside: int = 0
     resident: int = 0
+    pair: bool = False
 
     @property
     def entry(self) -> str:
@@ -157,7 +158,7 @@ class Algorithm(Rung):
     def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:
         """Return the grid, the CTAs, and room for the tiles of A and B in each of the stages."""
         x, y, z = three([getattr(tile, sizes) for sizes in self.block])
-        lines = tile.bm + tile.bn + 2 * self.padding
+        lines = tile.bm + (tile.bn >> self.pair) + 2 * self.padding
         stage = memory_type(problem.dtype).itemsize * tile.bk * lines
         ctas = tile.count(problem.m, problem.n)
         if self.resident:
@@ -333,6 +334,73 @@ ALGORITHMS: dict[str, Algorithm] = {
             producers=128,
             beside=1024 + 32768,
             resident=132,
+        ),
+        Algorithm(
+            name="tcgen05",
+            idea="one thread has tiles multiplied, with sums in Tensor Memory",
+            file="kernels/tcgen05.cu",
+            types=HALF,
+            method="tcgen05",
+            follows="tensor_core",
+            tile=Tile(bm=128, bn=128, bk=64, wm=32, wn=128, stages=1, group=8),
+            target="sm_100f",
+            maps="ab",
+            beside=1024,
+        ),
+        Algorithm(
+            name="tcgen05_pipelined",
+            idea="a ring of stages, and a queue of products nobody waits for",
+            file="kernels/tcgen05_pipelined.cu",
+            types=HALF,
+            method="tcgen05",
+            follows="tcgen05",
+            tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=4, group=8),
+            target="sm_100f",
+            maps="ab",
+            beside=1024,
+        ),
+        Algorithm(
+            name="tcgen05_specialised",
+            idea="CTAs that stay, with two accumulators: one stored, one made",
+            file="kernels/tcgen05_specialised.cu",
+            types=HALF,
+            method="tcgen05",
+            follows="tcgen05_pipelined",
+            tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=4, group=8),
+            target="sm_100f",
+            maps="ab",
+            producers=64,
+            beside=1024,
+            resident=148,
+        ),
+        Algorithm(
+            name="tcgen05_pair",
+            idea="two CTAs multiply as one, with half of the columns of B each",
+            file="kernels/tcgen05_pair.cu",
+            types=HALF,
+            method="tcgen05",
+            follows="tcgen05_specialised",
+            tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=6, group=8, cluster=2),
+            target="sm_100f",
+            maps="ab",
+            producers=64,
+            beside=1024,
+            resident=148,
+            pair=True,
+        ),
+        Algorithm(
+            name="tcgen05_persistent",
+            idea="pairs that are done take over the tiles of others",
+            file="kernels/tcgen05_persistent.cu",
+            types=HALF,
+            method="tcgen05",
+            follows="tcgen05_pair",
+            tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=6, group=8, cluster=2),
+            target="sm_100f",
+            maps="ab",
+            producers=64,
+            beside=1024,
+            pair=True,
         ),
     )
 }

@@ -18,7 +18,7 @@ from typing import Any
 
 from ptxlab import resources
 from ptxlab.gemm.algorithms import Algorithm
-from ptxlab.isa.targets import DEFAULT_TARGET, Target
+from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
 from ptxlab.toolchain.includes import scan
 
 FILE = "compiled.json.xz"
@@ -27,10 +27,19 @@ FILE = "compiled.json.xz"
 def ptx_for(algorithm: Algorithm, options: Sequence[str], target: Target) -> str | None:
     """Return the PTX of a kernel, compiled with ``options`` for ``target``, None where none has come along.
 
-    Up to sm_90a NVRTC makes the same text for every target; newer ones run that too.
+    Up to sm_90a NVRTC makes the same text for every target; newer ones run that too. So it does for those
+    of one family.
     """
     text: str | None = read()["kernels"].get(digest(algorithm, options))
-    return text and text.replace(f".target {DEFAULT_TARGET}\n", f".target {target.name}\n")
+    made_for = target_of(algorithm).name
+    return text and text.replace(f".target {made_for}\n", f".target {target.name}\n")
+
+
+def target_of(algorithm: Algorithm) -> Target:
+    """Return the target that a kernel comes compiled for: the usual one, or else the first that runs it."""
+    usual = TARGETS[DEFAULT_TARGET]
+    several = (usual, *TARGETS.values())
+    return next(target for target in several if target.runs(algorithm.target))
 
 
 def digest(algorithm: Algorithm, options: Sequence[str]) -> str:
@@ -52,7 +61,7 @@ def bare(ptx: str) -> str:
 
 @cache
 def read() -> dict[str, Any]:
-    """Return the ``kernels``, PTX for sm_90a by digest, and the version of the ``nvrtc`` that made them."""
+    """Return the ``kernels``, PTX by digest, and the version of the ``nvrtc`` that made them."""
     import lzma  # here: not every Python was built with it
 
     packed = files("ptxlab.gemm").joinpath(FILE).read_bytes()

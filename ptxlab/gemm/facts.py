@@ -30,8 +30,11 @@ from ptxlab.observe.traffic import SECTOR_BYTES
 from ptxlab.syntax.tree import Instruction
 from ptxlab.toolchain import Resources
 
-ARITHMETIC = {"fma": "FFMA", "mma": "HMMA", "wgmma": "HGMMA"}
+ARITHMETIC = {"fma": "FFMA", "mma": "HMMA", "wgmma": "HGMMA", "tcgen05": "UTCHMMA"}
 """The opcode in SASS that does a kernel's work, by its method of summation, which is one of PTX."""
+
+_PRODUCTS = {"wgmma": "mma_async", "tcgen05": "mma"}
+"""The modifier of what multiplies, where a method's instructions have several verbs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,9 +214,9 @@ def facts_of(device: Device, job: RungJob) -> KernelFacts:
 
 
 def _multiplies(instruction: Instruction, method: str) -> bool:
-    """Say whether it is of this method, and no fence of it."""
-    waits = method == "wgmma" and "mma_async" not in instruction.modifiers
-    return instruction.opcode == method and not waits
+    """Say whether it is of this method, and multiplies: others of its family wait or move."""
+    product = _PRODUCTS.get(method)
+    return instruction.opcode == method and (product is None or product in instruction.modifiers)
 
 
 # ---- the loops of its machine code --------------------------------------------------------------

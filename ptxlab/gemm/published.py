@@ -131,6 +131,11 @@ _LEARN_SIMT = {
         ("block_tiled_vectorized", "v6b", 5.16), (CUBLAS, "", 4.77),
     )
 }  # fmt: skip
+# v6 is persistent too, and v4 is not.
+_LEARN_TCGEN05 = {
+    "tensor_core": ("v0", 409.06), "tcgen05": ("v2a", 699.39), "tcgen05_pipelined": ("v3", 914.42),
+    "tcgen05_specialised": ("v4", 1053.61), "tcgen05_pair": ("v6", 1273.32), CUBLAS: ("", 1358.69),
+}  # fmt: skip
 _FAST = {
     "wgmma": 423, "wgmma_pipelined": 498, "wgmma_specialised": 631, "wgmma_cluster": 734,
     "wgmma_persistent": 758,
@@ -154,9 +159,7 @@ FIGURES: tuple[Figure, ...] = (
     *_ladder(
         "A100 SXM", "gau-nernst/learn-cuda", {"tensor_core": ("v6b", 220.66), CUBLAS: ("", 244.4)}, _BF16
     ),
-    *_ladder(
-        "B200", "gau-nernst/learn-cuda", {"tensor_core": ("v0", 409.06), CUBLAS: ("", 1358.69)}, _BF16
-    ),
+    *_ladder("B200", "gau-nernst/learn-cuda", _LEARN_TCGEN05, _BF16),
     *_ladder(
         "RTX 5090", "gau-nernst/learn-cuda, 400 W", {"tensor_core": ("v6b", 177.4), CUBLAS: ("", 177.05)},
         _BF16,

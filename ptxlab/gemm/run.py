@@ -24,7 +24,7 @@ from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile, require
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
-from ptxlab.isa.targets import Target
+from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain.wheels import ToolAbsent
@@ -187,7 +187,11 @@ def cutting(
     What a kernel's own static_assert refuses becomes a user's error.
     """
     if not target.runs(algorithm.target):
-        raise Unsupported(f"{algorithm.name} is for {algorithm.target}, and this is {target.name}")
+        able = [name for name, one in TARGETS.items() if one.runs(algorithm.target)]
+        raise Unsupported(
+            f"{algorithm.name} is for {algorithm.target}, and this is {target.name}",
+            hint=f"--device emulator --arch {able[0]} is one",
+        )
     config = algorithm.launch(problem, tile)
     require(config, target)
     try:

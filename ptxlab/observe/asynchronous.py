@@ -250,15 +250,25 @@ class Engines:
             self._groups[effects.waits].wait(threads, left, read_only=effects.until == "read")
 
     def _words(self, one: MemoryAccess, threads: Threads, told: CompletionSignal) -> Array:
-        """Return for each item the mbarrier that hears of it: it is where the item is written."""
+        """Return for each item the mbarrier that hears of it.
+
+        It is in the CTA where the item is written or, if all that a thread's copies tell are on one side of
+        their pairs, in that CTA of the pair.
+        """
+        wave = self._context.wave
+        words = wave.shared_pitch // OBJECT_BYTES
         of_thread = np.zeros(threads.size, np.int64)
         of_thread[told.owner] = told.words
         found: Array = of_thread[one.owner]
-        if one.writes:
-            pitch = self._context.wave.shared_pitch
-            words = pitch // OBJECT_BYTES
-            found = found % words + one.first // pitch * words
-        return found
+        if not one.writes:
+            return found
+        sides = np.zeros((2, threads.size), bool)
+        sides[told.words // words % wave.config.cluster_ctas % 2, told.owner] = True
+        even, odd = sides[:, one.owner]
+        cta = one.first // wave.shared_pitch
+        first = cta - cta % wave.config.cluster_ctas % 2
+        heard: Array = found % words + np.where(even & odd, cta, first + odd) * words
+        return heard
 
     def _see(self, one: MemoryAccess, engines: Array, behind: Array) -> None:
         context = self._context

@@ -45,6 +45,7 @@ from ptxlab.observe.work import InstructionWork, work
 
 ATOMIC = "atomic"
 COPY = "asynchronous copy"
+PRODUCT = "matrix multiply"
 _REMEMBERED = 64
 _OWNER_AT = 45
 """Bits of a position in memory, above which the thread's is."""
@@ -152,15 +153,15 @@ class Counting(Watcher):
         tally = self._current
         if tally is None:
             return
-        copies = tally.work.kind == COPY
-        if copies:
-            tally.counts.engine_copies += threads.size
+        if tally.work.kind == PRODUCT:
+            for one in moved:
+                _read_by_tensor_cores(tally.counts, one.first.reshape(1, -1), one.size)
+        if tally.work.kind != COPY:
+            return
+        tally.counts.engine_copies += threads.size
         for one in moved:
             space = "global" if isinstance(one.memory, Allocation) else "shared"
             first = one.first
-            if not copies:
-                _read_by_tensor_cores(tally.counts, first.reshape(1, -1), one.size)
-                continue
             if not one.writes:  # once for all CTAs that it is for
                 first = np.unique(first + (one.owner.astype(np.int64) << _OWNER_AT))
             tally.counts.add(f"engine_{space}", first.size * one.size)

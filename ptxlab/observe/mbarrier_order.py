@@ -126,6 +126,10 @@ class MbarrierOrder:
     def use(self, threads: Array, words: Array) -> None:
         """See ``threads`` have copies tell these mbarriers."""
         self._touch(AccessKind(writes=True, strong=True), threads, words)
+        agents = self._clocks.agents
+        columns = agents.column(agents.engines("signals", words))
+        rows = self._clocks.released(threads)[HEARD]
+        self._phases.copy(threads, columns, rows, self._clocks.now)
 
     def overlap(self, threads: Array, first: Array, nbytes: int, *, writes: bool) -> None:
         """See plain accesses to shared memory: none may be to an mbarrier."""

@@ -20,10 +20,16 @@ _SEEN, _TIME, _PLACE = range(3)
 
 
 class Phases:
-    """Of each mbarrier how many phases have ended, and what threads of its CTA have seen of that."""
+    """Of each mbarrier how many phases have ended, and what threads of its CTA have seen of that.
+
+    Who knows that a copy is done knows that all has happened that the thread which began it had seen or
+    heard of. That is no release of memory, and so it counts here alone: ``_begun`` has, by the column of the
+    engine that makes copies, when each cluster last began one, and up to when it had heard of its threads.
+    """
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
+        self._begun: dict[int, tuple[Array, Array]] = {}
         self._ended: Array = np.zeros(0, np.int64)
         self._threads = VectorClocks(3, 0)
         self._threads.fit(context.wave.cta_width)
@@ -45,6 +51,20 @@ class Phases:
         known[_TIME, objects, inside] = time
         known[_PLACE, objects, inside] = self._context.number(self._context.site)
 
+    def copy(self, threads: Array, columns: Array, rows: Array, time: int) -> None:
+        """See threads, who have heard of those of their clusters up to what ``rows`` say, begin copies."""
+        wave = self._context.wave
+        together = wave.cta_width * wave.config.cluster_ctas
+        clusters = threads // together
+        for column in np.unique(columns).tolist():
+            if column not in self._begun:
+                shape = (wave.width // together, together)
+                self._begun[column] = np.zeros(shape[0], np.int64), np.zeros(shape, np.int64)
+            last, heard = self._begun[column]
+            here = columns == column
+            last[clusters[here]] = time
+            np.maximum.at(heard, clusters[here], rows[here, :together])
+
     def complete(self, objects: Array, words: Array, told: Array) -> None:
         """See phases end after what is ``told`` there: up to when of each cluster's agents, a row each."""
         wave = self._context.wave
@@ -58,6 +78,9 @@ class Phases:
         ctas = words * OBJECT_BYTES // wave.shared_pitch
         first = ctas % wave.config.cluster_ctas * width
         heard = np.take_along_axis(told, first[:, None] + np.arange(width), axis=1) > time
+        row, inside = np.nonzero(waits & ~heard)
+        threads = ctas[row] * width + inside
+        heard[row, inside] = self._copied(threads, time[row, inside], told[row])
         missed = waits & ~heard
         if not missed.any():
             return
@@ -68,6 +91,15 @@ class Phases:
                 at, lane = (int(one[0]) for one in np.nonzero(chosen & (place == number)))
                 count = int((chosen & (place == number)).sum())
                 self._tell(severity, count, int(words[at]), int(ctas[at]) * width + lane, number)
+
+    def _copied(self, threads: Array, time: Array, told: Array) -> Array:
+        """Say what threads did by a ``time`` each came before a copy of which it is ``told``, in a row each."""
+        found = np.zeros(threads.size, bool)
+        for column, (last, heard) in self._begun.items():
+            if column < told.shape[1]:
+                cluster, inside = np.divmod(threads, heard.shape[1])
+                found |= (heard[cluster, inside] > time) & (told[:, column] > last[cluster])
+        return found
 
     def _tell(self, severity: str, count: int, word: int, thread: int, place: int) -> None:
         context, site = self._context, self._context.numbered(place)

@@ -17,7 +17,8 @@ fields. A field starts with its name and a colon, and its text goes on in the li
     // Expect:      d is A * B
 
 ``Run`` may occur several times, once for each kernel of the file. ``Macros`` lists what ``-D`` sets
-in a .cu file, in the form of ``Parameters``.
+in a .cu file, in the form of ``Parameters``; ``Target`` is the .target that
+a .cu file is for, where it is not for all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dataclasses import dataclass, field
 
 from ptxlab.errors import Location, PtxlabError
 
-FIELDS = ("Instruction", "PTX ISA", "Launch", "Parameters", "Macros", "Run", "Expect")
+FIELDS = ("Instruction", "PTX ISA", "Target", "Launch", "Parameters", "Macros", "Run", "Expect")
 
 _FIELD = re.compile(rf"({'|'.join(FIELDS)}):\s+(\S.*)")
 _ENTRY = re.compile(r"(\w+(?:, \w+)*) {2,}(\S.*)")
@@ -47,6 +48,7 @@ class Header:
     idea: str = ""
     instruction: str = ""
     section: str = ""
+    target: str = ""
     launch: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
     macros: dict[str, str] = field(default_factory=dict)
@@ -76,6 +78,7 @@ def read_header(text: str, path: str = "<source>") -> Header:
         idea=idea.strip("\n"),
         instruction=" ".join(first.get("Instruction", [])),
         section=" ".join(first.get("PTX ISA", [])),
+        target=" ".join(first.get("Target", [])),
         launch=" ".join(first.get("Launch", [])),
         parameters=_entries(first.get("Parameters", [])),
         macros=_entries(first.get("Macros", [])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem, run
 from ptxlab.gemm.algorithms import Algorithm
-from ptxlab.gemm.compiled import digest, ptx_for, read
+from ptxlab.gemm.compiled import digest, ptx_for, read, target_of
 from ptxlab.gemm.run import compute, judge
 from ptxlab.gemm.verification import Verification
 from ptxlab.isa.targets import TARGETS
@@ -55,13 +56,22 @@ def no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 # Not the texts: NVRTC does not write the same one on every machine.
 @pytest.mark.parametrize("name", ONE_TYPE_A_KERNEL)
 def test_it_computes_what_nvrtc_makes_compute(name: str, no_nvrtc: Callable[[], None]) -> None:
-    from_nvrtc = computed(*TYPES[name], "sm_90a")
+    arch = target_of(TYPES[name][0]).name
+    from_nvrtc = computed(*TYPES[name], arch)
     no_nvrtc()
-    assert computed(*TYPES[name], "sm_90a") == from_nvrtc
+    assert computed(*TYPES[name], arch) == from_nvrtc
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_120a"])
-@pytest.mark.parametrize("name", ["naive-bf16-f32", "tiled-f32-f32", "thread_tiled_4x4-f32-f32"])
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        *product(
+            ("naive-bf16-f32", "tiled-f32-f32", "thread_tiled_4x4-f32-f32"),
+            ("sm_75", "sm_80", "sm_120a"),
+        ),
+        ("tcgen05-bf16-f32", "sm_103a"),
+    ],
+)
 def test_every_target_runs_it(name: str, arch: str, no_nvrtc: Callable[[], None]) -> None:
     from_nvrtc = computed(*TYPES[name], arch)
     no_nvrtc()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,24 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.gemm import ALGORITHMS, Algorithm, Problem, run
 from ptxlab.gemm.facts import main_loop
-from ptxlab.gemm.problem import LAYOUTS, DeviceOperands, Inputs, memory_type, uploaded
+from ptxlab.gemm.problem import LAYOUTS, DeviceOperands, uploaded
 from ptxlab.gemm.run import compute, prepare
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, require
 from ptxlab.isa.targets import TARGETS
 from ptxlab.machine.sass import sass
-from ptxlab.observe import check
-from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import assemble_cuda
+from tests.gemm.mapped import (
+    PROBLEM,
+    Rewrite,
+    checked,
+    expected,
+    is_right,
+    problems,
+    rewrite,
+    whole_numbers,
+)
+
+__all__ = ["rewrite"]
 
 RUNGS = [name for name, each in ALGORITHMS.items() if each.target == "sm_90a"]
 FEW = 2
@@ -35,50 +44,13 @@ def rung(name: str) -> Algorithm:
     return replace(algorithm, resident=FEW) if algorithm.resident else algorithm
 
 
-def whole_numbers(problem: Problem) -> Inputs:
-    """Small ones, of which no sum is rounded."""
-    random = np.random.default_rng(problem.seed)
-    m, n, k = problem.m, problem.n, problem.k
-
-    def some(*shape: int, dtype: str = problem.dtype) -> Any:
-        return random.integers(-4, 5, shape).astype(memory_type(dtype))
-
-    bias = some(n, dtype="f32") if "bias" in problem.epilogue else None
-    return Inputs(some(m, k), some(k, n), some(m, n, dtype="f32"), bias)
-
-
-def expected(problem: Problem, inputs: Inputs) -> Any:
-    d = problem.alpha * (inputs.a.astype(np.float64) @ inputs.b.astype(np.float64))
-    d += problem.beta * inputs.d + (0 if inputs.bias is None else inputs.bias)
-    return np.maximum(d, 0) if "relu" in problem.epilogue else d
-
-
-def is_right(device: Device, problem: Problem, algorithm: Algorithm, sizes: Sizes) -> bool:
-    inputs = whole_numbers(problem)
-    found = compute(device, problem, inputs, algorithm, sizes)
-    return not found.strays and np.array_equal(found.d, expected(problem, inputs))
-
-
 # ---- right --------------------------------------------------------------------------------------
-
-SIZES = ((1, 1, 1), (17, 9, 33), (129, 257, 65), (5, 3, 0), (300, 136, 200))
 
 
 @pytest.mark.parametrize("turn", range(2))
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_problem(keeping: Device, name: str, turn: int) -> None:
-    """Layouts, types and epilogues by turns; rows that tensor maps take as they are, and others."""
-    choice = RUNGS.index(name) + 2 * turn
-    dtype, layout = ("bf16", "f16")[(choice + turn) % 2], LAYOUTS[choice % 4]
-    epilogue = ("none", "bias+relu")[turn]
-    for number, (m, n, k) in enumerate(SIZES):
-        alpha, beta = ((1, 0), (2, -1))[(number + turn) % 2]
-        tight = Problem(
-            m, n, k, dtype, layout=layout, epilogue=epilogue, alpha=alpha, beta=beta, seed=number
-        )
-        room = (None, 1, 8)[number % 3]
-        leading = [None if room is None else -(-one // 8) * 8 + room for one in tight.leading]
-        problem = replace(tight, lda=leading[0], ldb=leading[1], ldd=leading[2])
+    for problem in problems(RUNGS.index(name) + 2 * turn, turn):
         assert is_right(keeping, problem, rung(name), AS_IT_IS), problem
 
 
@@ -159,7 +131,6 @@ def test_tiles_that_cannot_be(device: Device, name: str, sizes: Sizes, said: str
 # ---- what a slip of the pen would be ------------------------------------------------------------
 
 QUICK = {"BM": 64, "BN": 128, "WM": 16, "WN": 128}
-PROBLEM = Problem(200, 136, 456, beta=1)
 SLIPS = [
     ("wgmma", "!first || step > 0", "!first"),
     ("wgmma", "K_MAJOR ? first : p, K_MAJOR ? p : first", "first, p"),
@@ -173,47 +144,16 @@ SLIPS = [
 ]
 
 
-Rewrite = Callable[[str, str, str], Algorithm]
-
-
-@pytest.fixture
-def rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewrite:
-    """Return a rung with another text in one of its files."""
-    shipped = resources.path
-
-    def changed(name: str, old: str, new: str) -> Algorithm:
-        file, having = ALGORITHMS[name].file, 0
-        for each in (file, *(f"kernels/{one}.cuh" for one in ("wgmma", "hopper", "gemm"))):
-            text = shipped(each).read_text()
-            having += old in text
-            (tmp_path / Path(each).name).write_text(text.replace(old, new))
-        assert having == 1
-        monkeypatch.setattr(
-            resources, "path", lambda n: tmp_path / Path(n).name if n == file else shipped(n)
-        )
-        return rung(name)
-
-    return changed
-
-
 @pytest.mark.parametrize(("name", "old", "new"), SLIPS)
 def test_a_slip_is_noticed(device: Device, rewrite: Rewrite, name: str, old: str, new: str) -> None:
-    slipped = rewrite(name, old, new)
+    slipped = rewrite(rung(name), old, new)
     with contextlib.suppress(LaunchError):
         assert not is_right(device, PROBLEM, slipped, QUICK)
 
 
-def checked(device: Device, algorithm: Algorithm) -> tuple[CheckReport, Any]:
-    if device.kind != "emulator":
-        pytest.skip("compute-sanitizer checks a GPU")
-    with uploaded(device, PROBLEM, whole_numbers(PROBLEM)) as x:
-        report = check(*prepare(device, x, algorithm, algorithm.cut(QUICK, PROBLEM.dtype)))
-        return report, x.result()[0]
-
-
 @pytest.mark.parametrize("name", RUNGS)
 def test_without_a_slip_it_works_and_nothing_races(device: Device, name: str) -> None:
-    report, found = checked(device, rung(name))
+    report, found = checked(device, rung(name), QUICK)
     assert report.verdict == "clean", report.findings
     np.testing.assert_array_equal(found, expected(PROBLEM, whole_numbers(PROBLEM)))
 
@@ -231,7 +171,7 @@ def test_without_a_slip_it_works_and_nothing_races(device: Device, name: str) ->
 def test_a_missing_wait_is_found(
     device: Device, rewrite: Rewrite, name: str, old: str, new: str
 ) -> None:
-    report, _ = checked(device, rewrite(name, old, new))
+    report, _ = checked(device, rewrite(rung(name), old, new), QUICK)
     assert report.verdict != "clean"
 
 

@@ -275,7 +275,7 @@ row(
     "",
     step=commit,
     mix="synchronization",
-    effects=Effects(mbarrier="arrive", behind="tensor_work"),
+    effects=Effects(mbarrier="arrive", behind="tensor_work", scope="cluster"),
 )
 for _when in ("before", "after"):
     row(

@@ -50,7 +50,7 @@ class Effects:
 
     Memory: ``fence`` is what it orders ("memory", the proxy that PTX names, or the "registers" of products) and
     ``space`` where, if not everywhere. It is ``atomic`` where it changes memory at once. ``semantics`` and
-    ``scope`` are those that its form names.
+    ``scope`` are those that its form names, or else those of its row.
 
     Values and control: ``passes`` that its result is an operand as it is, the "chosen" one or that of a "lane",
     ``decides`` the bit of an operand that is its result's whatever the other one is, "0" or "1"; ``leads`` that
@@ -84,8 +84,8 @@ class Effects:
             name: filled(word[1:-1]) for name, word in given if str(word).startswith("<")
         }
         semantics, scope = (
-            next((name for name in modifiers if name in known), "")
-            for known in (_SEMANTICS, _SCOPES)
+            next((name for name in modifiers if name in known), usual)
+            for known, usual in ((_SEMANTICS, self.semantics), (_SCOPES, self.scope))
         )
         return replace(self, **named, semantics=semantics, scope=scope)
 

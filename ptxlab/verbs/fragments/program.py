@@ -82,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
                 f"--{name} is about one instruction, --ptx {args.ptx} has its own",
                 hint="--at chooses among them, and ptxlab dump shows what they hold",
             )
-    asked = read_launch(argparse.Namespace(**{**vars(args), "file": args.ptx}))
+    args = argparse.Namespace(**{**vars(args), "file": args.ptx})
+    asked = read_launch(args)
     with closing(open_device(args)) as device:
         module = device.load(Path(asked.file), options=asked.options)
         kernel = module.kernel(asked.kernel)

@@ -13,6 +13,7 @@ A ``PreparedLaunch`` also has what a verb needs to launch in its own way: ``kern
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Container, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.header import read_header
@@ -133,12 +135,14 @@ def _argument(name: str, dtype: str, value: ArgumentValue, held: Any) -> Argumen
 
 
 def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
-    """Complete ``args`` from the header of the file, and read its arguments.
+    """Complete ``args`` from the file: its header, and the target it is for; and read its arguments.
 
     With ``line_info`` CUDA C is compiled so that the PTX says which of its lines it comes from.
     Raises PtxlabError for an argument that is none, before any device is opened.
     """
-    fill_in(args, find_file(args.file))
+    path = find_file(args.file)
+    fill_in(args, path)
+    args.arch = args.arch or needed_target(path)
     asked = Asked(
         file=args.file,
         options=compilation(args, line_info=line_info and is_cuda(args.file)),
@@ -225,6 +229,19 @@ def fill_in(args: argparse.Namespace, path: Path) -> None:
     args.set = merged(given.set, args.set)
     args.D = merged(given.D, args.D)
     args.I = args.I + given.I
+
+
+def needed_target(path: Path) -> str | None:
+    """Return the target that a file is for, where the usual one does not run it.
+
+    PTX says so itself, CUDA C in its header.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    named = re.findall(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
+    for needed in (*named, read_header(text, str(path)).target):
+        if needed in TARGETS and not TARGETS[DEFAULT_TARGET].runs(needed):
+            return str(needed)
+    return None
 
 
 def run_lines(path: Path) -> list[argparse.Namespace]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -18,7 +17,7 @@ from ptxlab.machine.sass import SassFunction
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.toolchain.cubin import Used
 from ptxlab.toolchain.fatbin import Member
-from ptxlab.verbs.launching.launch import merged, run_lines
+from ptxlab.verbs.launching.launch import merged, needed_target, run_lines
 from ptxlab.verbs.launching.options import compilation
 
 BLOCKS = (64, 128, 256, 512, 1024)
@@ -59,7 +58,7 @@ def assembled(args: argparse.Namespace, file: str, arch: str | None) -> Assemble
     runs = [run for run in run_lines(path) if args.kernel in (None, run.kernel)]
     if runs:
         args = argparse.Namespace(**{**vars(args), "D": merged(runs[0].D, args.D)})
-    arch = arch or default_target(path)
+    arch = arch or needed_target(path) or DEFAULT_TARGET
     options = compilation(args, line_info=path.suffix == ".cu")
     module, cubin = load_assembled(Path(file), TARGETS[arch], options)
     kernels = of_module(args, Assembly(module, cubin), module, runs)
@@ -90,15 +89,6 @@ def chosen(
     if name is None and named:
         return tuple(named.values())
     return (pick(named, name, file),)
-
-
-def default_target(path: Path) -> str:
-    """Return the target to assemble for: the usual one, or else the one that the file is for."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for needed in re.findall(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE):
-        if needed in TARGETS and not TARGETS[DEFAULT_TARGET].runs(needed):
-            return str(needed)
-    return DEFAULT_TARGET
 
 
 def kernel(assembly: Assembly, used: Used, threads: int | None, dynamic: int) -> AssembledKernel:

@@ -60,6 +60,30 @@ def test_a_header_says_what_the_user_leaves_out(tmp_path: Path) -> None:
     assert filled(tmp_path, "--kernel", "third").grid is None
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "arch"),
+    [
+        ("k.ptx", ".version 8.6\n.target sm_100a\n", "sm_100a"),
+        ("k.ptx", ".version 8.8\n  .target sm_103a, debug\n", "sm_103a"),
+        ("k.ptx", ".version 8.0\n.target sm_80\n", None),
+        ("k.ptx", ".version 8.0\n.target sm_90a\n", None),
+        ("k.ptx", ".version 8.8\n.target sm_100f\n", None),
+        ("k.cu", "// A title.\n// Target: sm_120a\n", "sm_120a"),
+        ("k.cu", "// A title.\nvoid f(); // Target: sm_120a\n", None),
+    ],
+)
+def test_a_file_is_for_a_target(tmp_path: Path, name: str, text: str, arch: str | None) -> None:
+    """It is launched there where the usual one does not run it, unless the user says where."""
+    path = tmp_path / name
+    path.write_text(text)
+    args = parsed(str(path))
+    read_launch(args)
+    assert args.arch == arch
+    args = parsed(str(path), "--arch", "sm_89")
+    read_launch(args)
+    assert args.arch == "sm_89"
+
+
 def test_the_user_counts_more_than_the_header(tmp_path: Path) -> None:
     """Zero is a number too. Arguments and macros are replaced one by one, folders come first."""
     words = [

@@ -1,0 +1,232 @@
+"""The rungs of Blackwell: right on every problem, to the bit those of mma.sync, and fast by their machine code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from ptxlab import resources
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device
+from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from ptxlab.gemm import ALGORITHMS, Algorithm, Problem, run
+from ptxlab.gemm.facts import facts, main_loop
+from ptxlab.gemm.predicted import predict_rung
+from ptxlab.gemm.problem import LAYOUTS
+from ptxlab.gemm.run import compute
+from ptxlab.gemm.tile import AS_IT_IS, Sizes, require
+from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.sass import sass
+from ptxlab.prediction.chip import find
+from ptxlab.toolchain import assemble_cuda
+from tests.gemm.conftest import Keeping
+from tests.gemm.mapped import (
+    PROBLEM,
+    Rewrite,
+    checked,
+    expected,
+    is_right,
+    problems,
+    rewrite,
+    whole_numbers,
+)
+
+__all__ = ["rewrite"]
+
+RUNGS = [name for name, each in ALGORITHMS.items() if each.target == "sm_100f"]
+PAIRS = [name for name in RUNGS if ALGORITHMS[name].pair]
+FEW = 2
+"""CTAs of the rungs that stay: each then has several tiles."""
+
+
+@pytest.fixture(scope="module")
+def blackwell() -> Iterator[Device]:
+    with contextlib.closing(open_device("emulator", arch="sm_100a")) as device:
+        yield cast(Device, Keeping(device))
+
+
+@pytest.fixture(autouse=True)
+def _few_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the emulator run one pair of CTAs at a time, where others are to be taken over."""
+    if "tcgen05_persistent" in request.node.name:
+        monkeypatch.setattr("ptxlab.emulator.run.grid.WAVE_THREADS", 2 * 192)
+
+
+def rung(name: str) -> Algorithm:
+    algorithm = ALGORITHMS[name]
+    return replace(algorithm, resident=FEW) if algorithm.resident else algorithm
+
+
+def quick(name: str) -> Sizes:
+    """A tile that is soon multiplied."""
+    width = 128 if name in PAIRS else 64
+    return {"BN": width, "WN": width}
+
+
+# ---- right --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("name", RUNGS)
+def test_every_problem(blackwell: Device, name: str, turn: int) -> None:
+    for problem in problems(RUNGS.index(name) + 2 * turn, turn):
+        assert is_right(blackwell, problem, rung(name), AS_IT_IS), problem
+
+
+def test_random_numbers_are_added_up_as_by_mma_sync(blackwell: Device) -> None:
+    """Both take 16 products at a time in increasing k, and round alike."""
+    problem = Problem(130, 260, 520, layout="tn")
+    inputs = problem.inputs()
+    results = {
+        compute(blackwell, problem, inputs, rung(name)).d.tobytes()
+        for name in ("tensor_core", *RUNGS)
+    }
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_whenever_products_and_copies_land(name: str) -> None:
+    problem = Problem(130, 136, 200)
+    inputs = problem.inputs()
+    results = set()
+    for schedule in ("late", "early", "random:1"):
+        with open_device("emulator", arch="sm_103a", schedule=schedule) as device:
+            found = compute(device, problem, inputs, rung(name), quick(name))
+            results.add(found.d.tobytes())
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(n, marks=pytest.mark.thorough) for n in RUNGS[:-1]), RUNGS[-1]]
+)
+def test_a_larger_one(blackwell: Device, name: str) -> None:
+    result = run(blackwell, Problem(512, 512, 512), ALGORITHMS[name])
+    assert result.passed
+    assert result.verdict.error > 0
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100", "sm_120a"])
+def test_elsewhere_they_are_left_out(arch: str) -> None:
+    with pytest.raises(Unsupported, match=f"tcgen05 is for sm_100f, and this is {arch}") as caught:
+        run(open_device("emulator", arch=arch), Problem(8, 8, 8), ALGORITHMS["tcgen05"])
+    assert caught.value.exit_status == 4
+    assert caught.value.hint == "--device emulator --arch sm_100a is one"
+
+
+def test_nobody_predicts_them() -> None:
+    with pytest.raises(Unsupported, match="tcgen05_pair: how long tcgen05 takes is not modelled"):
+        predict_rung(Problem(256, 256, 64), ALGORITHMS["tcgen05_pair"], find("b200"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "said"),
+    [
+        ("tcgen05", {"BK": 32}, "a tile is as deep as a panel"),
+        ("tcgen05", {"BM": 64}, "a CTA has as many rows as Tensor Memory has lanes"),
+        ("tcgen05", {"BN": 512, "WN": 512}, "a product is 64, 128 or 256 columns wide"),
+        ("tcgen05", {"STAGES": 2}, "tiles are copied one at a time"),
+        ("tcgen05_pipelined", {"WM": 64}, "a warp has 32 rows"),
+        ("tcgen05_pair", {"CLUSTER": 4}, "two CTAs multiply as one"),
+    ],
+)
+def test_tiles_that_cannot_be(blackwell: Device, name: str, sizes: Sizes, said: str) -> None:
+    with pytest.raises(PtxlabError, match=said):
+        run(blackwell, Problem(64, 64, 64), ALGORITHMS[name], sizes)
+
+
+# ---- what a slip of the pen would be ------------------------------------------------------------
+
+SLIPS = [
+    ("tcgen05", "!first || step > 0", "!first"),
+    ("tcgen05", "!TRANSPOSE_B << 16", "TRANSPOSE_B << 16"),
+    ("tcgen05", "row + down + i % 2 * 8", "row + down + i / 4 * 8"),
+    ("tcgen05", "a, b, tile, BK * i, full", "a, b, tile, BK, full"),
+    (
+        "tcgen05_pipelined",
+        "multiply(sums, ring.tiles(), i == 0)",
+        "multiply(sums, ring.tiles(), true)",
+    ),
+    ("tcgen05_specialised", "return turn / 2 % 2", "return turn % 2"),
+    ("tcgen05_pair", "tile.column + rank * WIDTH", "tile.column"),
+    ("tcgen05_pair", "CTAS * BM / 16 << 24", "BM / 16 << 24"),
+    ("tcgen05_persistent", "cta / CLUSTER", "cta"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), SLIPS)
+def test_a_slip_is_noticed(
+    blackwell: Device, rewrite: Rewrite, name: str, old: str, new: str
+) -> None:
+    slipped = rewrite(rung(name), old, new)
+    with contextlib.suppress(LaunchError):
+        assert not is_right(blackwell, PROBLEM, slipped, quick(name))
+
+
+MANY = Problem(130, 500, 136, beta=1)
+"""Tiles that come around to each accumulator and each answer again."""
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_without_a_slip_it_works_and_nothing_races(blackwell: Device, name: str) -> None:
+    report, found = checked(blackwell, rung(name), quick(name), MANY)
+    assert report.verdict == "clean", report.findings
+    np.testing.assert_array_equal(found, expected(MANY, whole_numbers(MANY)))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("tcgen05", "            mbarrier_wait(read, i % 2);", ""),
+        ("tcgen05_pipelined", "        mbarrier_wait(done, 0);", ""),
+        ("tcgen05_specialised", "        mbarrier_wait(empty(), parity() ^ 1);", ""),
+        ("tcgen05_pair", "}\n    cluster_barrier();", "}"),
+        ("tcgen05_persistent", "        mbarrier_wait(heard(), parity() ^ 1);", ""),
+    ],
+)
+def test_a_missing_wait_is_found(
+    blackwell: Device, rewrite: Rewrite, name: str, old: str, new: str
+) -> None:
+    report, _ = checked(blackwell, rewrite(rung(name), old, new), quick(name), MANY)
+    assert report.verdict != "clean"
+
+
+# ---- what they do, and what the compilers make of them ------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_what_is_counted_follows_from_the_tile(name: str) -> None:
+    """A product takes 16 of k, and reads 32 bytes of each row of A and column of B that its CTAs have."""
+    algorithm, problem = rung(name), Problem(256, 256, 128)
+    with open_device("emulator", arch="sm_100a") as device:
+        found = facts(device, problem, algorithm, quick(name))
+    width, ctas = found.tile["BN"], found.tile.get("CLUSTER", 1)
+    assert found.verdict.passed
+    assert found.counts.flops == problem.flops + problem.m * problem.n  # and the epilogue's
+    assert found.products == problem.flops // (2 * 128 * ctas * width * 16)
+    assert found.counts.tensor_shared == found.products * 32 * (128 * ctas + width)
+    assert found.counts.tensor_wavefronts == found.counts.tensor_ideal
+    assert found.share is not None
+
+
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+@pytest.mark.parametrize("name", RUNGS)
+def test_one_thread_issues_products_one_after_the_other(name: str, arch: str) -> None:
+    """No loop of ptxas's own over the lanes that might issue, and no spills."""
+    algorithm, turn = ALGORITHMS[name], RUNGS.index(name) + (arch == "sm_103a")
+    problem = Problem(1, 1, 1, *algorithm.types[turn % 2], layout=LAYOUTS[turn % 4])
+    file, options = resources.path(algorithm.file), algorithm.options(problem, algorithm.tile)
+    _, cubin = assemble_cuda(file.read_text(), path=str(file), arch=arch, options=options)
+    used, function = cubin.kernels[name], sass(cubin)[name]
+    assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
+    require(algorithm.launch(problem, algorithm.tile), TARGETS[arch])
+    opcodes, loop = function.opcodes(), main_loop(function, "UTCHMMA")
+    assert opcodes["UTCHMMA"] == algorithm.tile.bk // 16
+    assert loop is not None
+    assert loop.count("UTCHMMA") == opcodes["UTCHMMA"]
+    assert len(loop.instructions) < 70
+    assert loop.count("BAR") == 0
