@@ -68,5 +68,5 @@ def alike(x: Array) -> int | None:
 @intrinsic
 def looked_up(index: Array, table: Array) -> Array:
     """Return the elements of a table."""
-    found: Array = table[index]
-    return found
+    entries: Array = table[index]
+    return entries

@@ -144,5 +144,5 @@ def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str | None:
     """Return the hint ``did you mean X or Y?``, None where no known word looks like ``word``."""
-    found = nearest(word, known, most)
-    return f"did you mean {' or '.join(found)}?" if found else None
+    near = nearest(word, known, most)
+    return f"did you mean {' or '.join(near)}?" if near else None

@@ -55,7 +55,9 @@ def adding(*wanted: str) -> str:
     if (home / "pipx_metadata.json").exists():
         return " ".join(["pipx inject", home.name, *quoted])
     if (home / "uv-receipt.toml").exists():
-        return " ".join(["uv tool install", *(f"--with {one}" for one in quoted), _source()])
+        return " ".join(
+            ["uv tool install", *(f"--with {requirement}" for requirement in quoted), _source()]
+        )
     if find_spec("pip") is None:  # uv makes environments without it
         return " ".join(["uv pip install --python", sys.executable, *quoted])
     return " ".join([_pip(), "install", *quoted])
@@ -68,8 +70,8 @@ def adding_extra(extra: str) -> str:
 
 def _pip() -> str:
     """Return how this environment's pip is called: by its name, unless that is another one's."""
-    found = shutil.which("pip")
-    beside = found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
+    program = shutil.which("pip")
+    beside = program is not None and os.path.dirname(program) == os.path.dirname(sys.executable)
     return "pip" if beside else f"{sys.executable} -m pip"
 
 

@@ -135,8 +135,8 @@ def _sizes(name: str, value: Dim, limits: Dim3) -> Dim3:
     sizes = tuple(value) if isinstance(value, Sequence) else (value,)
     if not 1 <= len(sizes) <= 3:
         raise PtxlabError(f"{name} takes one to three sizes, not {len(sizes)}")
-    found = three([integer(name, size) for size in sizes])
-    for axis, size, limit in zip("xyz", found, limits, strict=True):
+    extents = three([integer(name, size) for size in sizes])
+    for axis, size, limit in zip("xyz", extents, limits, strict=True):
         if not 1 <= size <= limit:
             raise PtxlabError(f"{name} {axis} is {size}; it can be 1 to {limit}")
-    return found
+    return extents

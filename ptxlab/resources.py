@@ -17,12 +17,12 @@ def path(name: str) -> Path:
 
     Raises PtxlabError with the nearest names when nothing of that name is shipped.
     """
-    found = shipped(name)
-    if found is None:
+    file = shipped(name)
+    if file is None:
         from ptxlab.errors import PtxlabError, did_you_mean
 
         raise PtxlabError(f"ptxlab ships no {name}", hint=did_you_mean(name, names(), most=3))
-    return found
+    return file
 
 
 def shipped(name: str) -> Path | None:
@@ -30,8 +30,8 @@ def shipped(name: str) -> Path | None:
     first, *rest = Path(name).parts or ("",)
     if first not in FOLDERS or ".." in rest:
         return None
-    found = _ROOT / name
-    return found if os.path.exists(found) else None
+    file = _ROOT / name
+    return file if os.path.exists(file) else None
 
 
 def names() -> list[str]:

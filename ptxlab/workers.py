@@ -58,8 +58,8 @@ def executor(where: str) -> Iterator[Executor | None]:
     if where == "1":
         yield None
     else:
-        with _processes(int(where)) if where.isdecimal() else _cluster(where) as found:
-            yield found
+        with _processes(int(where)) if where.isdecimal() else _cluster(where) as pool:
+            yield pool
 
 
 def results(

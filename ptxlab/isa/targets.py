@@ -189,8 +189,10 @@ def target_named(name: str) -> Target:
         return TARGETS[name]
     digits = name.removeprefix("sm_")
     number, suffix = int(digits.rstrip("af")), digits[-1] if digits[-1] in "af" else ""
-    older = [one for one in TARGETS.values() if one.capability <= number] or [*TARGETS.values()]
-    nearest = max(older, key=lambda one: one.capability)
+    older = [target for target in TARGETS.values() if target.capability <= number] or [
+        *TARGETS.values()
+    ]
+    nearest = max(older, key=lambda target: target.capability)
     return replace(nearest, name=name, capability=number, suffix=suffix)
 
 

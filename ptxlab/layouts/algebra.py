@@ -87,25 +87,25 @@ def complement(modes: Modes, bound: int) -> Modes:
 
 def right_inverse(modes: Modes) -> Modes:
     """Return R with L(R(i)) = i for as many i from 0 up as L reaches without a gap."""
-    found: list[tuple[int, int]] = []
+    inverse: list[tuple[int, int]] = []
     reached = 1
     for stride, size, index in sorted(_with_index(modes)):
         if stride == reached:
-            found.append((size, index))
+            inverse.append((size, index))
             reached *= size
-    return coalesce(tuple(found))
+    return coalesce(tuple(inverse))
 
 
 def left_inverse(modes: Modes) -> Modes:
     """Return R with R(L(i)) = i for every i. Raises ValueError when L has none that is a layout."""
-    found: list[tuple[int, int]] = []
+    inverse: list[tuple[int, int]] = []
     run, earlier, size = 1, 0, 1
     for stride, next_size, index in sorted(_with_index(coalesce(modes))):
         if stride < run * size or stride % run:
             raise ValueError("no left inverse: offsets repeat, or a gap is no multiple of a run")
-        found.append((stride // run, earlier))
+        inverse.append((stride // run, earlier))
         run, earlier, size = stride, index, next_size
-    return coalesce((*found, (size, earlier)))
+    return coalesce((*inverse, (size, earlier)))
 
 
 def of_offsets(offsets: Sequence[int]) -> Modes:
@@ -120,10 +120,10 @@ def of_offsets(offsets: Sequence[int]) -> Modes:
         size = next((i for i, value in enumerate(rest) if value != rest[0] + i * stride), len(rest))
         modes.append((size, stride))
         rest = rest[::size]
-    found = coalesce(tuple(modes))
-    if list(map(int, offsets)) != enumerate_offsets(found) or any(s < 0 for _, s in found):
+    layout = coalesce(tuple(modes))
+    if list(map(int, offsets)) != enumerate_offsets(layout) or any(s < 0 for _, s in layout):
         raise ValueError("these offsets are those of no layout")
-    return found
+    return layout
 
 
 def enumerate_offsets(modes: Modes) -> list[int]:

@@ -74,16 +74,16 @@ def terms(layout: Layout) -> Iterator[OffsetTerm]:
             divisor *= size
 
 
-def _sum(found: list[OffsetTerm], offset: int, divide: str) -> str:
-    parts = [term.expression(divide) for term in found]
+def _sum(terms: list[OffsetTerm], offset: int, divide: str) -> str:
+    parts = [term.expression(divide) for term in terms]
     return " + ".join([*parts, str(offset)] if offset or not parts else parts)
 
 
 def _cuda(
-    what: str, given: tuple[str, ...], found: list[OffsetTerm], offset: int, by: Swizzle
+    what: str, given: tuple[str, ...], terms: list[OffsetTerm], offset: int, by: Swizzle
 ) -> str:
     takes = ", ".join(f"unsigned {name}" for name in given)
-    total = _sum(found, offset, "/")
+    total = _sum(terms, offset, "/")
     body = [f"    return {total};"]
     if by.bits:
         body = [f"    unsigned offset = {total};", f"    return {swizzled(by)};"]
@@ -92,9 +92,9 @@ def _cuda(
 
 
 def _python(
-    what: str, given: tuple[str, ...], found: list[OffsetTerm], offset: int, by: Swizzle
+    what: str, given: tuple[str, ...], terms: list[OffsetTerm], offset: int, by: Swizzle
 ) -> str:
-    total = _sum(found, offset, "//")
+    total = _sum(terms, offset, "//")
     body = [f"    return {total}"]
     if by.bits:
         body = [f"    offset = {total}", f"    return {swizzled(by)}"]
@@ -102,12 +102,12 @@ def _python(
 
 
 def _ptx(
-    what: str, given: tuple[str, ...], found: list[OffsetTerm], offset: int, by: Swizzle
+    what: str, given: tuple[str, ...], terms: list[OffsetTerm], offset: int, by: Swizzle
 ) -> str:
     takes = ", ".join(given)
     lines = [f"// {what}", f"// takes .b32 {takes}; gives .b32 offset", "{", "    .reg .b32 part;"]
     lines.append(f"    mov.b32 offset, {offset};")
-    for term in found:
+    for term in terms:
         source = term.name
         for statement, number in (_division(term.divisor), _remainder(term.modulus)):
             if number:

@@ -21,13 +21,13 @@ _RETURN = re.compile(r"(?P<register>R\d+) (?:0x0|`\(.*\))$")
 
 def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunction]:
     """Return a kernel and behind it the functions that it calls, and that those call."""
-    found = [functions[kernel]]
-    for function in found:
+    reached = [functions[kernel]]
+    for function in reached:
         for i in function.instructions:
             other = functions.get(i.target or "") if _calls(i) else None
-            if other is not None and other not in found:
-                found.append(other)
-    return found
+            if other is not None and other not in reached:
+                reached.append(other)
+    return reached
 
 
 def _calls(i: SassInstruction) -> bool:
@@ -39,21 +39,23 @@ def decode(
     cubin: Cubin, functions: Mapping[str, SassFunction], kernel: str
 ) -> list[DecodedInstruction]:
     """Decode a kernel of a cubin and what it calls, one behind the other from address 0 on."""
-    found: list[DecodedInstruction] = []
+    instructions: list[DecodedInstruction] = []
     bases: dict[str, int] = {}
     chosen = called(functions, kernel)
     for function in chosen:
-        bases[function.name] = sum(len(one.instructions) for one in chosen[: len(bases)])
+        bases[function.name] = sum(len(earlier.instructions) for earlier in chosen[: len(bases)])
     for function in chosen:
         code, first = _section(cubin, f".text.{function.name}"), bases[function.name]
         places = {name: at // INSTRUCTION_BYTES + first for name, at in function.labels.items()}
         for number, sass in enumerate(function.instructions, first):
-            found.append(decoded(number, sass, code, bases | places))
-    return found
+            instructions.append(decoded(number, sass, code, bases | places))
+    return instructions
 
 
 def _section(cubin: Cubin, name: str) -> bytes:
-    return next((one.content for one in read_elf(cubin.image).sections if one.name == name), b"")
+    return next(
+        (section.content for section in read_elf(cubin.image).sections if section.name == name), b""
+    )
 
 
 def decoded(
@@ -81,11 +83,11 @@ def decoded(
 
 def _operand(text: str, places: Mapping[str, int]) -> Operand:
     """Read an operand: half of an address of code, where a function returns to, or any other."""
-    if found := _RETURN.match(text):
-        return read(found["register"])
-    found = _CODE_ADDRESS.match(text)
-    if found and found["label"] in places:
-        return Immediate(places[found["label"]] * INSTRUCTION_BYTES if found["half"] == "lo" else 0)
+    if match := _RETURN.match(text):
+        return read(match["register"])
+    match = _CODE_ADDRESS.match(text)
+    if match and match["label"] in places:
+        return Immediate(places[match["label"]] * INSTRUCTION_BYTES if match["half"] == "lo" else 0)
     return read(text)
 
 
@@ -103,7 +105,12 @@ def _roles(
     rest = rest[len(first) :]
     dest = rest.pop(0) if rest and isinstance(rest[0], SassRegister) else None
     if stand == "predicates first":
-        return None, tuple(one for one in rest[:2] if isinstance(one, Predicate)), tuple(rest), ()
+        return (
+            None,
+            tuple(operand for operand in rest[:2] if isinstance(operand, Predicate)),
+            tuple(rest),
+            (),
+        )
     after = [] if first else _predicates(rest)[: 1 if stand == "one predicate out" else None]
     outs = (*first, *after)
     rest = rest[len(after) :]
@@ -114,7 +121,7 @@ def _roles(
 
 def _predicates(operands: Sequence[Operand]) -> list[Predicate]:
     return [
-        one
-        for one in takewhile(lambda one: isinstance(one, Predicate), operands)
-        if isinstance(one, Predicate)
+        operand
+        for operand in takewhile(lambda operand: isinstance(operand, Predicate), operands)
+        if isinstance(operand, Predicate)
     ]

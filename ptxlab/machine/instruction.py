@@ -67,7 +67,7 @@ class DecodedInstruction:
             return None
         return row.compute
 
-    def is_wide(self, place: Operand) -> bool:
+    def is_wide(self, operand: Operand) -> bool:
         """Say whether an address of an instruction has 64 bits."""
         space = self.known.space
-        return space in ("global", "generic") or (space == "copy" and place is self.operands[1])
+        return space in ("global", "generic") or (space == "copy" and operand is self.operands[1])

@@ -110,18 +110,18 @@ class Launch:
         cta = np.repeat(np.asarray(ctas), self.threads)
         tid = (thread % bx, thread // bx % by, thread // (bx * by))
         ctaid = (cta % gx, cta // gx % gy, cta // (gx * gy))
-        found = {f"SR_TID.{axis}": tid[n] for n, axis in enumerate("XYZ")}
-        found |= {f"SR_CTAID.{axis}": ctaid[n] for n, axis in enumerate("XYZ")}
-        found |= {
+        special = {f"SR_TID.{axis}": tid[n] for n, axis in enumerate("XYZ")}
+        special |= {f"SR_CTAID.{axis}": ctaid[n] for n, axis in enumerate("XYZ")}
+        special |= {
             "SR_LANEID": thread % WARP,
             "SR_CgaCtaId": np.zeros_like(thread),
             "SRZ": 0 * thread,
             "SR_SWINHI": np.full_like(thread, NOWHERE),
         }
-        found |= {
+        special |= {
             f"SR_{name}MASK": _masks(name, thread % WARP) for name in ("EQ", "LT", "LE", "GT", "GE")
         }
-        return {name: values.astype(np.uint32) for name, values in found.items()}
+        return {name: values.astype(np.uint32) for name, values in special.items()}
 
     def alive(self, ctas: Sequence[int]) -> Array:
         """Say which threads there are: the last warp of a CTA may not be full."""
@@ -131,15 +131,15 @@ class Launch:
 
 
 def _masks(name: str, lane: Array) -> Array:
-    one = np.uint64(1) << lane.astype(np.uint64)
-    below = one - np.uint64(1)
+    bit = np.uint64(1) << lane.astype(np.uint64)
+    below = bit - np.uint64(1)
     every = np.uint64(0xFFFFFFFF)
     return {
-        "EQ": one, "LT": below, "LE": below | one, "GT": every ^ below ^ one, "GE": every ^ below,
+        "EQ": bit, "LT": below, "LE": below | bit, "GT": every ^ below ^ bit, "GE": every ^ below,
     }[name]  # fmt: skip
 
 
 def _words(data: bytes, first: int = 0) -> dict[int, int]:
     padded = data + bytes(-len(data) % 4)
     words = struct.unpack(f"<{len(padded) // 4}I", padded)
-    return {first + 4 * place: word for place, word in enumerate(words)}
+    return {first + 4 * index: word for index, word in enumerate(words)}

@@ -41,8 +41,8 @@ class Words:
             return None
         if self._stored is None:
             return given
-        found: Array = self._stored[places]
-        return found if given is None else np.where(state == _STORED, found, given)
+        words: Array = self._stored[places]
+        return words if given is None else np.where(state == _STORED, words, given)
 
     def store(self, places: Array, values: Array | None) -> None:
         """Store words, None for those that are not known."""
@@ -66,18 +66,18 @@ class GlobalWords:
     def __init__(self, regions: Sequence[MemoryRange]) -> None:
         self._regions = sorted(regions, key=lambda region: region.base)
         self._bases = np.array([region.base for region in self._regions], np.uint64)
-        self._ends = np.array([one.base + one.nbytes for one in self._regions], np.uint64)
-        self._words = [Words(_words(one), -(-one.nbytes // 4)) for one in self._regions]
+        self._ends = np.array([region.base + region.nbytes for region in self._regions], np.uint64)
+        self._words = [Words(_words(region), -(-region.nbytes // 4)) for region in self._regions]
 
     def load(self, addresses: Array) -> Array | None:
         """Return the words at ``addresses``, None unless all are known."""
-        found = np.zeros(len(addresses), np.uint32)
+        values = np.zeros(len(addresses), np.uint32)
         for words, places, here in self._by_region(addresses):
             loaded = words.load(places)
             if loaded is None:
                 return None
-            found[here] = loaded
-        return found
+            values[here] = loaded
+        return values
 
     def store(self, addresses: Array, values: Array | None) -> None:
         """Store words at ``addresses``, None for those that are not known."""

@@ -95,19 +95,19 @@ def read(text: str) -> Operand:
     """Read one operand, without what nvdisasm remarks behind it."""
     text = text.partition("(*")[0]
     bare, negated, inverted, absolute = _prefixes(text.strip())
-    if found := _REGISTER.match(bare):
-        marks = set(found["marks"].split(".")[1:])
+    if match := _REGISTER.match(bare):
+        marks = set(match["marks"].split(".")[1:])
         part = bool(marks - _WHOLE) and not any(map(_SCALE.match, map(".{}".format, marks)))
-        return SassRegister(_number(found), negated, inverted, absolute, "64" in marks, part)
-    if found := _PREDICATE.match(bare):
-        first = UNIFORM_PREDICATE if found["bank"] else 0
-        number = TRUE_PREDICATE if found["number"] == "T" else int(found["number"])
+        return SassRegister(_number(match), negated, inverted, absolute, "64" in marks, part)
+    if match := _PREDICATE.match(bare):
+        first = UNIFORM_PREDICATE if match["bank"] else 0
+        number = TRUE_PREDICATE if match["number"] == "T" else int(match["number"])
         return Predicate(first + number, inverted)
-    if found := _CONSTANT.match(bare):
-        register = found["register"] and _REGISTER.match(found["register"])
+    if match := _CONSTANT.match(bare):
+        register = match["register"] and _REGISTER.match(match["register"])
         return SassConstant(
-            int(found["bank"], 16),
-            int(found["offset"] or "0", 16),
+            int(match["bank"], 16),
+            int(match["offset"] or "0", 16),
             SassRegister(_number(register)) if register else None,
             negated,
             inverted,
@@ -132,9 +132,9 @@ def _prefixes(text: str) -> tuple[str, bool, bool, bool]:
     return text.replace("|", ""), negated, inverted, absolute
 
 
-def _number(found: re.Match[str]) -> int:
-    number = ZERO_REGISTER if found["number"] == "Z" else int(found["number"])
-    return number + UNIFORM if found["bank"] else number
+def _number(match: re.Match[str]) -> int:
+    number = ZERO_REGISTER if match["number"] == "Z" else int(match["number"])
+    return number + UNIFORM if match["bank"] else number
 
 
 def _real(text: str) -> Immediate:
@@ -152,10 +152,10 @@ def _address(inside: str) -> SassAddress:
     for part in re.findall(r"[^+]+", inside):
         if _INTEGER.match(part):
             offset += int(part, 0)
-        elif found := _REGISTER.match(part):
+        elif match := _REGISTER.match(part):
             register = read(part)
             assert isinstance(register, SassRegister)
-            if found["bank"]:
+            if match["bank"]:
                 uniform = register
             else:
                 base = register

@@ -48,22 +48,22 @@ class Registers:
 
     def value(self, operand: Operand, where: Where, *, bare: bool = False) -> Any:
         """Return an operand as words, ``bare`` without the sign in front of it; None if it is not known."""
-        found: Any
+        value: Any
         if isinstance(operand, SassRegister):
             if operand.part:
                 return None
-            found = self.words.read(operand.number, where)
+            value = self.words.read(operand.number, where)
         elif isinstance(operand, Immediate):
             return U32(operand.value)
         elif isinstance(operand, SassConstant):
-            found = self.constant(operand, where)
+            value = self.constant(operand, where)
         else:
             return None
-        if found is None or bare:
-            return found
+        if value is None or bare:
+            return value
         if operand.inverted:
-            return ~found
-        return U32(0) - found if operand.negated else found
+            return ~value
+        return U32(0) - value if operand.negated else value
 
     def pair(self, operand: Operand, where: Where, *, signed: bool) -> Any:
         """Return an operand of 64 bits: two registers, two constants, or a number."""
@@ -73,9 +73,9 @@ class Registers:
         upper = self.value(_next(operand), where, bare=True)
         if lower is None or upper is None:
             return None
-        found = words.joined(lower, upper)
+        value = words.joined(lower, upper)
         negated = isinstance(operand, SassRegister | SassConstant) and operand.negated
-        return U64(0) - found if negated else found
+        return U64(0) - value if negated else value
 
     def source(self, i: DecodedInstruction, operand: Operand, where: Where) -> Any:
         """Return a source: a word, or 64 bits where the instruction has so many."""
@@ -96,7 +96,9 @@ class Registers:
         if index is None:
             return None
         places, nth = np.unique(index, return_inverse=True)
-        words = [self._constants.get((bank, offset + place & ~3)) for place in places.tolist()]
+        words = [
+            self._constants.get((bank, offset + distance & ~3)) for distance in places.tolist()
+        ]
         return None if None in words else np.array(words, U32)[nth]
 
     def real(self, operand: Operand, where: Where) -> Any:
@@ -131,11 +133,11 @@ class Registers:
         self.predicates.write(predicate.number, where, value)
 
     def tell_compared(
-        self, i: DecodedInstruction, where: Where, found: Array, ins: Sequence[Any]
+        self, i: DecodedInstruction, where: Where, holds: Array, ins: Sequence[Any]
     ) -> None:
         """Write what a comparison found, and its opposite, combined with a predicate that is known."""
         other = np.asarray(ins[0] if ins else True)
-        for predicate, value in zip(i.outs, (found, ~found), strict=False):
+        for predicate, value in zip(i.outs, (holds, ~holds), strict=False):
             self.tell(predicate, where, words.combined(i, value, other))
 
     def forget(self, i: DecodedInstruction, where: Where) -> None:

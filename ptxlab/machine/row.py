@@ -93,7 +93,7 @@ def matrices(modifiers: Modifiers) -> int:
 
 def accessed_bytes(modifiers: Modifiers) -> int:
     """Return how many bytes a thread accesses in memory."""
-    return next((_SIZES[one] for one in modifiers if one in _SIZES), 4)
+    return next((_SIZES[modifier] for modifier in modifiers if modifier in _SIZES), 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +151,12 @@ class Row:
         """Return how many registers in a row it writes."""
         if self.writes is not None:
             return self.writes(modifiers)
-        found = (
-            _WIDTHS[one] for one in ("WIDE", *modifiers) if one in modifiers and one in _WIDTHS
+        registers = (
+            _WIDTHS[modifier]
+            for modifier in ("WIDE", *modifiers)
+            if modifier in modifiers and modifier in _WIDTHS
         )
-        return next(found, self.words)
+        return next(registers, self.words)
 
 
 def rows(

@@ -93,8 +93,8 @@ def read_sass(text: str) -> dict[str, SassFunction]:
 
 def read_target(text: str) -> str:
     """Read what ``nvdisasm -c`` says machine code is for."""
-    if found := _TARGET.search(text):
-        return found["name"]
+    if match := _TARGET.search(text):
+        return match["name"]
     if before := _FLAGS.search(text):  # a cubin from before CUDA 13
         return f"sm_{before['number']}{'a' * bool(before['own'])}"
     raise ToolchainError("nvdisasm does not say which target this cubin is for")
@@ -112,19 +112,19 @@ def _functions(text: str) -> Iterator[SassFunction]:
             if name is not None:
                 yield _function(name, kernels, instructions, labels)
             name, instructions, labels, waiting, line = section["name"], [], {}, [], None
-        elif place := _LINE.match(row):
-            line = int(place["line"])
+        elif line_info := _LINE.match(row):
+            line = int(line_info["line"])
         elif label := _LABEL.match(row):
             waiting.append(label["label"])
-        elif found := _INSTRUCTION.match(row):
-            address = int(found["address"], 16)
+        elif printed := _INSTRUCTION.match(row):
+            address = int(printed["address"], 16)
             labels.update(dict.fromkeys(waiting, address))
             waiting = []
-            opcode, *modifiers = found["name"].split(".")
-            operands = tuple(_operands(found["rest"].strip()))
+            opcode, *modifiers = printed["name"].split(".")
+            operands = tuple(_operands(printed["rest"].strip()))
             instructions.append(
                 SassInstruction(
-                    address, found["guard"] or "", opcode, tuple(modifiers), operands, line
+                    address, printed["guard"] or "", opcode, tuple(modifiers), operands, line
                 )
             )
     if name is not None:

@@ -18,12 +18,12 @@ _FAMILIES = (integer, predicates, moves, warp, floating, memory, control, produc
 
 
 def _table() -> dict[str, Row]:
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for family in _FAMILIES:
         for row in family.ROWS:
-            assert row.opcode not in found, row.opcode
-            found[row.opcode] = row
-    return found
+            assert row.opcode not in rows, row.opcode
+            rows[row.opcode] = row
+    return rows
 
 
 ROWS = _table()

@@ -31,32 +31,32 @@ def high(value: Array) -> Array:
 
 def logic(a: Array, b: Array, c: Array, table: int) -> Array:
     """Look every bit of three words up in a table of eight."""
-    found: Array = np.zeros_like(a | b | c)
+    result: Array = np.zeros_like(a | b | c)
     for row in range(8):
         if table >> row & 1:
             x = a if row & 4 else ~a
             y = b if row & 2 else ~b
             z = c if row & 1 else ~c
-            found |= x & y & z
-    return found
+            result |= x & y & z
+    return result
 
 
 def compare(name: str, a: Array, b: Array) -> Array:
     """Compare as ``LT``, ``LTU`` and the others say; those with U hold also where one is no number."""
     unordered = name.endswith("U") and len(name) > 2
     with np.errstate(invalid="ignore"):
-        found: Array = {
+        holds: Array = {
             "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
             "EQ": np.equal, "NE": np.not_equal,
         }[name[:2]](a, b)  # fmt: skip
     nan = np.isnan(a) | np.isnan(b) if a.dtype.kind == "f" else False
-    return found | nan if unordered else found & ~np.asarray(nan)
+    return holds | nan if unordered else holds & ~np.asarray(nan)
 
 
-def combined(i: DecodedInstruction, found: Array, other: Array) -> Array:
+def combined(i: DecodedInstruction, holds: Array, other: Array) -> Array:
     """Combine what a comparison found with a predicate, as its modifiers say."""
     if i.has("OR"):
-        return found | other
+        return holds | other
     if i.has("XOR"):
-        return found ^ other
-    return found & other
+        return holds ^ other
+    return holds & other

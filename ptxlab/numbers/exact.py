@@ -83,18 +83,18 @@ def in_order(a: Doubles, b: Doubles, c: Doubles, chain: Format, result: Format) 
     return words if chain is result else encode(decode(words, chain), result)
 
 
-def ulps(found: int, expected: int, form: Format) -> int | None:
+def ulps(actual: int, expected: int, form: Format) -> int | None:
     """Count the representable numbers from ``expected`` up to ``found``; None where one is NaN.
 
     Two NaNs, and zeros of both signs, are no steps apart.
     """
-    if found == expected:
+    if actual == expected:
         return 0
-    if np.isnan(decode(np.array([found, expected], form.word), form)).any():
+    if np.isnan(decode(np.array([actual, expected], form.word), form)).any():
         return None
 
     def place(word: int) -> int:
         code = word >> form.low_bit
         return -(code & form.nan) if code >> form.sign_bit & 1 else code & form.nan
 
-    return place(found) - place(expected)
+    return place(actual) - place(expected)

@@ -118,8 +118,8 @@ def _accumulate(
             part = slice(first, first + _WARPS)
             for start in starts:
                 addend = F32.decode(d[..., part])
-                found = terms(slice(start, start + starts.step), part)
-                total = fused_sum(*found, *addend, rules.fraction_bits, rules.zero_exponent)
+                products = terms(slice(start, start + starts.step), part)
+                total = fused_sum(*products, *addend, rules.fraction_bits, rules.zero_exponent)
                 d[..., part] = round_result(total, F32)
     return d
 

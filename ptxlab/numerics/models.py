@@ -58,7 +58,7 @@ class Model:
         """Return the steps in which the first of the dot products is added up."""
         steps: list[SumStep] = []
         for piece in _instructions(products):
-            found = explain(
+            explained = explain(
                 products.a[piece, 0].tolist(),
                 products.b[piece, 0].tolist(),
                 steps[-1].word if steps else int(products.c[0]),
@@ -66,7 +66,7 @@ class Model:
                 acc=products.acc,
                 rules=self.rules,
             )
-            for step in found:  # which counts the products of its instruction from 0
+            for step in explained:  # which counts the products of its instruction from 0
                 terms = [
                     term if term.k is None else replace(term, k=term.k + piece.start)
                     for term in step.terms
@@ -178,15 +178,15 @@ def _launch(
 ) -> Array:
     """Compute a few dot products as the diagonal of one tile, whose other elements are zero."""
     k, count = a.shape
-    place = np.arange(count)
+    positions = np.arange(count)
     left, right = np.zeros((form.m, k), a.dtype), np.zeros((k, form.n), b.dtype)
     tile = np.zeros((form.m, form.n), c.dtype)
-    left[place], right[:, place], tile[place, place] = a.T, b, c
+    left[positions], right[:, positions], tile[positions, positions] = a.T, b, c
     with (
         device.upload(left) as a_there,
         device.upload(right) as b_there,
         device.upload(tile) as d_there,
     ):
         kernel.launch(grid=1, block=32, args=[a_there, b_there, d_there, k])
-        words: Array = d_there.numpy()[place, place]
+        words: Array = d_there.numpy()[positions, positions]
     return words

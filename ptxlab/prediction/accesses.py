@@ -65,14 +65,14 @@ class Accesses:
             return
         memory, places = self._words(where, space, addresses[0], nbytes // 4)
         if i.dest is not None:
-            self._registers.write_row(i.dest, where, [memory.load(place) for place in places])
+            self._registers.write_row(i.dest, where, [memory.load(word) for word in places])
         if not row.stores:
             return
-        for n, place in enumerate(places):
+        for n, word in enumerate(places):
             data = i.sources[-1]
             assert isinstance(data, SassRegister)
             number = data.number if data.number in (ZERO_REGISTER, URZ) else data.number + n
-            memory.store(place, self._registers.words.read(number, where))
+            memory.store(word, self._registers.words.read(number, where))
 
     def _forget(
         self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
@@ -81,8 +81,8 @@ class Accesses:
         if i.known.stores or space == "copy":
             space = "shared" if space == "copy" else space
             memory, places = self._words(where, space, addresses[0], max(nbytes // 4, 1))
-            for place in places:
-                memory.store(place, None)
+            for word in places:
+                memory.store(word, None)
 
     def _words(
         self, where: Where, space: str, addresses: Array, count: int
@@ -108,7 +108,7 @@ class Accesses:
         """Return the space that is accessed, and where; generic addresses may be of shared memory."""
         space, addresses = i.known.space, self._addresses(i, where)
         if space == "shared":
-            addresses = [one & U64(OFFSET) for one in addresses]
+            addresses = [address & U64(OFFSET) for address in addresses]
         if space != "generic":
             return space, addresses
         shared = addresses[0] >> U64(32) == U64(NOWHERE)
@@ -119,18 +119,20 @@ class Accesses:
         return "global", addresses
 
     def _addresses(self, i: DecodedInstruction, where: Where) -> list[Array]:
-        places = [one for one in i.operands if isinstance(one, SassAddress)]
-        return [self.address(i, one, where) for one in places]
+        places = [operand for operand in i.operands if isinstance(operand, SassAddress)]
+        return [self.address(i, operand, where) for operand in places]
 
-    def address(self, i: DecodedInstruction, place: SassAddress, where: Where) -> Array:
+    def address(self, i: DecodedInstruction, operand: SassAddress, where: Where) -> Array:
         """Return the address of each thread, 64 bits wide."""
-        wide = i.is_wide(place)
+        wide = i.is_wide(operand)
         count = len(np.arange(self._registers.threads)[where])
         total: Any = np.zeros(count, U64)
-        for register, scale in ((place.base, place.scale), (place.uniform, 1)):
+        for register, scale in ((operand.base, operand.scale), (operand.uniform, 1)):
             if register is None or register.number in (ZERO_REGISTER, URZ):
                 continue
-            full = wide and (register.wide or register is place.uniform or place.uniform is None)
+            full = wide and (
+                register.wide or register is operand.uniform or operand.uniform is None
+            )
             value = (
                 self._registers.pair(register, where, signed=False)
                 if full
@@ -142,16 +144,16 @@ class Accesses:
                     hint="a prediction needs addresses that follow from sizes, arguments and index arrays",
                 )
             total = total + np.asarray(value).astype(U64) * U64(scale)
-        total = total + U64(place.offset & (2**64 - 1))
-        found: Array = total if wide else total & LOW
-        return found
+        total = total + U64(operand.offset & (2**64 - 1))
+        result: Array = total if wide else total & LOW
+        return result
 
     # ---- costs ------------------------------------------------------------------------------
 
     def _request(
         self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> Request:
-        tables = [self._table(one, where) for one in addresses]
+        tables = [self._table(address, where) for address in addresses]
         asked = self._asked(i, where)
         base = int(tables[-1][0, 0])
         pattern = blake2b(asked.data, digest_size=16)

@@ -43,7 +43,7 @@ class AsynchronousCopies:
         self._mbarriers = SmMbarriers()
 
     def reached(self, waits: Sequence[Operation]) -> bool:
-        return all(self._mbarriers.phase(one.key) >= one.count for one in waits)
+        return all(self._mbarriers.phase(wait.key) >= wait.count for wait in waits)
 
     def ask(
         self, i: DecodedInstruction, where: Where, address: Callable[[SassAddress], Array]
@@ -52,39 +52,39 @@ class AsynchronousCopies:
         threads = np.arange(self._registers.threads)[where]
         if not len(threads):
             return ((),) * self._warps
-        found: list[tuple[int, Operation]] | list[tuple[int, Copy]]
-        found = self._copies(i, threads) if i.does == "bulk copy" else self._operations(
-            i, threads, next(address(one) for one in i.operands if isinstance(one, SassAddress))
+        operations: list[tuple[int, Operation]] | list[tuple[int, Copy]]
+        operations = self._copies(i, threads) if i.does == "bulk copy" else self._operations(
+            i, threads, next(address(operand) for operand in i.operands if isinstance(operand, SassAddress))
         )  # fmt: skip
-        return phases.by_warp(found, self._warps)
+        return phases.by_warp(operations, self._warps)
 
     def named(self, i: DecodedInstruction, where: Where) -> Asked:
         """Return which barrier of the CTA each warp means by a register."""
         threads = np.arange(self._registers.threads)[where]
         numbers = self._word(i, i.sources[0], threads)
         warps, first = np.unique(threads // WARP, return_index=True)
-        found = [
+        meant = [
             (warp, Operation(phases.NAMED, (int(threads[at]) // self._threads, int(numbers[at]))))
             for warp, at in zip(warps.tolist(), first, strict=True)
         ]
-        return phases.by_warp(found, self._warps)
+        return phases.by_warp(meant, self._warps)
 
     def run(self, i: DecodedInstruction, where: Where, asked: Asked) -> None:
         """Do what was asked, but wait."""
         registers, count = self._registers, len(np.arange(self._registers.threads)[where])
-        first = next((one for of_warp in asked for one in of_warp), None)
+        first = next((request for of_warp in asked for request in of_warp), None)
         if i.dest is not None and i.dest.number != ZERO_REGISTER and isinstance(first, Operation):
             phase = self._mbarriers.phase(first.key) if first.kind == phases.ARRIVE else 0
             token = np.full(count, phase % 2 * PARITY, np.uint32)
             registers.write_row(i.dest, where, [np.zeros(count, np.uint32), token])
         for predicate in i.outs:
             registers.tell(predicate, where, np.ones(count, bool))
-        for one in (one for of_warp in asked for one in of_warp):
-            if isinstance(one, Copy):
-                if one.key is not None:
-                    self._mbarriers.landed(one.key, one.nbytes, one.ctas)
-            elif one.kind in (phases.INIT, phases.ARRIVE):
-                self._mbarriers.do(one)
+        for request in (request for of_warp in asked for request in of_warp):
+            if isinstance(request, Copy):
+                if request.key is not None:
+                    self._mbarriers.landed(request.key, request.nbytes, request.ctas)
+            elif request.kind in (phases.INIT, phases.ARRIVE):
+                self._mbarriers.do(request)
 
     # ---- mbarriers --------------------------------------------------------------------------
 
@@ -96,13 +96,13 @@ class AsynchronousCopies:
         whole = warps.astype(np.int64) << 32 | (np.broadcast_to(places, threads.shape)).astype(
             np.int64
         )
-        found = []
-        for one in np.unique(whole).tolist():
-            warp, place = one >> 32, one & 0xFFFFFFFF
-            lanes = threads[whole == one]
-            key = (int(lanes[0]) // self._threads, place & OFFSET)
-            found.append((warp, self._operation(i, lanes, key, bool(place & ~OFFSET))))
-        return found
+        operations = []
+        for pair in np.unique(whole).tolist():
+            warp, address = pair >> 32, pair & 0xFFFFFFFF
+            lanes = threads[whole == pair]
+            key = (int(lanes[0]) // self._threads, address & OFFSET)
+            operations.append((warp, self._operation(i, lanes, key, bool(address & ~OFFSET))))
+        return operations
 
     def _operation(self, i: DecodedInstruction, lanes: Array, key: Key, far: bool) -> Operation:
         if i.has("CCTL"):
@@ -131,24 +131,26 @@ class AsynchronousCopies:
         ]
 
     def _copy(self, i: DecodedInstruction, thread: Array) -> Copy:
-        place, other = (one.uniform for one in i.operands if isinstance(one, SassAddress))
-        assert place is not None
+        near, other = (
+            operand.uniform for operand in i.operands if isinstance(operand, SassAddress)
+        )
+        assert near is not None
         assert other is not None
         stores = i.copies_out
         key = None
         if not stores:
             cta = int(thread[0]) // self._threads
-            key = (cta, self._uniform(i, place.number + 1, thread) & OFFSET)
+            key = (cta, self._uniform(i, near.number + 1, thread) & OFFSET)
         if not i.known.boxes:
-            found = self._row(i, place if stores else other, key, thread)
+            copy = self._row(i, near if stores else other, key, thread)
         else:
-            signed = self._coordinates(i, place.number + (1 if stores else 2), thread)
+            signed = self._coordinates(i, near.number + (1 if stores else 2), thread)
             data = self._map(self._address(i, other, thread))
-            found = tma.copied(data, signed, key, self._ctas(i, thread), i.sass.text)
+            copy = tma.copied(data, signed, key, self._ctas(i, thread), i.sass.text)
         self._memory.require(
-            np.array(found.sectors[:1] + found.sectors[-1:], np.uint64) * np.uint64(SECTOR)
+            np.array(copy.sectors[:1] + copy.sectors[-1:], np.uint64) * np.uint64(SECTOR)
         )
-        return found
+        return copy
 
     def _row(
         self, i: DecodedInstruction, where: SassRegister, key: Key | None, thread: Array
@@ -165,17 +167,23 @@ class AsynchronousCopies:
 
     def _last(self, i: DecodedInstruction, thread: Array) -> int:
         """Return the word that says for whom a copy is, and of bytes in a row how many."""
-        last = next(one for one in reversed(i.operands) if isinstance(one, SassRegister))
+        last = next(
+            operand for operand in reversed(i.operands) if isinstance(operand, SassRegister)
+        )
         return self._uniform(i, last.number, thread)
 
     def _coordinates(self, i: DecodedInstruction, first: int, thread: Array) -> list[int]:
         """Return where a box begins, by the uniform registers from the ``first`` on."""
-        dimensions = next((one for one in i.sass.modifiers if one[:-1].isdigit()), "")
+        dimensions = next(
+            (modifier for modifier in i.sass.modifiers if modifier[:-1].isdigit()), ""
+        )
         if not dimensions or i.has("IM2COL"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
         words = range(first, first + int(dimensions[:-1]))
-        coordinates = (self._uniform(i, one, thread) for one in words)
-        return [one - (1 << 32) if one >> 31 else one for one in coordinates]
+        coordinates = (self._uniform(i, number, thread) for number in words)
+        return [
+            coordinate - (1 << 32) if coordinate >> 31 else coordinate for coordinate in coordinates
+        ]
 
     def _address(self, i: DecodedInstruction, pair: SassRegister, thread: Array) -> int:
         """Return the address that two uniform registers hold."""
@@ -184,9 +192,9 @@ class AsynchronousCopies:
 
     def _map(self, address: int) -> bytes:
         """Return the bytes of a tensor map, of the parameters or in global memory."""
-        place = address - PARAMETERS
-        if 0 <= place < len(self._parameters):
-            return self._parameters[place : place + MAP_BYTES]
+        offset = address - PARAMETERS
+        if 0 <= offset < len(self._parameters):
+            return self._parameters[offset : offset + MAP_BYTES]
         places = np.arange(address, address + MAP_BYTES, 4, dtype=np.uint64)
         words = self._memory.load(places)
         return b"" if words is None else words.tobytes()
@@ -199,5 +207,5 @@ class AsynchronousCopies:
         value = self._registers.value(operand, threads)
         if value is None:
             raise Unsupported(f"'{i.sass.text}' depends on data that is not computed")
-        found: Array = np.broadcast_to(value, threads.shape)
-        return found
+        words: Array = np.broadcast_to(value, threads.shape)
+        return words

@@ -67,10 +67,10 @@ class Chip:
 
     def tensor_flop(self, dtype: str, acc: str) -> float:
         """Return the FLOP a clock and sub-partition of mma.sync."""
-        found = self.gpu.tensor.get((dtype, acc))
-        if found is None:
+        rate = self.gpu.tensor.get((dtype, acc))
+        if rate is None:
             raise Unsupported(f"nobody says how fast {self.gpu.name} multiplies {dtype} to {acc}")
-        return found * self.gpu.mma_sync / 4
+        return rate * self.gpu.mma_sync / 4
 
 
 def names() -> tuple[str, ...]:
@@ -87,13 +87,13 @@ def gpu_called(name: str) -> Gpu:
     """Return the GPU called ``name``, however spelled. Raises PtxlabError with the names there are."""
     known = {spelled(gpu.name): gpu for gpu in GPUS}
     short = {word.removeprefix("rtx"): gpu for word, gpu in known.items()}
-    found = known.get(spelled(name)) or short.get(spelled(name))
-    if found is None:
+    called = known.get(spelled(name)) or short.get(spelled(name))
+    if called is None:
         raise PtxlabError(
             f"there is no GPU {name!r}, there are {', '.join(known)}",
             hint=did_you_mean(spelled(name), known),
         )
-    return found
+    return called
 
 
 def gpu_driven(name: str, capability: int, sms: int) -> Gpu:
@@ -141,4 +141,4 @@ def _constants() -> dict[int, dict[str, dict[str, int]]]:
         for file in sorted(folder.iterdir(), key=lambda file: file.name)
         if file.name.endswith(".toml")
     ]
-    return {one["capability"]: one for one in read}
+    return {constants["capability"]: constants for constants in read}

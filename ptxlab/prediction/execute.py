@@ -32,16 +32,16 @@ class Executor:
 
     def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""
-        found: Array | bool = True
+        holding: Array | bool = True
         for predicate in (i.guard, *i.ins):
             if predicate is not None:
                 value = self._registers.predicate(predicate, where)
                 if value is None:
                     return None
-                found = value if found is True else found & value
-        if found is True or bool(np.all(found)):
+                holding = value if holding is True else holding & value
+        if holding is True or bool(np.all(holding)):
             return True
-        return found
+        return holding
 
     def execute(self, i: DecodedInstruction, where: Where) -> None:
         row = i.row
@@ -68,10 +68,10 @@ class Executor:
 
     def address(self, i: DecodedInstruction, where: Array) -> Array:
         """Return the number of the instruction that each thread returns to."""
-        place = self._registers.value(i.sources[0], where)
-        if place is None:
+        back = self._registers.value(i.sources[0], where)
+        if back is None:
             raise Unsupported(f"where '{i.sass.text}' goes depends on data that is not computed")
-        numbers: Array = np.broadcast_to(place, where.shape) // INSTRUCTION_BYTES
+        numbers: Array = np.broadcast_to(back, where.shape) // INSTRUCTION_BYTES
         return numbers
 
     def request(self, i: DecodedInstruction, where: Where) -> Request | Asked:
@@ -84,8 +84,8 @@ class Executor:
     def asked(self, i: DecodedInstruction, active: Where) -> Asked:
         """Return what an instruction asks of mbarriers, or of the tensor memory accelerator."""
 
-        def address(place: SassAddress) -> Array:
-            return self._accesses.address(i, place, active)
+        def address(operand: SassAddress) -> Array:
+            return self._accesses.address(i, operand, active)
 
         return self.asynchronous.ask(i, active, address)
 

@@ -38,7 +38,7 @@ MOST_STEPS = 3_000_000
 
 
 @dataclass(slots=True, eq=False)
-class Front:
+class ThreadGroup:
     """Threads that stand at the same instruction, and what they wait for there."""
 
     pc: int
@@ -51,9 +51,9 @@ class Front:
     def __post_init__(self) -> None:
         self.warps = np.unique(self.threads // WARP)
 
-    def without(self, ended: Array) -> Front:
+    def without(self, ended: Array) -> ThreadGroup:
         """Return the others, one instruction further."""
-        return Front(self.pc + 1, np.setdiff1d(self.threads, ended, assume_unique=True))
+        return ThreadGroup(self.pc + 1, np.setdiff1d(self.threads, ended, assume_unique=True))
 
 
 @dataclass(slots=True)
@@ -76,15 +76,15 @@ class IssueOrder:
 
     @property
     def lengths(self) -> Array:
-        found: Array = np.array(self.end) - np.array(self.first)
-        return found
+        lengths: Array = np.array(self.end) - np.array(self.first)
+        return lengths
 
     @property
     def numbers(self) -> Array:
         lengths = self.lengths
         begun = np.cumsum(lengths) - lengths
-        found: Array = np.repeat(np.array(self.first) - begun, lengths) + np.arange(self.count)
-        return found
+        numbers: Array = np.repeat(np.array(self.first) - begun, lengths) + np.arange(self.count)
+        return numbers
 
 
 def run(code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int]) -> IssueOrder:
@@ -129,7 +129,7 @@ class Interpreter:
         alive = launch.alive(ctas)
         self._threads = len(alive)
         self._alive = alive
-        self._fronts = [Front(0, np.flatnonzero(alive))]
+        self._groups = [ThreadGroup(0, np.flatnonzero(alive))]
         self._at = 0
         self._needed = needed
         self._asked = [] if asked is None else np.unique(asked).tolist()
@@ -149,7 +149,7 @@ class Interpreter:
         """Run all threads to their end, or until the last step that is asked about."""
         try:
             with np.errstate(all="ignore"):
-                while self._fronts and self.steps.count <= self._last:
+                while self._groups and self.steps.count <= self._last:
                     self._advance(self._next())
                     if self.steps.count > MOST_STEPS:
                         raise Unsupported(
@@ -160,23 +160,23 @@ class Interpreter:
             raise NotFollowed(error, self._code[self._at]) from None
         return self.steps
 
-    def _next(self) -> Front:
+    def _next(self) -> ThreadGroup:
         """Return the threads that run next, joined with all that stand where they do."""
-        for front in self._fronts:
-            if front.phases and self._executor.asynchronous.reached(front.phases):
-                front.waits, front.phases = "", ()
-                front.pc += 1
+        for group in self._groups:
+            if group.phases and self._executor.asynchronous.reached(group.phases):
+                group.waits, group.phases = "", ()
+                group.pc += 1
         self._rejoined()
-        ready = [front for front in self._fronts if not front.waits]
+        ready = [group for group in self._groups if not group.waits]
         if not ready:
             return self._released()
-        pc = min(front.pc for front in ready)
-        here = [front for front in ready if front.pc == pc]
+        pc = min(group.pc for group in ready)
+        here = [group for group in ready if group.pc == pc]
         if len(here) > 1:
-            together = np.sort(np.concatenate([front.threads for front in here]))
-            self._fronts = [front for front in self._fronts if front not in here]
-            here = [Front(pc, together)]
-            self._fronts.append(here[0])
+            together = np.sort(np.concatenate([group.threads for group in here]))
+            self._groups = [group for group in self._groups if group not in here]
+            here = [ThreadGroup(pc, together)]
+            self._groups.append(here[0])
         return here[0]
 
     def _is_torn(self, threads: Array) -> bool:
@@ -188,57 +188,57 @@ class Interpreter:
 
     def _rejoined(self) -> None:
         """Have the parts of warps that stand before the barrier of a cluster go on together."""
-        torn = [front for front in self._fronts if front.waits == _TOGETHER]
-        for pc in {front.pc for front in torn}:
-            here = [front for front in torn if front.pc == pc]
-            together = np.sort(np.concatenate([front.threads for front in here]))
+        torn = [group for group in self._groups if group.waits == _TOGETHER]
+        for pc in {group.pc for group in torn}:
+            here = [group for group in torn if group.pc == pc]
+            together = np.sort(np.concatenate([group.threads for group in here]))
             if not self._is_torn(together):
-                self._fronts = [front for front in self._fronts if front not in here]
-                self._fronts.append(Front(pc, together))
+                self._groups = [group for group in self._groups if group not in here]
+                self._groups.append(ThreadGroup(pc, together))
 
-    def _released(self) -> Front:
+    def _released(self) -> ThreadGroup:
         """Let go whom nobody can be waited for any more: who wants to meet others, then barriers."""
-        meeting = [front for front in self._fronts if front.waits == "meet"]
-        others = [front for front in self._fronts if not front.phases and front.waits != _TOGETHER]
+        meeting = [group for group in self._groups if group.waits == "meet"]
+        others = [group for group in self._groups if not group.phases and group.waits != _TOGETHER]
         if not others:
-            self._at = self._fronts[0].pc
+            self._at = self._groups[0].pc
             raise Unsupported("warps wait for a phase of an mbarrier that nobody ends")
-        for front in meeting or others:
-            if not meeting or front.pc == min(one.pc for one in meeting):
-                front.waits = ""
-                front.pc += 1
+        for group in meeting or others:
+            if not meeting or group.pc == min(other.pc for other in meeting):
+                group.waits = ""
+                group.pc += 1
         return self._next()
 
-    def _advance(self, front: Front) -> None:
-        """Run the threads of a front on until they part, end, wait, or come to where others stand."""
-        others = [one.pc for one in self._fronts if one is not front and not one.waits]
-        meeting = min((pc for pc in others if pc > front.pc), default=len(self._code))
+    def _advance(self, group: ThreadGroup) -> None:
+        """Run the threads of a group on until they part, end, wait, or come to where others stand."""
+        others = [other.pc for other in self._groups if other is not group and not other.waits]
+        meeting = min((pc for pc in others if pc > group.pc), default=len(self._code))
         while self.steps.count <= self._last:
-            first = front.pc
+            first = group.pc
             flow = self._flow[bisect_left(self._flow, first)]
-            where: Where = ALL if len(front.threads) == self._threads else front.threads
+            where: Where = ALL if len(group.threads) == self._threads else group.threads
             end = min(flow, meeting)
             self._stretch(first, end, where)
-            warps = None if isinstance(where, slice) else front.warps
+            warps = None if isinstance(where, slice) else group.warps
             if end == meeting:
                 self.steps.add(first, end, warps)
-                front.pc = end
+                group.pc = end
                 return
             instruction = self._code[flow]
-            front.pc = self._at = flow
-            if instruction.does == _TOGETHER and self._is_torn(front.threads):
+            group.pc = self._at = flow
+            if instruction.does == _TOGETHER and self._is_torn(group.threads):
                 self.steps.add(first, end, warps)
-                front.waits = _TOGETHER
+                group.waits = _TOGETHER
                 return
             self.steps.add(first, end + 1, warps)
-            if _FLOW[instruction.does](self, front, instruction, where) or others:
+            if _FLOW[instruction.does](self, group, instruction, where) or others:
                 return
 
     def _stretch(self, first: int, end: int, where: Where) -> None:
         """Run what is needed of some instructions in a row."""
         step = self.steps.count - first
         places = slice(bisect_left(self._asked, step + first), bisect_left(self._asked, step + end))
-        asked = self._memory.intersection(one - step for one in self._asked[places])
+        asked = self._memory.intersection(asked_step - step for asked_step in self._asked[places])
         needed = self._needed.of(first, end, bool(asked)) if self._needed else range(first, end)
         if not asked:
             for number in needed:
@@ -252,94 +252,96 @@ class Interpreter:
             if number in needed:
                 self._executor.execute(self._code[number], where)
 
-    # Each returns whether the front has changed so that another may be next.
+    # Each returns whether the group has changed so that another may be next.
 
-    def _branch(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
+    def _branch(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         if i.has("DIV"):  # whole warps stand here together, as far as there are more lanes to them
-            front.pc += 1
+            group.pc += 1
             return False
         if i.target is None:
             raise Unsupported(
                 f"'{i.sass.text}' goes where the machine code does not say, which is not modelled"
             )
         if i.number in self._passed_by:
-            front.pc = i.target if self._passed_by[i.number] else i.number + 1
+            group.pc = i.target if self._passed_by[i.number] else i.number + 1
             return False
-        taken = self._taken(i, where, front.threads)
-        if len(taken) == len(front.threads):
-            front.pc = i.target
+        taken = self._taken(i, where, group.threads)
+        if len(taken) == len(group.threads):
+            group.pc = i.target
             return False
         if not len(taken):
-            front.pc += 1
+            group.pc += 1
             return False
-        self._fronts.remove(front)
-        self._fronts += [Front(i.target, taken), front.without(taken)]
+        self._groups.remove(group)
+        self._groups += [ThreadGroup(i.target, taken), group.without(taken)]
         return True
 
-    def _return(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
+    def _return(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         """Go to where a register says, thread by thread."""
-        taken = self._taken(i, where, front.threads)
+        taken = self._taken(i, where, group.threads)
         back = self._executor.address(i, taken)
-        self._fronts.remove(front)
-        if len(taken) < len(front.threads):
-            self._fronts.append(front.without(taken))
-        for place in np.unique(back).tolist():
-            if place >= len(self._code):
+        self._groups.remove(group)
+        if len(taken) < len(group.threads):
+            self._groups.append(group.without(taken))
+        for number in np.unique(back).tolist():
+            if number >= len(self._code):
                 raise Unsupported(f"'{i.sass.text}' goes to an address that is no instruction's")
-            self._fronts.append(Front(place, taken[back == place]))
+            self._groups.append(ThreadGroup(number, taken[back == number]))
         return True
 
-    def _exit(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
-        taken = self._taken(i, where, front.threads)
+    def _exit(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
+        taken = self._taken(i, where, group.threads)
         self._alive[taken] = False
         if not len(taken):
-            front.pc += 1
+            group.pc += 1
             return False
-        self._fronts.remove(front)
-        if len(taken) < len(front.threads):
-            self._fronts.append(front.without(taken))
+        self._groups.remove(group)
+        if len(taken) < len(group.threads):
+            self._groups.append(group.without(taken))
         return True
 
-    def _barrier(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
+    def _barrier(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         if i.has("RED"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
         step = self.steps.count - 1
         if self._among(step) and isinstance(i.sources[0], SassRegister):
             self._tell(step, self._executor.named(i, where))
         if i.has("ARV"):
-            front.pc += 1
+            group.pc += 1
             return False
-        return self._wait(front, i, where)
+        return self._wait(group, i, where)
 
-    def _mbarrier(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
+    def _mbarrier(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         """Go on if the phases have ended that are asked for, or wait until they have."""
         step = self.steps.count - 1
         asked = self._executor.waits(i, where)
         if self._among(step):
             self._tell(step, asked)
-        waits = tuple(one for of_warp in asked for one in of_warp if isinstance(one, Operation))
-        front.phases = tuple(dict.fromkeys(one for one in waits if one.kind == WAIT))
-        if self._executor.asynchronous.reached(front.phases):
-            front.phases = ()
-            front.pc += 1
+        waits = tuple(
+            request for of_warp in asked for request in of_warp if isinstance(request, Operation)
+        )
+        group.phases = tuple(dict.fromkeys(wait for wait in waits if wait.kind == WAIT))
+        if self._executor.asynchronous.reached(group.phases):
+            group.phases = ()
+            group.pc += 1
             return False
-        front.waits = i.does
+        group.waits = i.does
         return True
 
     def _among(self, step: int) -> bool:
-        place = bisect_left(self._asked, step)
-        return place < len(self._asked) and self._asked[place] == step
+        at = bisect_left(self._asked, step)
+        return at < len(self._asked) and self._asked[at] == step
 
-    def _arrive(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
-        front.pc += 1
+    def _arrive(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
+        group.pc += 1
         return False
 
-    def _wait(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
-        alone = len(front.threads) == np.count_nonzero(self._alive)
+    def _wait(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
+        alone = len(group.threads) == np.count_nonzero(self._alive)
         if alone:
-            front.pc += 1
+            group.pc += 1
             return False
-        front.waits = i.does
+        group.waits = i.does
         return True
 
     def _taken(self, i: DecodedInstruction, where: Where, threads: Array) -> Array:

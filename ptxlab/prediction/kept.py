@@ -41,17 +41,17 @@ def kept(
         clock,
     )
     data = [
-        blake2b(np.ascontiguousarray(one.data).view(np.uint8).data).digest()
-        for one in launch.regions
-        if one.data is not None
+        blake2b(np.ascontiguousarray(region.data).view(np.uint8).data).digest()
+        for region in launch.regions
+        if region.data is not None
     ]
     key: Iterable[str | bytes] = (source(*ROOMS), image, repr(told), *data)
     return _read(cached("prediction", key, lambda: json.dumps(asdict(make())).encode()))
 
 
 def _read(stored: bytes) -> Prediction:
-    found: dict[str, Any] = json.loads(stored)
-    found["occupancy"] = Occupancy(**found["occupancy"])
-    found["not_modelled"] = tuple(found["not_modelled"])
-    found["by_instruction"] = {int(n): part for n, part in found["by_instruction"].items()}
-    return Prediction(**found)
+    fields: dict[str, Any] = json.loads(stored)
+    fields["occupancy"] = Occupancy(**fields["occupancy"])
+    fields["not_modelled"] = tuple(fields["not_modelled"])
+    fields["by_instruction"] = {int(n): part for n, part in fields["by_instruction"].items()}
+    return Prediction(**fields)

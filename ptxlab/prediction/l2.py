@@ -81,18 +81,19 @@ def reuse(
         return Reuse({}, every)
     steps = _loading(code, issued, numbers, loops)
     ctas = int(np.prod(launch.config.grid))
-    one, two = (
+    first, two = (
         _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), steps)
         for n in (0, 1)
     )
-    loaded = sum(launch.regions[n].nbytes for n in one.by_region)
-    touched = {n: one.bytes(n, _turns_for_one(loops)) for n in one.by_region}
+    loaded = sum(launch.regions[n].nbytes for n in first.by_region)
+    touched = {n: first.bytes(n, _turns_for_one(loops)) for n in first.by_region}
     stored = (every - loaded) * resident / ctas
     again, once = kept(sum(touched.values()) + stored, size), kept(every, size)
-    hits = {n: once + (again - once) * one.shared(two, n) for n in one.by_region}
+    hits = {n: once + (again - once) * first.shared(two, n) for n in first.by_region}
     moved = sum((1 - hits[n]) * touched[n] for n in touched) * ctas / resident
     return Reuse(
-        {number: hits[n] for number, n in one.region_of.items()}, max(every, moved + every - loaded)
+        {number: hits[n] for number, n in first.region_of.items()},
+        max(every, moved + every - loaded),
     )
 
 
@@ -112,36 +113,36 @@ def _loading(
 ) -> dict[int, _Load]:
     """Return what loads until the end of the hottest loop's second turn, of other loops some turns."""
     of_loop, end = np.zeros(len(issued), np.uint8), len(issued)
-    for n, one in enumerate(loops, 1):
-        for run in one.loop.runs:
+    for n, sampled in enumerate(loops, 1):
+        for run in sampled.loop.runs:
             for first, last in run[1:]:
                 of_loop[first:last] = n
             for first, last in run[_spread(run, loops) :] if n > 1 else ():
                 of_loop[first:last] = _LEFT_OUT
     if loops and len(loops[0].loop.runs[0]) > 1:
         end = loops[0].loop.runs[0][1][1]
-    found = zip(issued[:end].tolist(), of_loop[:end].tolist(), strict=True)
+    loading = zip(issued[:end].tolist(), of_loop[:end].tolist(), strict=True)
     return {
         step: _Load(int(numbers[step]), loop)
-        for step, loop in found
+        for step, loop in loading
         if loop != _LEFT_OUT and _loads(code[numbers[step]])
     }
 
 
 def _spread(run: Sequence[tuple[int, int]], loops: Sequence[SampledLoop]) -> int:
     """Return how many turns of a run are asked: all loops that walk the same rows see the same part of these."""
-    longest = max(len(run) for one in loops[1:] for run in one.loop.runs)
+    longest = max(len(run) for sampled in loops[1:] for run in sampled.loop.runs)
     return max(2, -(-len(run) * min(SPREAD, longest) // longest))
 
 
 def _turns_for_one(loops: Sequence[SampledLoop]) -> list[float]:
     """Return for how many turns a later one stands that was asked for, by number of loop as ``_Load`` has them."""
     others = (
-        sum(len(run) - 1 for run in one.loop.runs)
-        / (sum(min(len(run), _spread(run, loops)) - 1 for run in one.loop.runs) or 1)
-        for one in loops[1:]
+        sum(len(run) - 1 for run in sampled.loop.runs)
+        / (sum(min(len(run), _spread(run, loops)) - 1 for run in sampled.loop.runs) or 1)
+        for sampled in loops[1:]
     )
-    return [1, *(len(one.loop.runs[0]) - 1 for one in loops[:1]), *others]
+    return [1, *(len(sampled.loop.runs[0]) - 1 for sampled in loops[:1]), *others]
 
 
 def _loads(i: DecodedInstruction) -> bool:
@@ -154,8 +155,8 @@ def _loads(i: DecodedInstruction) -> bool:
 def _sectors(request: Request | Asked) -> Array:
     if isinstance(request, Request):
         return request.every
-    copies = (one for of_warp in request for one in of_warp if isinstance(one, Copy))
-    return np.fromiter(chain.from_iterable(one.sectors for one in copies), np.int64)
+    copies = (copy for of_warp in request for copy in of_warp if isinstance(copy, Copy))
+    return np.fromiter(chain.from_iterable(copy.sectors for copy in copies), np.int64)
 
 
 class SectorMap:
@@ -187,7 +188,7 @@ class SectorMap:
     def shared(self, other: SectorMap, but: int) -> float:
         """Return which part of what the ``other`` has is here, what is of the kind ``but`` left out of both."""
         here, there = (
-            (one._codes != 0) & (one._codes != 255 - but) for one in (self, other)
+            (sectors._codes != 0) & (sectors._codes != 255 - but) for sectors in (self, other)
         )  # fmt: skip
         theirs = np.count_nonzero(there)
         return np.count_nonzero(here & there) / theirs if theirs else 0.0
@@ -209,7 +210,7 @@ class _Touched:
         self.by_region: dict[int, SectorMap] = {}
         self.region_of: dict[int, int] = {}
         piece = max(1, _THREADS // launch.threads)
-        chosen = [one for one in ctas if one % launch.cluster == 0]
+        chosen = [cta for cta in ctas if cta % launch.cluster == 0]
         asked = np.array(list(steps), int)
         for begin in range(0, len(chosen), piece):
             interpreter.requests(code, launch, chosen[begin : begin + piece], asked, self._touch)

@@ -123,4 +123,4 @@ def _hits(sectors: Sequence[int], part: float) -> bool:
     if part >= 1:
         return True
     spread = ((sector // SECTORS * 0x9E3779B1 & 0xFFFFFFFF) / 2**32 for sector in sectors)
-    return all(one < part for one in spread)
+    return all(bank < part for bank in spread)

@@ -126,7 +126,9 @@ class SmMbarriers:
 
 def form(i: DecodedInstruction) -> tuple[bool, bool]:
     """Return whether an arrival counts one, and whether its register has bytes to expect."""
-    last = "".join(one for one in i.sass.modifiers if one not in ("ARRIVE", "TRANS64", "RED"))
+    last = "".join(
+        modifier for modifier in i.sass.modifiers if modifier not in ("ARRIVE", "TRANS64", "RED")
+    )
     if last not in _FORMS:
         raise Unsupported(f"nobody says what '{i.sass.text}' counts")
     return _FORMS[last]
@@ -138,7 +140,7 @@ def expected(low: int) -> int:
 
 
 def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:
-    found: dict[int, list[T]] = defaultdict(list)
+    asked: dict[int, list[T]] = defaultdict(list)
     for warp, operation in operations:
-        found[warp].append(operation)
-    return tuple(tuple(found[warp]) for warp in range(warps))
+        asked[warp].append(operation)
+    return tuple(tuple(asked[warp]) for warp in range(warps))

@@ -110,7 +110,7 @@ def modelled(
 
 def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
-    atomics = any(one.row is not None and one.row.atomic for one in code)
+    atomics = any(instruction.row is not None and instruction.row.atomic for instruction in code)
     meeting = ("atomics that meet at an address",) if atomics else ()
     slow = ("divisions and roots of numbers at the edges of the format",) if passed_by(code) else ()
     return ("power and the clock it leaves", "instruction cache", *meeting, *slow)

@@ -64,7 +64,7 @@ def predict(
     with closing(UnfilledDevice(target_of(chip))) as device:
         chosen = device.load(program).kernel(kernel)
         passed = [
-            device.upload(one) if isinstance(one, np.ndarray) and one.ndim else one for one in args
+            device.upload(arg) if isinstance(arg, np.ndarray) and arg.ndim else arg for arg in args
         ]
         config = LaunchConfig.of(grid, block, shared)
         return of_launch(Assembly(program, cubin), chosen, config, passed, chip, clock)
@@ -73,8 +73,8 @@ def predict(
 def target_of(chip: Chip) -> Target:
     """Return what code for a chip is compiled for."""
     return max(
-        (one for one in TARGETS.values() if one.capability == chip.gpu.capability),
-        key=lambda one: one.suffix,
+        (target for target in TARGETS.values() if target.capability == chip.gpu.capability),
+        key=lambda target: target.suffix,
     )
 
 
@@ -123,16 +123,16 @@ def of_launch(
 def _variables(assembly: Assembly, kernel: Kernel) -> tuple[dict[int, bytes], list[ModuleVariable]]:
     """Return constant memory with what variables hold, and the variables it has the addresses of."""
     assert isinstance(kernel, EmulatorKernel)
-    found = constant_memory(assembly.cubin.image, kernel.name)
-    banks = {bank: bytearray(content) for bank, content in found.banks.items()}
-    for name, place in found.variables.items():
+    memory = constant_memory(assembly.cubin.image, kernel.name)
+    banks = {bank: bytearray(content) for bank, content in memory.banks.items()}
+    for name, start in memory.variables.items():
         held = kernel.module.variable(name).numpy().tobytes()
-        banks[VARIABLES][place : place + len(held)] = held
+        banks[VARIABLES][start : start + len(held)] = held
     reached: dict[str, ModuleVariable] = {}
-    for place, (name, offset) in found.addresses.items():
+    for start, (name, offset) in memory.addresses.items():
         if name in kernel.module.variables:
             reached[name] = variable = kernel.module.variable(name)
-            banks[ADDRESSES][place : place + 8] = (variable.address + offset).to_bytes(8, "little")
+            banks[ADDRESSES][start : start + 8] = (variable.address + offset).to_bytes(8, "little")
     return {bank: bytes(content) for bank, content in banks.items()}, list(reached.values())
 
 
@@ -160,9 +160,9 @@ def as_machine_code(
 def _laid_out(parameters: Sequence[Parameter], packed: bytes, first: int) -> bytes:
     """Return what constant memory holds from offset ``first`` on: parameters, aligned where they are there."""
     held = bytearray()
-    for one in parameters:
-        held += bytes(-(first + len(held)) % one.alignment)
-        held += packed[one.offset : one.offset + one.size]
+    for parameter in parameters:
+        held += bytes(-(first + len(held)) % parameter.alignment)
+        held += packed[parameter.offset : parameter.offset + parameter.size]
     return bytes(held)
 
 
@@ -185,8 +185,8 @@ def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
 
 def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[MemoryRange]:
     """Return the memory that arguments lead to, each once."""
-    found = (one for arg in passed for one in _reached(device, arg, floats))
-    return list({one.base: one for one in found}.values())
+    ranges = (memory for arg in passed for memory in _reached(device, arg, floats))
+    return list({memory.base: memory for memory in ranges}.values())
 
 
 def _reached(device: Device, arg: Any, floats: bool) -> Iterator[MemoryRange]:
@@ -197,11 +197,11 @@ def _reached(device: Device, arg: Any, floats: bool) -> Iterator[MemoryRange]:
     yield MemoryRange(buffer.address, buffer.nbytes, _held(buffer, floats))
     if buffer.nbytes == MAP_BYTES and buffer.dtype == np.uint8:
         try:
-            found = decode_map(buffer.numpy().tobytes())
+            tensor_map = decode_map(buffer.numpy().tobytes())
         except ValueError:
             return
-        if found.address:
-            yield MemoryRange(found.address, found.nbytes)
+        if tensor_map.address:
+            yield MemoryRange(tensor_map.address, tensor_map.nbytes)
 
 
 def _held(buffer: Buffer, floats: bool) -> Any:

@@ -63,13 +63,13 @@ class ProgramSlice:
         return self._of_stretch[key]
 
     def _found(self, first: int, end: int, asked: bool) -> list[int]:
-        live, found = self._live[end], []
+        live, numbers = self._live[end], []
         for number in range(end - 1, first - 1, -1):
             facts = self._facts[number]
             if facts.unknown or facts.always or facts.writes & live:
-                found.append(number)
+                numbers.append(number)
             live = facts.before(live, asked)
-        return found[::-1]
+        return numbers[::-1]
 
 
 def read_by(i: DecodedInstruction) -> frozenset[int]:
@@ -85,8 +85,8 @@ def _live(following: Sequence[Sequence[int]], facts: Sequence[_Facts]) -> list[i
         changed = False
         for number in range(len(facts) - 1, -1, -1):
             after = 0
-            for one in following[number]:
-                after |= live[one]
+            for successor in following[number]:
+                after |= live[successor]
             before = facts[number].before(after, asked=True)
             if before != live[number]:
                 live[number], changed = before, True
@@ -117,9 +117,9 @@ class _Facts:
             self.roots = guard | _reads_of(i)
         elif space:
             places = guard | _union(i.ins)
-            for one in i.operands:
-                if isinstance(one, SassAddress):
-                    places |= _address(one, i.is_wide(one))
+            for operand in i.operands:
+                if isinstance(operand, SassAddress):
+                    places |= _address(operand, i.is_wide(operand))
             self.roots = places if addresses else 0
             self.reads = places
             apart = spilled and space == "local"
@@ -133,10 +133,10 @@ class _Facts:
 
     def before(self, live: int, asked: bool) -> int:
         """Return what is live before the instruction, which memory may be ``asked`` by."""
-        found = live & ~self.kills | self.always | (self.roots if asked else 0)
+        before = live & ~self.kills | self.always | (self.roots if asked else 0)
         if self.writes & live:
-            found |= self.reads
-        return found & ~_FIXED
+            before |= self.reads
+        return before & ~_FIXED
 
 
 def _successors(
@@ -144,17 +144,17 @@ def _successors(
 ) -> list[tuple[int, ...]]:
     """Return which instructions may follow each, of those that are ``settled`` where they go."""
     returns = tuple(i.number + 1 for i in code if i.does == "call")
-    found: list[tuple[int, ...]] = []
+    successors: list[tuple[int, ...]] = []
     for i in code:
         onwards = (i.number + 1,)
         if i.does == "return":
-            found.append((*returns, *onwards))
+            successors.append((*returns, *onwards))
         elif i.does in ("branch", "call") and i.target is not None:
             jumps, stays = (settled.get(i.number, True), not settled.get(i.number, False))
-            found.append((*((i.target,) * jumps), *(onwards * stays)))
+            successors.append((*((i.target,) * jumps), *(onwards * stays)))
         else:
-            found.append(onwards)
-    return found
+            successors.append(onwards)
+    return successors
 
 
 def _only_spills(code: Sequence[DecodedInstruction]) -> bool:
@@ -176,62 +176,62 @@ def _only_spills(code: Sequence[DecodedInstruction]) -> bool:
 
 
 def _on_stack(i: DecodedInstruction) -> bool:
-    (place,) = (one for one in i.operands if isinstance(one, SassAddress))
-    base = place.base
-    whole = accessed_bytes(i.sass.modifiers) % 4 == 0 and place.offset % 4 == 0
-    return whole and place.uniform is None and base is not None and base.number == _STACK_POINTER
+    (address,) = (operand for operand in i.operands if isinstance(operand, SassAddress))
+    base = address.base
+    whole = accessed_bytes(i.sass.modifiers) % 4 == 0 and address.offset % 4 == 0
+    return whole and address.uniform is None and base is not None and base.number == _STACK_POINTER
 
 
 def _words_of_stack(i: DecodedInstruction) -> int:
-    (place,) = (one for one in i.operands if isinstance(one, SassAddress))
+    (address,) = (operand for operand in i.operands if isinstance(operand, SassAddress))
     words = (1 << accessed_bytes(i.sass.modifiers) // 4) - 1
-    return words << _SPILLED + place.offset // 4
+    return words << _SPILLED + address.offset // 4
 
 
 def _written(i: DecodedInstruction, most: int) -> int:
     """Return what an instruction writes, of registers ``most`` at most."""
-    found = 0
+    bits = 0
     if i.dest is not None and i.row is not None:
-        found |= ((1 << min(i.written, most)) - 1) << i.dest.number
-    for one in i.outs:
-        found |= 1 << _PREDICATES + one.number
-    return found & ~_FIXED
+        bits |= ((1 << min(i.written, most)) - 1) << i.dest.number
+    for predicate in i.outs:
+        bits |= 1 << _PREDICATES + predicate.number
+    return bits & ~_FIXED
 
 
 def _reads_of(i: DecodedInstruction) -> int:
     """Return what the operands of an instruction say, without its guard."""
-    found = _ALL_PREDICATES if i.known.every_predicate == "read" else 0
+    bits = _ALL_PREDICATES if i.known.every_predicate == "read" else 0
     if i.known.flow:
-        return found | _union(i.operands)
+        return bits | _union(i.operands)
     pairs, sums = i.takes_pairs, any(map(i.has, i.known.sums_pairs))
-    for place, one in enumerate(i.sources):
-        third_of_wide = place == 2 and sums
-        found |= _reads(one, 2 if pairs or third_of_wide else 1)
-    return found | _union(i.ins)
+    for slot, source in enumerate(i.sources):
+        third_of_wide = slot == 2 and sums
+        bits |= _reads(source, 2 if pairs or third_of_wide else 1)
+    return bits | _union(i.ins)
 
 
 def _asynchronous(i: DecodedInstruction) -> int:
     """Return what an mbarrier, or a copy and its tensor map, is told by: uniform registers in a row."""
-    found = _union(i.ins)
-    for one in i.operands:
-        if isinstance(one, SassAddress):
-            found |= _reads(one.base) | _reads(one.uniform, _BOX)
-        elif isinstance(one, SassRegister):
-            found |= _reads(one, 2)
-    return found
+    bits = _union(i.ins)
+    for operand in i.operands:
+        if isinstance(operand, SassAddress):
+            bits |= _reads(operand.base) | _reads(operand.uniform, _BOX)
+        elif isinstance(operand, SassRegister):
+            bits |= _reads(operand, 2)
+    return bits
 
 
 def _stored(i: DecodedInstruction) -> int:
     """Return the data that a store reads: behind the address."""
-    data = [one for one in i.sources if isinstance(one, SassRegister)]
+    data = [source for source in i.sources if isinstance(source, SassRegister)]
     return _union(data, accessed_bytes(i.sass.modifiers) // 4 or 1)
 
 
 def _union(operands: Iterable[Operand], words: int = 1) -> int:
-    found = 0
-    for one in operands:
-        found |= _reads(one, words)
-    return found
+    bits = 0
+    for operand in operands:
+        bits |= _reads(operand, words)
+    return bits
 
 
 def _reads(operand: Operand | None, words: int = 1) -> int:
@@ -244,6 +244,6 @@ def _reads(operand: Operand | None, words: int = 1) -> int:
     return 0
 
 
-def _address(place: SassAddress, wide: bool) -> int:
+def _address(operand: SassAddress, wide: bool) -> int:
     words = 2 if wide else 1
-    return _reads(place.base, words) | _reads(place.uniform, words)
+    return _reads(operand.base, words) | _reads(operand.uniform, words)

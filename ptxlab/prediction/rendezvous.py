@@ -38,7 +38,7 @@ class Rendezvous:
         self, warp: Warp, t: InstructionTiming, orders: Orders, waits: bool, now: float
     ) -> None:
         """Have a warp arrive at a barrier of its CTA; the last lets all go on."""
-        named = [one.key[1] for one in orders if isinstance(one, Operation)]
+        named = [order.key[1] for order in orders if isinstance(order, Operation)]
         number, threads = named[0] if named else t.group[0], t.group[1]
         key = (warp.cta, number)
         expected = threads // 32 or self._of_cta[warp.cta]
@@ -60,15 +60,15 @@ class Rendezvous:
 
     def synchronise(self, warp: Warp, t: InstructionTiming, orders: Orders, now: float) -> None:
         """Do what a warp asks of mbarriers; it sleeps until a phase has ended that it waits for."""
-        for one in orders:
-            if not isinstance(one, Operation):
+        for order in orders:
+            if not isinstance(order, Operation):
                 continue
-            if one.kind == WAIT:
-                self._await(warp, one, t)
-            elif one.kind in (INIT, ARRIVE):
-                there = now + self._latency["cluster" if one.far else "shared"]
-                if self._mbarriers.do(one, there):
-                    self._ended(one.key)
+            if order.kind == WAIT:
+                self._await(warp, order, t)
+            elif order.kind in (INIT, ARRIVE):
+                there = now + self._latency["cluster" if order.far else "shared"]
+                if self._mbarriers.do(order, there):
+                    self._ended(order.key)
 
     def landed(self, copy: Copy, there: float) -> None:
         assert copy.key is not None
@@ -89,12 +89,12 @@ class Rendezvous:
             self._wake(warp, max(over, warp.fixed))
         self._counts[key] = 0
 
-    def _await(self, warp: Warp, one: Operation, t: InstructionTiming) -> None:
-        if self._mbarriers.phase(one.key) < one.count:
-            self._waiting[one.key].append((one.count, warp))
+    def _await(self, warp: Warp, operation: Operation, t: InstructionTiming) -> None:
+        if self._mbarriers.phase(operation.key) < operation.count:
+            self._waiting[operation.key].append((operation.count, warp))
             warp.sleep("mbarrier")
             return
-        warp.pause("mbarrier", self._mbarriers.ended(one.key, one.count) + t.latency)
+        warp.pause("mbarrier", self._mbarriers.ended(operation.key, operation.count) + t.latency)
 
     def _ended(self, key: Key) -> None:
         """Let those go on who waited for the phase that has ended."""

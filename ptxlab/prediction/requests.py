@@ -59,16 +59,16 @@ class Request:
     def every(self) -> Array:
         """The sectors that all warps ask for, one warp's behind another's."""
         numbers = np.zeros(0, np.int64) if self.pattern is None else self.pattern.numbers
-        found: Array = numbers + self.begin
-        return found
+        sectors: Array = numbers + self.begin
+        return sectors
 
     def sectors(self, warp: int) -> list[int]:
         """Return the sectors that a warp asks for, by number."""
         if self.pattern is None:
             return []
         first, end = self.pattern.bounds[warp : warp + 2]
-        found: list[int] = (self.pattern.numbers[first:end] + self.begin).tolist()
-        return found
+        sectors: list[int] = (self.pattern.numbers[first:end] + self.begin).tolist()
+        return sectors
 
     def served(self, warp: int) -> Served:
         """Return what one warp asks for."""
@@ -79,7 +79,7 @@ class Request:
     def nbytes(self) -> int:
         """What keeping it takes."""
         arrays = (self.passes, self.lines)
-        held = sum(one.nbytes for one in arrays if one is not None)
+        held = sum(counts.nbytes for counts in arrays if counts is not None)
         return held + (self.pattern.nbytes if self.pattern else 0)
 
 
@@ -117,7 +117,7 @@ def of_global(table: Array, asked: Array) -> tuple[Sectors, Array]:
     sectors = np.sort((_filled(table, asked) // SECTOR).astype(np.int64), axis=1)
     lines = sectors // (LINE // SECTOR)
     asking = np.asarray(asked.any(axis=1))[:, None]
-    new, new_lines = (_changes(one) & asking for one in (sectors, lines))
+    new, new_lines = (_changes(per_lane) & asking for per_lane in (sectors, lines))
     bounds = np.append(0, np.cumsum(new.sum(axis=1)))
     return Sectors(sectors[new], bounds), new_lines.sum(axis=1)
 

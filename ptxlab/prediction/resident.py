@@ -64,9 +64,9 @@ class ResidentModel:
 
     def requests(self, chosen: Sequence[int], asked: Array) -> dict[int, Request | Asked]:
         """Return what the steps ``asked`` about of some CTAs ask memory for."""
-        found: dict[int, Request | Asked] = {}
-        interpreter.requests(self._code, self._launch, chosen, asked, found.__setitem__)
-        return found
+        requests: dict[int, Request | Asked] = {}
+        interpreter.requests(self._code, self._launch, chosen, asked, requests.__setitem__)
+        return requests
 
     def run(self, numbers: Array, warps: Sequence[Warp], ctas: int, chip: Chip) -> Run:
         """Run warps on an SM; ``numbers`` are the instructions of all steps."""
@@ -128,12 +128,14 @@ class _Work:
         self._ask([issued[there] for issued, there in zip(self._kinds, more, strict=True)])
         many = run(more)
         cycles = many.cycles
-        for one in loops:
-            fewer = left(one.loop.head)
-            shown = trace.turns_in(one.loop, more[first]) - trace.turns_in(one.loop, fewer[first])
+        for sampled in loops:
+            fewer = left(sampled.loop.head)
+            shown = trace.turns_in(sampled.loop, more[first]) - trace.turns_in(
+                sampled.loop, fewer[first]
+            )
             if shown:
                 slope = many.cycles - run(fewer).cycles
-                cycles += slope / shown * one.left_out
+                cycles += slope / shown * sampled.left_out
         return Resident(len(self._chosen), cycles, many)
 
     def tiled(self, tiles: dict[int, list[int]] | None) -> Resident:
@@ -159,16 +161,18 @@ class _Work:
 
     def _skipped(self, issued: Array, gaps: Iterable[trace.Gap]) -> dict[int, list[Skipped]]:
         """Return what the turns would load that are left out, by the place behind them."""
-        found: dict[int, list[Skipped]] = defaultdict(list)
+        skipped: dict[int, list[Skipped]] = defaultdict(list)
         for gap in gaps:
             for n in range(gap.length):
                 step, later = int(issued[gap.first + n]), int(issued[gap.last + n])
                 number = int(self._numbers[step])
-                one, other = self._requests.get(step), self._requests.get(later)
+                request, other = self._requests.get(step), self._requests.get(later)
                 alike = number == self._numbers[later]
-                if alike and isinstance(one, Request) and isinstance(other, Request):
-                    found[gap.place].append(Skipped(number, gap.turns, gap.apart, one, other))
-        return found
+                if alike and isinstance(request, Request) and isinstance(other, Request):
+                    skipped[gap.position].append(
+                        Skipped(number, gap.turns, gap.apart, request, other)
+                    )
+        return skipped
 
     def _run(
         self,

@@ -18,18 +18,18 @@ _SLOW_PATH = re.compile(r"__cuda_sm\w+_(?:f32|f64|dblrcp)(?:_|$)")
 
 def passed_by(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
     """Return the branches beside a slow path, by number, and whether each is taken to pass it by."""
-    found: dict[int, bool] = {}
+    branches: dict[int, bool] = {}
     for i in code:
         conditional = i.guard is not None or bool(i.ins)
         if not conditional or i.target is None:
             continue
         if i.does == "call" and _is_slow(i):
-            found[i.number] = False
+            branches[i.number] = False
         elif i.does == "branch":
             jumping, staying = _leads_in(code, i.target), _leads_in(code, i.number + 1)
             if jumping != staying:
-                found[i.number] = staying
-    return found
+                branches[i.number] = staying
+    return branches
 
 
 def _leads_in(code: Sequence[DecodedInstruction], number: int) -> bool:

@@ -237,13 +237,13 @@ class Sm:
 
     def _copy(self, warp: Warp, t: InstructionTiming, orders: Orders, now: float) -> None:
         """Have the tensor memory accelerator copy what a warp asks."""
-        for one in orders:
-            if isinstance(one, Copy):
-                there = self._lsu.copy(one, t.hits, now)
-                if one.key is None:
+        for order in orders:
+            if isinstance(order, Copy):
+                there = self._lsu.copy(order, t.hits, now)
+                if order.key is None:
                     warp.copies = max(warp.copies, there)
                 else:
-                    self._rendezvous.landed(one, there)
+                    self._rendezvous.landed(order, there)
         warp.hold(t.writes, now + SOURCES_READ)
         warp.hold(t.frees, now + SOURCES_READ)
 

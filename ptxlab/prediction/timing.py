@@ -115,7 +115,7 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
         _reads(i) if kind == FIXED else (),
         row.loads,
         row.loads and not row.atomic and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))),
-        row.space == "copy" or (kind == PRODUCT and any(one == SassName("gsb0") for one in i.operands)),
+        row.space == "copy" or (kind == PRODUCT and any(operand == SassName("gsb0") for operand in i.operands)),
         group,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
 def _kind(i: DecodedInstruction, row: Row) -> tuple[int, tuple[int, int]]:
     """Return how an instruction is dealt with, and its group as ``InstructionTiming`` has it."""
     if row.does == "barrier":
-        number, threads = (*(_number(one) for one in i.sources), 0, 0)[:2]
+        number, threads = (*(_number(source) for source in i.sources), 0, 0)[:2]
         return (ARRIVE if i.has("ARV") else BARRIER), (number, threads)
     if row.does == "await group":
         scoreboard = i.operands[0]
@@ -171,7 +171,7 @@ def _tensor(i: DecodedInstruction, chip: Chip) -> float:
 
 def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
     """Return the shape of a product, and the types of its factors and of its sums, as rates are told of them."""
-    shape, *types = (one for one in i.sass.modifiers if one != "SF")
+    shape, *types = (modifier for modifier in i.sass.modifiers if modifier != "SF")
     sums = {"F32": "f32", "F16": "f16"}.get(types[0], "s32") if types else "f16"
     dtype = i.known.factors
     if dtype == "f16":
@@ -188,7 +188,7 @@ def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
 
 def _reads(i: DecodedInstruction) -> tuple[tuple[int, int, int, bool], ...]:
     """Return the registers read through the ports, by slot; those of a uniform file have others."""
-    found = []
+    ports = []
     wide = i.known.pipe == "tensor"
     for slot, source in enumerate(i.sources[:3], i.known.slot):
         if not isinstance(source, SassRegister) or source.number >= UNIFORM:
@@ -197,8 +197,8 @@ def _reads(i: DecodedInstruction) -> tuple[tuple[int, int, int, bool], ...]:
             continue
         for extra in range(_registers_of(i, slot) if wide else 1):
             number = source.number + extra
-            found.append((number & 1, slot, number, slot in i.control.reuse))
-    return tuple(found)
+            ports.append((number & 1, slot, number, slot in i.control.reuse))
+    return tuple(ports)
 
 
 def _registers_of(i: DecodedInstruction, slot: int) -> int:
@@ -233,15 +233,17 @@ def _warpgroup(i: DecodedInstruction, chip: Chip) -> float:
 
 def _warpgroup_shape(i: DecodedInstruction) -> tuple[int, int, int]:
     """Return m, n and k of a product."""
-    found = _WARPGROUP_SHAPE.match(i.sass.modifiers[0])
-    if found is None:
+    match = _WARPGROUP_SHAPE.match(i.sass.modifiers[0])
+    if match is None:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
-    m, n, k = map(int, found.groups())
+    m, n, k = map(int, match.groups())
     return m, n, k
 
 
 def _warpgroup_types(i: DecodedInstruction) -> tuple[str, str]:
     modifiers, factors = i.sass.modifiers, i.known.factors
-    dtype = next((_OTHER_FACTORS[one] for one in modifiers if one in _OTHER_FACTORS), factors)
+    dtype = next(
+        (_OTHER_FACTORS[modifier] for modifier in modifiers if modifier in _OTHER_FACTORS), factors
+    )
     acc = "s32" if factors == "s8" else "f16" if modifiers[1] == "F16" else "f32"
     return dtype, acc

@@ -97,7 +97,11 @@ def _shortened(loop: Loop, left: Array, warps: int) -> SampledLoop:
 def alike(chosen: Sequence[SampledLoop], numbers: Array, returns: Array) -> list[SampledLoop]:
     """Return the same loops in what another warp issues, as far as it runs through them."""
     own = {loop.head: loop for loop in loops(numbers, returns)}
-    return [SampledLoop(own[one.loop.head], one.few) for one in chosen if one.loop.head in own]
+    return [
+        SampledLoop(own[sampled.loop.head], sampled.few)
+        for sampled in chosen
+        if sampled.loop.head in own
+    ]
 
 
 def loops(numbers: Array, returns: Array) -> list[Loop]:
@@ -121,9 +125,9 @@ def loops(numbers: Array, returns: Array) -> list[Loop]:
     return [Loop(head, _runs(of_head)) for head, of_head in turns.items()]
 
 
-def hottest(found: Sequence[Loop]) -> Loop | None:
+def hottest(candidates: Sequence[Loop]) -> Loop | None:
     """Return the loop that most of a warp's instructions are turns of."""
-    return max(found, key=_left_out, default=None)
+    return max(candidates, key=_left_out, default=None)
 
 
 def tiles(kinds: Sequence[Array], numbers: Array, returns: Array) -> dict[int, list[int]] | None:
@@ -132,33 +136,35 @@ def tiles(kinds: Sequence[Array], numbers: Array, returns: Array) -> dict[int, l
     A tile is a run of the hottest loop. None where the warps that work do not run through equally many,
     or through too few.
     """
-    found = {}
+    tiles = {}
     for kind, issued in enumerate(kinds):
         loop = hottest(loops(numbers[issued], returns))
         if loop is not None:
-            found[kind] = [run[0][0] for run in loop.runs]
-    counts = {len(begun) for begun in found.values()}
+            tiles[kind] = [run[0][0] for run in loop.runs]
+    counts = {len(begun) for begun in tiles.values()}
     few = len(counts) != 1 or max(counts) < FEW_TILES + 2
-    return None if few else found
+    return None if few else tiles
 
 
 def kept(length: int, chosen: Sequence[SampledLoop], shortened: int = -1) -> Array:
     """Say which of ``length`` instructions are left: twice as many turns as few, or few, by a loop's head."""
     left = np.ones(length, bool)
-    for one in chosen:
-        for first, end in one.loop.after(one.few * (1 if one.loop.head == shortened else 2)):
+    for sampled in chosen:
+        for first, end in sampled.loop.after(
+            sampled.few * (1 if sampled.loop.head == shortened else 2)
+        ):
             left[first:end] = False
     return left
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Where ``turns`` of a run are left out, before the instruction at ``place`` of those that are left.
+    """Where ``turns`` of a run are left out, before the instruction at ``position`` of those that are left.
 
     The turns before it begin at ``first`` and, ``apart`` turns later, at ``last``, of ``length`` instructions.
     """
 
-    place: int
+    position: int
     turns: int
     first: int
     last: int
@@ -169,8 +175,8 @@ class Gap:
 def gaps(chosen: Sequence[SampledLoop], left: Array) -> Iterator[Gap]:
     """Yield where turns are left out of runs of which some are ``left``."""
     places = np.cumsum(left)
-    for one in chosen:
-        for run in one.loop.runs:
+    for sampled in chosen:
+        for run in sampled.loop.runs:
             (begun, _), there = run[0], [turn for turn in run if left[turn[0]]]
             if 1 < len(there) < len(run):
                 last, end = there[-1]

@@ -50,11 +50,11 @@ class Cursor:
 
     def listed(self, item: Callable[[], T]) -> tuple[T, ...]:
         """item { "," item }"""
-        found = [item()]
+        items = [item()]
         while self.token.text == ",":
             self.advance()
-            found.append(item())
-        return tuple(found)
+            items.append(item())
+        return tuple(items)
 
     def expect(self, text: str, after: str) -> Token:
         """Take ``text``; ``after`` says what it must follow, for the error."""
@@ -122,8 +122,8 @@ class Cursor:
         self, message: str, position: Position | None = None, hint: str | None = None
     ) -> NoReturn:
         """Raise PtxSyntaxError at ``position``, by default at the current token."""
-        place = locate(self.source, position or self.token.position)
-        raise PtxSyntaxError(message, location=place, hint=hint)
+        location = locate(self.source, position or self.token.position)
+        raise PtxSyntaxError(message, location=location, hint=hint)
 
     def fail_unended(self, what: str, position: Position | None = None) -> NoReturn:
         """Raise PtxSyntaxError at ``position``, by default behind the last token taken."""

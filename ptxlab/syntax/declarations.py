@@ -75,11 +75,11 @@ class _Qualifiers:
 
     def _in_order(self, c: Cursor, text: str) -> None:
         """Hold the qualifiers to the order of the PTX ISA, which ptxas insists on."""
-        place = next(at for at, group in enumerate(_ORDER) if text in group)
-        if place < self._place:
+        rank = next(at for at, group in enumerate(_ORDER) if text in group)
+        if rank < self._place:
             hint = "the order is: linkage, state space and alignment, vector, type"
             c.fail(f"{text} comes too late here", hint=hint)
-        self._place = place
+        self._place = rank
 
     def _align(self, c: Cursor) -> None:
         c.advance()
@@ -126,9 +126,9 @@ def parameter_list(c: Cursor) -> tuple[Declaration, ...]:
     """
     if not c.accept("(") or c.accept(")"):
         return ()
-    found = c.listed(lambda: _parameter(c))
+    declared = c.listed(lambda: _parameter(c))
     c.expect(")", "the last parameter")
-    return found
+    return declared
 
 
 def attributes(c: Cursor) -> tuple[str, ...]:
@@ -167,14 +167,14 @@ def _parameter(c: Cursor) -> Declaration:
 def _qualifiers(c: Cursor, linkage: str) -> _Qualifiers:
     """qualifiers : { linkage | space | ".align" n | ".attribute" (...) | vector | type | ".ptr" }"""
     position = c.token.position
-    found = _Qualifiers(linkage)
+    qualifiers = _Qualifiers(linkage)
     while c.token.kind is TokenKind.DOTTED:
-        found.read(c)
-    if not found.space:
+        qualifiers.read(c)
+    if not qualifiers.space:
         c.fail("a declaration needs a state space", position, "for example .reg or .shared")
-    if not found.type:
-        c.fail(f"this .{found.space} declaration has no type", hint="for example .b32")
-    return found
+    if not qualifiers.type:
+        c.fail(f"this .{qualifiers.space} declaration has no type", hint="for example .b32")
+    return qualifiers
 
 
 def _declarator(c: Cursor, *, named: bool = True) -> Declarator:

@@ -56,14 +56,14 @@ def source_lines(module: PtxModule, function: Function) -> tuple[SourceLine | No
     """
     files = {item.index: item.path for item in module.items if isinstance(item, File)}
     here: SourceLine | None = None
-    found: list[SourceLine | None] = []
+    lines: list[SourceLine | None] = []
     for statement in _outside_assembly(module, function):
         if isinstance(statement, Loc):
             known = statement.file in files and statement.line > 0
             here = SourceLine(files[statement.file], statement.line) if known else None
         elif isinstance(statement, Instruction):
-            found.append(here)
-    return tuple(found)
+            lines.append(here)
+    return tuple(lines)
 
 
 def call_lines(module: PtxModule, function: Function) -> tuple[tuple[SourceLine, ...], ...]:
@@ -75,7 +75,7 @@ def call_lines(module: PtxModule, function: Function) -> tuple[tuple[SourceLine,
     files = {item.index: item.path for item in module.items if isinstance(item, File)}
     known: dict[tuple[int, ...], tuple[SourceLine, ...]] = {}
     here: tuple[SourceLine, ...] = ()
-    found: list[tuple[SourceLine, ...]] = []
+    chains: list[tuple[SourceLine, ...]] = []
     for statement in _outside_assembly(module, function):
         if isinstance(statement, Loc):
             here = ()
@@ -85,8 +85,8 @@ def call_lines(module: PtxModule, function: Function) -> tuple[tuple[SourceLine,
                 here = (SourceLine(files[file], line), *outer) if file in files else ()
             known[statement.file, statement.line, statement.column] = here
         elif isinstance(statement, Instruction):
-            found.append(here)
-    return tuple(found)
+            chains.append(here)
+    return tuple(chains)
 
 
 def _outside_assembly(module: PtxModule, function: Function) -> Iterator[Statement]:
@@ -132,7 +132,7 @@ def parameters(function: Function, source: SourceText | None = None) -> tuple[Pa
 
     Each lies at the next multiple of its alignment: the size of its type unless ``.align`` says more.
     """
-    found: list[Parameter] = []
+    laid_out: list[Parameter] = []
     names = source.arguments.get(function.name, ()) if source else ()
     end = 0
     for index, declaration in enumerate(function.parameters):
@@ -150,6 +150,8 @@ def parameters(function: Function, source: SourceText | None = None) -> tuple[Pa
         size = count * scalar.bytes
         pointer = declaration.pointer is not None
         name = names[index] if names else declarator.name
-        found.append(Parameter(index, name, scalar.name, count, size, alignment, offset, pointer))
+        laid_out.append(
+            Parameter(index, name, scalar.name, count, size, alignment, offset, pointer)
+        )
         end = offset + size
-    return tuple(found)
+    return tuple(laid_out)

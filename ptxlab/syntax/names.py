@@ -60,10 +60,10 @@ def _demangler() -> Any:
 @cache
 def demangled(name: str) -> str:
     """Return the declaration that a mangled name stands for, and any other name as it is."""
-    found = _demangler() if name.startswith("_Z") else None
-    if found is None:
+    demangler = _demangler() if name.startswith("_Z") else None
+    if demangler is None:
         return name
-    demangle, free = found
+    demangle, free = demangler
     status = ctypes.c_int()
     text = demangle(name.encode(), None, None, ctypes.byref(status))
     if not text:
@@ -96,8 +96,8 @@ def _inside(parameters: str) -> str:
     for at, character in enumerate(parameters):
         depth += (character == "(") - (character == ")")
         if not depth:
-            found = re.match(r"(::\w+)+$", parameters[at + 1 :])
-            return found[0] if found else ""
+            scope = re.match(r"(::\w+)+$", parameters[at + 1 :])
+            return scope[0] if scope else ""
     return ""
 
 
@@ -122,8 +122,8 @@ def matching(names: Iterable[str], wanted: str) -> list[str]:
         lambda text: "<" not in asked and asked in text,
     )
     for way in ways:
-        if found := [name for name, text in compact.items() if way(text)]:
-            return found
+        if meant := [name for name, text in compact.items() if way(text)]:
+            return meant
     return []
 
 

@@ -65,8 +65,8 @@ def _parsed(c: Cursor, rule: Callable[[Cursor], T]) -> T:
     try:
         return rule(c)
     except RecursionError:
-        place = c.token.position
-    return c.fail("blocks, lists or expressions nest too deeply here", place)
+        position = c.token.position
+    return c.fail("blocks, lists or expressions nest too deeply here", position)
 
 
 class Unread(Sequence[Statement]):
@@ -208,7 +208,7 @@ def _function(c: Cursor, linkage: str, first: Token) -> Function:
     results = () if is_entry else parameter_list(c)
     name = c.name("the name of a kernel" if is_entry else "the name of a function").text
     accepted = parameter_list(c)
-    found = directives(c)
+    body_directives = directives(c)
     statements: Sequence[Statement] | None = None
     if c.token.kind is TokenKind.BODY:
         statements = Unread(c.source, c.advance())
@@ -222,7 +222,7 @@ def _function(c: Cursor, linkage: str, first: Token) -> Function:
         accepted,
         results,
         linkage,
-        found,
+        body_directives,
         statements,
         attached,
         position=first.position,

@@ -51,15 +51,15 @@ def body(c: Cursor) -> tuple[Statement, ...]:
 
 def directives(c: Cursor) -> tuple[Directive | Pragma, ...]:
     """directives : { directive [ integer { "," integer } ] | pragma }"""
-    found: list[Directive | Pragma] = []
+    listed: list[Directive | Pragma] = []
     while c.token.kind is TokenKind.DOTTED:
         if c.token.text == ".pragma":
-            found.append(pragma(c))
+            listed.append(pragma(c))
             continue
         if c.token.text not in _VALUES:
             c.fail_unknown("directive", (*_VALUES, ".pragma"))
-        found.append(_directive(c))
-    return tuple(found)
+        listed.append(_directive(c))
+    return tuple(listed)
 
 
 def pragma(c: Cursor) -> Pragma:
@@ -136,9 +136,9 @@ def _prototype(c: Cursor, label: str) -> CallPrototype:
     results = parameter_list(c)
     c.expect("_", ".callprototype and its results")
     accepted = parameter_list(c)
-    found = tuple(d for d in directives(c) if isinstance(d, Directive))
+    attributes = tuple(d for d in directives(c) if isinstance(d, Directive))
     c.expect(";", ".callprototype")
-    return CallPrototype(label, results, accepted, found, position=position)
+    return CallPrototype(label, results, accepted, attributes, position=position)
 
 
 def _guarded(c: Cursor) -> Instruction:
@@ -170,7 +170,7 @@ def _loc(c: Cursor) -> Loc:
     file, line, column = (c.integer(what) for what in ("a file index", "a line", "a column"))
     rest: list[str] = []
     while c.accept(","):
-        place = c.token.position
+        start = c.token.position
         what = c.word("function_name or inlined_at").text
         if what == "function_name":
             text = c.word("a label of the debugging strings").text
@@ -179,6 +179,6 @@ def _loc(c: Cursor) -> Loc:
         elif what == "inlined_at":
             text = " ".join(str(c.integer("a file index, line and column")) for _ in range(3))
         else:
-            c.fail(f"expected function_name or inlined_at, found '{what}'", place)
+            c.fail(f"expected function_name or inlined_at, found '{what}'", start)
         rest.append(f"{what} {text}")
     return Loc(file, line, column, ", ".join(rest), position=position)

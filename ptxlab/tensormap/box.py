@@ -202,7 +202,7 @@ class Box:
         tensor_map, spatial = self.map, coordinates[:-1]
         offsets = offsets or (0,) * len(spatial)
         turn = np.arange(self.count)
-        place = np.zeros(self.count, np.int64)
+        offset = np.zeros(self.count, np.int64)
         inside = np.ones(self.count, np.bool_)
         for d, (x, shift) in enumerate(zip(spatial, offsets, strict=True)):
             size, step = tensor_map.dims[d + 1], tensor_map.element_strides[d + 1]
@@ -217,13 +217,13 @@ class Box:
             turn, digit = np.divmod(turn + (count - left), count)
             position = low + digit * step
             position[turn == 0] += first - (low + (count - left) * step)
-            place += position * tensor_map.strides[d]
+            offset += position * tensor_map.strides[d]
             inside &= (position >= 0) & (position < size)
         image = coordinates[-1] + turn
-        place += image * tensor_map.strides[-1]
+        offset += image * tensor_map.strides[-1]
         inside &= (image >= 0) & (image < tensor_map.dims[-1])
         numbers = np.flatnonzero(inside)
-        return place[numbers], numbers
+        return offset[numbers], numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,8 +267,8 @@ class BoxRows:
             return _items(memory, self.stop - self.start)[self.addresses - base].view(UNIT)
         moved = box.outside()
         if self.addresses.size:
-            found = _items(memory, self.stop - self.start)[self.addresses - base]
-            self._part(moved)[self.numbers] = found
+            items = _items(memory, self.stop - self.start)[self.addresses - base]
+            self._part(moved)[self.numbers] = items
         return moved.view(UNIT)
 
     def scatter(self, memory: Octets, base: int, moved: Units) -> None:

@@ -93,7 +93,9 @@ _IM2COL = {
     for rank in CORNER_BITS
 }
 
-_TYPES = {(one.code, one.is_tf32): name for name, one in ELEMENT_TYPES.items()}
+_TYPES = {
+    (element_type.code, element_type.is_tf32): name for name, element_type in ELEMENT_TYPES.items()
+}
 _PACKED = {11: "b4x16", 12: "b4x16_p64", 13: "b6x16_p32"}
 
 
@@ -218,9 +220,9 @@ def replace(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
 
 
 def _element(number: int) -> dict[str, int]:
-    for one in ELEMENT_TYPES.values():
-        if one.replaced == number:
-            return {"type": one.code} | ({"tf32": 1} if one.is_tf32 else {})
+    for element_type in ELEMENT_TYPES.values():
+        if element_type.replaced == number:
+            return {"type": element_type.code} | ({"tf32": 1} if element_type.is_tf32 else {})
     raise ValueError(f"elemtype cannot be {number}: it is 0 to {len(ELEMENT_TYPES) - 1}")
 
 

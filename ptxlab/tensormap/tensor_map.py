@@ -52,8 +52,8 @@ class ElementType:
 
 
 ELEMENT_TYPES: dict[str, ElementType] = {
-    one.name: one
-    for one in (
+    rule.name: rule
+    for rule in (
         ElementType("u8", 0, 0),
         ElementType("u16", 1, 1),
         ElementType("u32", 2, 2),
@@ -153,7 +153,7 @@ def _problems(tensor_map: TensorMap) -> Iterator[str]:
         ("L2 promotion", tensor_map.l2_promotion, L2_PROMOTIONS),
     ):
         if value not in known:
-            yield f"{name} {value} is none of {', '.join(str(one) for one in known)}"
+            yield f"{name} {value} is none of {', '.join(str(choice) for choice in known)}"
     least = 1 if isinstance(tensor_map.box, tuple) and tensor_map.interleave == "none" else 3
     if not least <= tensor_map.rank <= MOST_DIMENSIONS:
         yield (

@@ -32,20 +32,20 @@ def assert_bits_equal(actual: Buffer | npt.ArrayLike, expected: Buffer | npt.Arr
     equal NaNs equal. Raises AssertionError that names the first differing elements.
     """
     __tracebackhide__ = True
-    one, other = _host(actual), _host(expected)
-    if one.shape != other.shape or one.dtype != other.dtype:
+    got, other = _host(actual), _host(expected)
+    if got.shape != other.shape or got.dtype != other.dtype:
         raise AssertionError(
-            f"actual is {one.dtype}{list(one.shape)}, expected {other.dtype}{list(other.shape)}"
+            f"actual is {got.dtype}{list(got.shape)}, expected {other.dtype}{list(other.shape)}"
         )
-    a, b = _bits(one), _bits(other)
+    a, b = _bits(got), _bits(other)
     places = np.argwhere(a != b)
     if len(places):
         lines = (
-            f"[{', '.join(map(str, place))}]  actual {one[place]} ({_hex(a[place])}), "
-            f"expected {other[place]} ({_hex(b[place])})"
-            for place in map(tuple, places)
+            f"[{', '.join(map(str, index))}]  actual {got[index]} ({_hex(a[index])}), "
+            f"expected {other[index]} ({_hex(b[index])})"
+            for index in map(tuple, places)
         )
-        head = f"{len(places)} of {one.size} elements differ"
+        head = f"{len(places)} of {got.size} elements differ"
         raise AssertionError(_message(head, lines, len(places)))
 
 
@@ -98,10 +98,10 @@ def assert_fragment(
     wrong = np.argwhere(held != raw)
     if len(wrong):
         lines = (
-            f"({row}, {col}), held by lane {place.lane} in register {place.register}, "
-            f"element {place.element}: 0x{int(held[row, col]):x}, expected 0x{int(raw[row, col]):x}"
+            f"({row}, {col}), held by lane {register.lane} in register {register.register}, "
+            f"element {register.element}: 0x{int(held[row, col]):x}, expected 0x{int(raw[row, col]):x}"
             for row, col in wrong.tolist()
-            for place in layout.registers(row, col)[:1]
+            for register in layout.registers(row, col)[:1]
         )
         head = f"operand {operand} of {instruction.name}: {len(wrong)} elements are wrong"
         explained = Held(layout, words, raw).explained()

@@ -40,9 +40,9 @@ def cached(tool: str, key: Iterable[str | bytes], make: Callable[[], bytes]) -> 
     if _bypassed:
         return make()
     entry = directory() / tool / _name(tool, key)
-    found = _read(entry)
-    if found is not None:
-        return found
+    content = _read(entry)
+    if content is not None:
+        return content
     payload = make()
     _write(entry, payload)
     if entry.name.startswith("00"):  # one entry in 256
@@ -68,8 +68,8 @@ def prune(most: int) -> None:
 
     What else a tool keeps here, a folder of headers, belongs together and stays.
     """
-    found = [one for one in _entries() if len(os.path.basename(one[2])) == 2 * _DIGEST]
-    entries = sorted(found)
+    kept = [entry for entry in _entries() if len(os.path.basename(entry[2])) == 2 * _DIGEST]
+    entries = sorted(kept)
     total = sum(size for _, size, _ in entries)
     if total <= most:
         return

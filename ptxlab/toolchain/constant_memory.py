@@ -43,9 +43,9 @@ def constant_memory(image: bytes, kernel: str) -> ConstantMemory:
     return ConstantMemory(
         {bank: contents.get(name, b"") for bank, name in names.items()},
         {
-            one.name: one.value
-            for one in symbols(elf)
-            if one.section == names[VARIABLES] and one.size
+            symbol.name: symbol.value
+            for symbol in symbols(elf)
+            if symbol.section == names[VARIABLES] and symbol.size
         },
         dict(_addresses(elf, names[ADDRESSES])),
     )
@@ -53,8 +53,8 @@ def constant_memory(image: bytes, kernel: str) -> ConstantMemory:
 
 def _addresses(elf: Elf, section: str) -> Iterator[tuple[int, tuple[str, int]]]:
     known = list(symbols(elf))
-    for one in elf.sections:
-        kind = one.name.removesuffix(section)
-        if one.name.endswith(section) and kind in _RELOCATION:
-            for offset, _, symbol, *addend in _RELOCATION[kind].iter_unpack(one.content):
+    for relocations in elf.sections:
+        kind = relocations.name.removesuffix(section)
+        if relocations.name.endswith(section) and kind in _RELOCATION:
+            for offset, _, symbol, *addend in _RELOCATION[kind].iter_unpack(relocations.content):
                 yield offset, (known[symbol].name, addend[0] if addend else 0)

@@ -65,7 +65,7 @@ class Cubin:
     @property
     def kernels(self) -> dict[str, Resources]:
         """The resources of every kernel, by name, read from the log."""
-        return {found.kernel: found for found in read_resources(self.log)}
+        return {resources.kernel: resources for resources in read_resources(self.log)}
 
     @property
     def remarks(self) -> list[Remark]:
@@ -75,25 +75,25 @@ class Cubin:
 
 def read_resources(log: str) -> list[Resources]:
     """Read what the log says of each kernel: its function properties and its ``Used`` line."""
-    found = []
+    resources = []
     for part in log.split("Compiling entry function ")[1:]:
         name = part.split("'")[1]
         own = part[part.index(f"Function properties for {name}\n") :]
         numbers = {key: _number(pattern, own) for key, pattern in _NUMBERS.items()}
-        found.append(Resources(name, **numbers))
-    return found
+        resources.append(Resources(name, **numbers))
+    return resources
 
 
 def read_remarks(log: str) -> list[Remark]:
     """Read the warnings, and what is numbered: wgmma serialised, setmaxnreg ignored, ..."""
-    found = []
+    remarks = []
     for match in _REMARK.finditer(log):
         if match["code"] or match["level"] == "warning":
             line = _LINE.search(match["text"])
             remark = Remark(match["code"] or "", match["text"].strip(), line and int(line[1]))
-            if remark not in found:
-                found.append(remark)
-    return found
+            if remark not in remarks:
+                remarks.append(remark)
+    return remarks
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int:

@@ -73,10 +73,10 @@ class _Token:
 
 def declarations(text: str) -> list[CppDeclaration]:
     """Return the declarations of a text, those of namespaces and classes within theirs."""
-    reader, found = _Reader(list(_counting(_tokens(text)))), list[CppDeclaration]()
+    reader, declared = _Reader(list(_counting(_tokens(text)))), list[CppDeclaration]()
     while not reader.done:  # a brace too many ends no scope
-        found += reader.scope(None)
-    return found
+        declared += reader.scope(None)
+    return declared
 
 
 def parameter_names(text: str) -> list[str]:
@@ -100,12 +100,12 @@ def parameter_names(text: str) -> list[str]:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    for found in _TOKEN.finditer(text):
-        kind = found.lastgroup or ""
-        if kind == "fence" or found["text"]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "fence" or match["text"]:
             kind = "text"
         if kind != "comment":
-            yield _Token(kind, found.group(), found.start(), found.end())
+            yield _Token(kind, match.group(), match.start(), match.end())
 
 
 def _counting(tokens: Iterator[_Token]) -> Iterator[_Token]:
@@ -144,13 +144,13 @@ class _Reader:
 
     def scope(self, outer: CppDeclaration | None) -> list[CppDeclaration]:
         """Read declarations up to the brace that ends theirs, and past it."""
-        found = []
+        declared = []
         while not self.done:
             if self.tokens[self.at].text == "}":
                 self.at += 1
                 break
-            found.append(self.declaration(outer))
-        return found
+            declared.append(self.declaration(outer))
+        return declared
 
     def declaration(self, outer: CppDeclaration | None) -> CppDeclaration:
         if self._text() in _ACCESS and self._text(1) == ":":

@@ -67,7 +67,7 @@ def read_elf(image: bytes) -> Elf:
 
 
 def _sections(image: bytes, start: int, count: int, names: int) -> Iterator[ElfSection]:
-    heads = [_SECTION.unpack_from(image, start + _SECTION.size * one) for one in range(count)]
+    heads = [_SECTION.unpack_from(image, start + _SECTION.size * number) for number in range(count)]
     texts = _content(image, heads[names]) if heads else b""
     for head in heads:
         name, _, flags, _, _, size, *_ = head

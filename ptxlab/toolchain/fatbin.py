@@ -57,7 +57,7 @@ def members(image: bytes) -> list[Member]:
     """
     parts = [image]
     if image.startswith(MAGIC):
-        parts = [one.content for one in read_elf(image).sections if one.name in _INSIDE]
+        parts = [section.content for section in read_elf(image).sections if section.name in _INSIDE]
     try:
         return [member for part in parts for member in _members(part)]
     except (ValueError, struct.error):
@@ -81,7 +81,7 @@ def _members(part: bytes) -> Iterator[Member]:
                 raise ValueError
             if kind in (_PTX, _CUBIN):
                 suffix = "".join(end for flag, end in _ENDS.items() if flags & flag)
-                compression = "".join(one for flag, one in _COMPRESSIONS.items() if flags & flag)
+                compression = "".join(name for flag, name in _COMPRESSIONS.items() if flags & flag)
                 content = part[at + head : at + head + (packed or size)]
                 yield Member(kind == _PTX, f"sm_{number}{suffix}", compression, content)
             at += head + size

@@ -81,8 +81,8 @@ class DevicePart:
     @property
     def host_text(self) -> str:
         """The text that was taken out."""
-        parts = ((path, one) for (path, _), (one, how) in self._taken.items() if how == _BLANK)
-        return "\n".join(self.texts[path][one.start : one.end] for path, one in parts)
+        parts = ((path, taken) for (path, _), (taken, how) in self._taken.items() if how == _BLANK)
+        return "\n".join(self.texts[path][taken.start : taken.end] for path, taken in parts)
 
     def why_left_out(self, name: str) -> str | None:
         """Say why a function, variable or class is not there for kernels; None where it is."""
@@ -100,22 +100,22 @@ class DevicePart:
         """Return the instances of kernel templates to be made: those wanted, or those the host launches."""
         if self.wanted or not self._taken:
             return self.wanted
-        found = dict.fromkeys(launched(self.host_text, self.templates()))
-        return [name for name in found if _bare(name) not in self._refused]
+        kernels = dict.fromkeys(launched(self.host_text, self.templates()))
+        return [name for name in kernels if _bare(name) not in self._refused]
 
     def text(self) -> str:
         return self._left(self.path)
 
     def headers(self) -> dict[str, str]:
         """Return the headers that NVRTC is to be given, by the name they are included by."""
-        found = {
+        headers = {
             path: f'#line 1 "{_shown(path, self.path)}"\n{self._left(path)}'
             for path in self._changed() - {self.path}
         }
         if self.hosted:
-            found[PRELUDE_NAME] = STANDARD * self.bridged + PRELUDE
-            found |= dict.fromkeys(self.host_headers, "")
-        return found
+            headers[PRELUDE_NAME] = STANDARD * self.bridged + PRELUDE
+            headers |= dict.fromkeys(self.host_headers, "")
+        return headers
 
     def _changed(self) -> set[str]:
         """Return the files that something is taken out of, and those that include them."""
@@ -124,7 +124,7 @@ class DevicePart:
         while grown != len(changed):
             grown = len(changed)
             changed |= {
-                one for one, meant in self.includes.items() if changed & set(meant.values())
+                name for name, meant in self.includes.items() if changed & set(meant.values())
             }
         return changed
 
@@ -137,12 +137,12 @@ class DevicePart:
         An assertion that fails speaks to whoever compiles for the device too, so nothing hides it.
         """
         errors = list(rejections(log))
-        if any(_ASSERTED.match(one.what) for one in errors):
+        if any(_ASSERTED.match(error.what) for error in errors):
             return False
         if not self.hosted:
             self.hosted = self.needs_headers = True
             self._reject(errors)
-            return bool(errors) and not any("cannot open source" in one.what for one in errors)
+            return bool(errors) and not any("cannot open source" in error.what for error in errors)
         if self._reject(errors):
             return True
         if (
@@ -152,45 +152,53 @@ class DevicePart:
         ):
             self._refused |= refused
             return True
-        if self.bridged or not any(_NO_STD.search(one.what) for one in errors):
+        if self.bridged or not any(_NO_STD.search(error.what) for error in errors):
             return False
         self.bridged = True
         return True
 
     def _reject(self, errors: list[Rejected]) -> bool:
         """Take out what is rejected: all that is meaningless here, or else the first that does not parse."""
-        taken = [self._take(one) for one in errors if not _SYNTAX.match(one.what)]
-        return any(taken) or any(self._take(one) for one in errors)
+        taken = [self._take(error) for error in errors if not _SYNTAX.match(error.what)]
+        return any(taken) or any(self._take(error) for error in errors)
 
     def _take(self, error: Rejected) -> bool:
         path = self.known(error.path)
         if path is None:
             return False
         at = _offset(self.texts[path], error)
-        around = [one for one in self._all(path) if one.start <= at < one.end]
-        around = [one for one in around if one.kind != "namespace"]
+        around = [
+            declaration
+            for declaration in self._all(path)
+            if declaration.start <= at < declaration.end
+        ]
+        around = [declaration for declaration in around if declaration.kind != "namespace"]
         if not around:
             return False
         return self._take_out(path, around[-1], error)
 
-    def _take_out(self, path: str, one: CppDeclaration, error: Rejected) -> bool:
+    def _take_out(self, path: str, declaration: CppDeclaration, error: Rejected) -> bool:
         text = self.texts[path]
-        own = text[one.start : one.head if one.kind == "function" else one.end]
+        own = text[
+            declaration.start : declaration.head
+            if declaration.kind == "function"
+            else declaration.end
+        ]
         if self._device_words & set(_WORD.findall(own)):
             return False
-        _, before = self._taken.get((path, one.start), (one, _KEPT))
+        _, before = self._taken.get((path, declaration.start), (declaration, _KEPT))
         after = _BLANK
         if _OF_HOST.search(error.what) and before == _KEPT:
             if re.search(r"\bconstexpr\b", own):
                 after = _MARKED
-            elif one.outer is not None and not re.search(r"~\s*\w+\s*\(|\bfriend\b", own):
+            elif declaration.outer is not None and not re.search(r"~\s*\w+\s*\(|\bfriend\b", own):
                 after = _DELETED
-        field = one.kind == "other" and after == _BLANK
-        if one.outer is not None and (field or before == _BLANK):
-            return self._take_out(path, one.outer, error)
-        self._taken[path, one.start] = one, after
+        field = declaration.kind == "other" and after == _BLANK
+        if declaration.outer is not None and (field or before == _BLANK):
+            return self._take_out(path, declaration.outer, error)
+        self._taken[path, declaration.start] = declaration, after
         if after == _BLANK:
-            self._why.setdefault(one.name, error)
+            self._why.setdefault(declaration.name, error)
         return after > before
 
     @property
@@ -199,8 +207,8 @@ class DevicePart:
 
     def _all(self, path: str) -> list[CppDeclaration]:
         if path not in self._found:
-            found = declarations(self.texts[path])
-            self._found[path] = [one for each in found for one in each.all()]
+            declared = declarations(self.texts[path])
+            self._found[path] = [inner for each in declared for inner in each.all()]
         return self._found[path]
 
     def known(self, path: str) -> str | None:
@@ -214,30 +222,30 @@ class DevicePart:
     def _left(self, path: str) -> str:
         """Return a file without what is taken out of it."""
         text, pieces, at = self.texts[path], list[str](), 0
-        taken = [found for (where, _), found in self._taken.items() if where == path]
-        for one, how in sorted(taken, key=lambda found: found[0].start):
-            if one.start >= at:  # or it went with the class that it is a member of
-                pieces += [text[at : one.start], _without(text, one, how)]
-                at = one.end
+        taken = [taking for (where, _), taking in self._taken.items() if where == path]
+        for declaration, how in sorted(taken, key=lambda taking: taking[0].start):
+            if declaration.start >= at:  # or it went with the class that it is a member of
+                pieces += [text[at : declaration.start], _without(text, declaration, how)]
+                at = declaration.end
         changed = self._changed()
         meant = self.includes.get(path, {})
         named = {name: file for name, file in meant.items() if file in changed or path != self.path}
 
-        def include(found: re.Match[str]) -> str:
-            name = found[2] or found[3]
-            return f'{found[1]}"{named[name]}"' if name in named else found[0]
+        def include(match: re.Match[str]) -> str:
+            name = match[2] or match[3]
+            return f'{match[1]}"{named[name]}"' if name in named else match[0]
 
         return _INCLUDE.sub(include, "".join(pieces) + text[at:])
 
 
-def _without(text: str, one: CppDeclaration, how: int) -> str:
+def _without(text: str, declaration: CppDeclaration, how: int) -> str:
     """Return what is in the place of a declaration, after which all has its line and column."""
     if how == _BLANK:
-        return _blank(text[one.start : one.end])
+        return _blank(text[declaration.start : declaration.end])
     if how == _DELETED:
-        return f"{text[one.start : one.head]}= delete;{_resumed(text, one.end)}"
-    at = one.start + text[one.start :].index("constexpr")
-    return f"{text[one.start : at]}__host__ __device__{_resumed(text, at)}{text[at : one.end]}"
+        return f"{text[declaration.start : declaration.head]}= delete;{_resumed(text, declaration.end)}"
+    at = declaration.start + text[declaration.start :].index("constexpr")
+    return f"{text[declaration.start : at]}__host__ __device__{_resumed(text, at)}{text[at : declaration.end]}"
 
 
 def _resumed(text: str, at: int) -> str:
@@ -260,14 +268,16 @@ def _blank(text: str) -> str:
 
 def rejections(log: str) -> Iterator[Rejected]:
     """Yield the errors in a log of NVRTC, each with the places that it says it comes from."""
-    found = list(_ERROR.finditer(log))
-    ends = [one.start() for one in found[1:]] + [len(log)]
-    for one, end in zip(found, ends, strict=False):
-        column = 0 if one["indent"] is None else 1 + len(one["indent"])
-        yield Rejected(one["path"], int(one["line"]), column, one["what"], one["text"] or "")
-        for origin in _FROM.finditer(log, one.end(), end):
-            path = (origin["path"] or one["path"]).strip().strip('"')
-            yield Rejected(path, int(origin["line"]), 0, one["what"])
+    matches = list(_ERROR.finditer(log))
+    ends = [following.start() for following in matches[1:]] + [len(log)]
+    for match, end in zip(matches, ends, strict=False):
+        column = 0 if match["indent"] is None else 1 + len(match["indent"])
+        yield Rejected(
+            match["path"], int(match["line"]), column, match["what"], match["text"] or ""
+        )
+        for origin in _FROM.finditer(log, match.end(), end):
+            path = (origin["path"] or match["path"]).strip().strip('"')
+            yield Rejected(path, int(origin["line"]), 0, match["what"])
 
 
 def _offset(text: str, error: Rejected) -> int:
@@ -293,7 +303,9 @@ def _device_words(texts: tuple[str, ...]) -> frozenset[str]:
     """Return the words that declare something for the device: CUDA's, and macros of the texts."""
     words = set(_DEVICE)
     macros = [
-        (one[1], set(_WORD.findall(one[2]))) for text in texts for one in _MACRO.finditer(text)
+        (macro[1], set(_WORD.findall(macro[2])))
+        for text in texts
+        for macro in _MACRO.finditer(text)
     ]
     grown = -1
     while grown != len(words):

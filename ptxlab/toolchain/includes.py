@@ -45,14 +45,14 @@ def scan(source: str, folder: Path, include_paths: Sequence[Path]) -> Includes:
                 complete = False
                 continue
             name = match["quoted"] or match["angled"]
-            found = next(_candidates(name, here if match["quoted"] else None, include_paths), None)
-            if found is None:
+            file = next(_candidates(name, here if match["quoted"] else None, include_paths), None)
+            if file is None:
                 missing.add(name)
                 continue
-            meant.setdefault(including, {})[name] = str(found)
-            if found not in files:
-                files[found] = found.read_bytes()
-                todo.append((str(found), files[found].decode("utf-8", "replace"), found.parent))
+            meant.setdefault(including, {})[name] = str(file)
+            if file not in files:
+                files[file] = file.read_bytes()
+                todo.append((str(file), files[file].decode("utf-8", "replace"), file.parent))
     ordered = sorted((str(path), data) for path, data in files.items())
     return Includes(tuple(ordered), tuple(sorted(missing)), meant, complete)
 

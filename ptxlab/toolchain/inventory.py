@@ -45,8 +45,8 @@ def newest_ptx() -> str:
             f".version 99.9\n.target sm_80\n.address_size 64\n{_EMPTY}", arch="sm_80"
         )
     except ToolchainError as error:
-        found = _CURRENT.search(error.message)
-        return found[1] if found else ""
+        match = _CURRENT.search(error.message)
+        return match[1] if match else ""
     return ""
 
 
@@ -78,5 +78,5 @@ def _tool(name: str, package: str, version: Callable[[], str], path: Callable[[]
 def _library(name: str) -> str:
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
-    found: Any = load_nvidia_dynamic_lib(name)
-    return str(found.abs_path)
+    library: Any = load_nvidia_dynamic_lib(name)
+    return str(library.abs_path)

@@ -73,7 +73,9 @@ def _shared(elf: Elf, section: ElfSection | None, arch: str) -> int:
     """Return the bytes of a kernel's own: linking puts those first that the system takes."""
     if section is None:
         return 0
-    known = [one for one in MULTIPROCESSORS if one <= target_named(arch).capability]
+    known = [
+        capability for capability in MULTIPROCESSORS if capability <= target_named(arch).capability
+    ]
     first = MULTIPROCESSORS[max(known)].shared_base if known else 0
     return section.size - first * (elf.type == EXECUTABLE)
 

@@ -48,10 +48,10 @@ def program() -> str:
         from cuda.pathfinder import find_nvidia_binary_utility
     except ImportError as error:
         raise ToolAbsent("nvdisasm", PACKAGE, reason_of(error)) from None
-    found: str | None = find_nvidia_binary_utility("nvdisasm")
-    if found is None:
+    file: str | None = find_nvidia_binary_utility("nvdisasm")
+    if file is None:
         raise ToolAbsent("nvdisasm", PACKAGE, "no wheel and no CUDA toolkit has it")
-    return found
+    return file
 
 
 def _run(image: bytes, options: Sequence[str]) -> bytes:

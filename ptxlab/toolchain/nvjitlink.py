@@ -75,16 +75,16 @@ def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) ->
 
 def _rejected(log: str, text: str, arch: str, path: str) -> ToolchainError:
     """Turn the log of ptxas into an error at the first line it names."""
-    place = _PLACE.search(log)
+    position = _PLACE.search(log)
     said = log.splitlines()
     more = f"\n... and {len(said) - _SHOWN} more lines" if len(said) > _SHOWN else ""
     message = f"ptxas rejected this PTX for {arch}\n" + "\n".join(said[:_SHOWN]) + more
-    if place is None:
+    if position is None:
         return ToolchainError(f"{path}: {message}", log=log)
-    line = int(place["line"])
+    line = int(position["line"])
     lines = text.splitlines()
     shown = lines[line - 1] if line <= len(lines) else ""
-    quoted = re.search(r"'([^']+)'", place["message"])
+    quoted = re.search(r"'([^']+)'", position["message"])
     column = shown.find(quoted[1]) if quoted else -1
     if column < 0:
         column = len(shown) - len(shown.lstrip())
@@ -93,7 +93,7 @@ def _rejected(log: str, text: str, arch: str, path: str) -> ToolchainError:
 
 def _refuse_duplicates(log: str, path: str) -> None:
     """Refuse kernels defined twice, which nvJitLink only mentions on stderr."""
-    counts = Counter(found.kernel for found in read_resources(log))
+    counts = Counter(resources.kernel for resources in read_resources(log))
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise ToolchainError(f"{path}: kernel {twice[0]} is defined in more than one PTX text")

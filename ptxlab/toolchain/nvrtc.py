@@ -94,7 +94,9 @@ def _kept(
     arguments = [*options, *(f"--include-path={entry}" for entry in searched)]
     includes = _scan(source, path, options, include_paths)
 
-    instances = [one.removeprefix(_INSTANCE) for one in options if one.startswith(_INSTANCE)]
+    instances = [
+        option.removeprefix(_INSTANCE) for option in options if option.startswith(_INSTANCE)
+    ]
 
     def make_now() -> bytes:
         from ptxlab.syntax.names import expanded  # here: the tools can spare the parser
@@ -104,7 +106,9 @@ def _kept(
         part = DevicePart(path, {path: source} | texts, meant, includes.missing)
         part.wanted = [expanded(name) for name in instances]
         part.needs_headers = bool(includes.missing) or not includes.complete
-        return make(part, arch, [one for one in arguments if not one.startswith(_INSTANCE)])
+        return make(
+            part, arch, [argument for argument in arguments if not argument.startswith(_INSTANCE)]
+        )
 
     if not includes.complete or any(option.startswith(_PRE_INCLUDE) for option in options):
         return make_now()
@@ -170,8 +174,8 @@ def _cuda_headers(kept: Path) -> tuple[str, ...]:
         return str(apart), str(apart / "cccl")
     from cuda.pathfinder import find_nvidia_header_directory
 
-    found = find_nvidia_header_directory("cudart")
-    return (found, os.path.join(found, "cccl")) if found else ()
+    folder = find_nvidia_header_directory("cudart")
+    return (folder, os.path.join(folder, "cccl")) if folder else ()
 
 
 def _complete(folder: Path) -> bool:
@@ -233,7 +237,7 @@ def _compiled(part: DevicePart, arch: str, arguments: Sequence[str]) -> Iterator
             log = _log(program).decode(errors="replace")
         alone = alone or log
         if not part.reduce(log):
-            own = any(part.known(one.path) for one in rejections(log))
+            own = any(part.known(rejected.path) for rejected in rejections(log))
             raise _rejected(part, arch, log if own or part.wanted else alone)
 
 
@@ -254,7 +258,9 @@ def _tried(part: DevicePart, arguments: Sequence[str]) -> Iterator[tuple[Any, bo
         given = [*arguments, *part.options()]
         if part.needs_headers:
             given += [f"-I{entry}" for entry in _cuda_headers(directory() / "headers" / version())]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(given), [one.encode() for one in given])
+        (status,) = nvrtc.nvrtcCompileProgram(
+            program, len(given), [option.encode() for option in given]
+        )
         yield program, not int(status)
     finally:
         nvrtc.nvrtcDestroyProgram(program)

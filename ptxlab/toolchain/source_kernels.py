@@ -27,25 +27,29 @@ def templates(texts: Iterable[str]) -> Iterator[Template]:
 
 
 def _templates(
-    text: str, found: Iterable[CppDeclaration], within: tuple[str, ...]
+    text: str, declared: Iterable[CppDeclaration], within: tuple[str, ...]
 ) -> Iterator[Template]:
-    for one in found:
-        if one.kind == "namespace":
-            yield from _templates(text, one.members, (*within, one.name) if one.name else within)
-        elif one.parameters is not None:
-            head = " ".join(text[one.start : one.parameters[0] - 1].split())
+    for declaration in declared:
+        if declaration.kind == "namespace":
+            yield from _templates(
+                text,
+                declaration.members,
+                (*within, declaration.name) if declaration.name else within,
+            )
+        elif declaration.parameters is not None:
+            head = " ".join(text[declaration.start : declaration.parameters[0] - 1].split())
             if head.startswith("template") and "__global__" in head:
-                yield Template("::".join((*within, one.name)), head)
+                yield Template("::".join((*within, declaration.name)), head)
 
 
 def launched(host: str, known: Iterable[Template]) -> Iterator[str]:
     """Yield the instances that ``host`` names of ``known`` templates, its constants put in."""
     for template in known:
         plain = template.name.split("::")[-1]
-        for found in re.finditer(rf"\b{plain}\s*<(?!<)", host):
-            arguments = _closed(host[found.end() :])
+        for match in re.finditer(rf"\b{plain}\s*<(?!<)", host):
+            arguments = _closed(host[match.end() :])
             if arguments is not None:
-                told = _told(arguments, host, found.start(), _DEEPEST)
+                told = _told(arguments, host, match.start(), _DEEPEST)
                 yield f"{template.name}<{' '.join(told.split())}>"
 
 
@@ -93,14 +97,19 @@ def source_parameters(
     lists: dict[str, set[tuple[str, ...]]] = {}
     for text in texts:
         if "__global__" in text:
-            for one in (one for outer in declarations(text) for one in outer.all()):
-                if one.parameters is not None and "__global__" in text[one.start : one.head]:
-                    names = tuple(parameter_names(text[slice(*one.parameters)]))
-                    lists.setdefault(one.name, set()).add(names)
-    found = {}
+            for declaration in (
+                declaration for outer in declarations(text) for declaration in outer.all()
+            ):
+                if (
+                    declaration.parameters is not None
+                    and "__global__" in text[declaration.start : declaration.head]
+                ):
+                    names = tuple(parameter_names(text[slice(*declaration.parameters)]))
+                    lists.setdefault(declaration.name, set()).add(names)
+    parameters = {}
     for kernel, count in kernels.items():
         plain = called(kernel).partition("<")[0].split("::")[-1]
         fitting = [names for names in lists.get(plain, ()) if len(names) == count]
         if len(fitting) == 1 and all(fitting[0]) and len(set(fitting[0])) == count:
-            found[kernel] = fitting[0]
-    return found
+            parameters[kernel] = fitting[0]
+    return parameters

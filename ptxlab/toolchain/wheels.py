@@ -21,7 +21,7 @@ def wheel_version(package: str) -> str:
 
 
 def wheel_versions(packages: Iterable[str]) -> dict[str, str]:
-    return {package: found for package in packages if (found := wheel_version(package))}
+    return {package: version for package in packages if (version := wheel_version(package))}
 
 
 class ToolAbsent(ToolchainError):
@@ -46,5 +46,5 @@ def _way_to(package: str) -> str:
     if not installation.has_nvidia_wheels():
         return f"NVIDIA has none for {installation.this_platform()}; what is PTX runs without it"
     known = dict(installation.requirements())
-    missing = [one for one in (BINDINGS, package) if not wheel_version(one)] or [package]
-    return f"install it with: {installation.adding(*(known.get(one, one) for one in missing))}"
+    missing = [name for name in (BINDINGS, package) if not wheel_version(name)] or [package]
+    return f"install it with: {installation.adding(*(known.get(name, name) for name in missing))}"

@@ -78,8 +78,8 @@ def _approximated(r: Registers, i: DecodedInstruction, where: Where) -> None:
         return
     scaled = compute is not np.tanh
     source = flush(values[0]) if scaled else values[0]
-    found = compute(source.astype(F64)).astype(F32)
-    _write(r, i, where, flush(found) if scaled else found)
+    result = compute(source.astype(F64)).astype(F32)
+    _write(r, i, where, flush(result) if scaled else result)
 
 
 def _least_or_most(r: Registers, i: DecodedInstruction, where: Where) -> None:
@@ -103,7 +103,7 @@ def _select(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 def _compare(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FSETP."""
-    values, ins = _reals(r, i, where), [r.predicate(one, where) for one in i.ins]
+    values, ins = _reals(r, i, where), [r.predicate(operand, where) for operand in i.ins]
     if values is None or any(value is None for value in ins):
         r.forget(i, where)
         return
@@ -116,7 +116,7 @@ def _from_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if word is None or any(map(i.has, _OTHER_SIZES)):
         r.forget(i, where)
         return
-    size = next((_SIZES[one] for one in i.sass.modifiers if one in _SIZES), np.int32)
+    size = next((_SIZES[modifier] for modifier in i.sass.modifiers if modifier in _SIZES), np.int32)
     whole = np.asarray(word).view(np.int32).astype(size)
     r.write(i, where, narrow(whole.astype(F64), FORMAT, _direction(i) or "rn").view(U32))
 
@@ -127,7 +127,9 @@ def _to_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if values is None or any(map(i.has, (*_OTHER_SIZES, *_SIZES.keys() - {"U32"}))):
         r.forget(i, where)
         return
-    rounded = next((_WHOLE[one] for one in i.sass.modifiers if one in _WHOLE), np.rint)
+    rounded = next(
+        (_WHOLE[modifier] for modifier in i.sass.modifiers if modifier in _WHOLE), np.rint
+    )
     limits = (0, 2**32 - 1) if i.has("U32") else (-(2**31), 2**31 - 1)
     whole = np.nan_to_num(rounded(values[0].astype(F64)), nan=0.0)
     r.write(i, where, np.clip(whole, *limits).astype(np.int64).astype(U32))
@@ -135,10 +137,10 @@ def _to_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 def _half_constant(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """A sum with minus zero is how the compiler makes a word of two halves that it knows."""
-    zero = [one for one in i.sources if isinstance(one, SassRegister)]
-    reals = [one.real for one in i.sources if isinstance(one, Immediate)]
-    if len(reals) == 2 and all(one.number == ZERO_REGISTER for one in zero):
-        upper, lower = (int(np.float16(one).view(np.uint16)) for one in reals)
+    zero = [source for source in i.sources if isinstance(source, SassRegister)]
+    reals = [source.real for source in i.sources if isinstance(source, Immediate)]
+    if len(reals) == 2 and all(register.number == ZERO_REGISTER for register in zero):
+        upper, lower = (int(np.float16(real).view(np.uint16)) for real in reals)
         r.write(i, where, U32(upper << 16 | lower))
     else:
         r.forget(i, where)
@@ -146,26 +148,32 @@ def _half_constant(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 def _direction(i: DecodedInstruction) -> str:
     """Return how an instruction is rounded, "" for to nearest."""
-    return next((_DIRECTIONS[one] for one in i.sass.modifiers if one in _DIRECTIONS), "")
+    return next(
+        (_DIRECTIONS[modifier] for modifier in i.sass.modifiers if modifier in _DIRECTIONS), ""
+    )
 
 
 def _reals(r: Registers, i: DecodedInstruction, where: Where) -> list[Array] | None:
     """Return the sources as f32, flushed if the instruction says so, None unless all are known."""
-    values = [r.real(one, where) for one in i.sources]
+    values = [r.real(source, where) for source in i.sources]
     if any(value is None for value in values):
         return None
-    found = np.broadcast_arrays(*map(np.asarray, values))
-    return [flush(one) for one in found] if i.has("FTZ") and found[0].size else list(found)
+    operands = np.broadcast_arrays(*map(np.asarray, values))
+    return (
+        [flush(operand) for operand in operands]
+        if i.has("FTZ") and operands[0].size
+        else list(operands)
+    )
 
 
-def _write(r: Registers, i: DecodedInstruction, where: Where, found: Any) -> None:
+def _write(r: Registers, i: DecodedInstruction, where: Where, result: Any) -> None:
     """Write f32, saturated and flushed as the instruction says, and one NaN for all."""
-    found = np.asarray(found, F32)
-    if i.has("FTZ") and found.size:
-        found = flush(found)
+    result = np.asarray(result, F32)
+    if i.has("FTZ") and result.size:
+        result = flush(result)
     if i.has("SAT"):
-        found = saturate(found)
-    r.write(i, where, settle(found).view(U32))
+        result = saturate(result)
+    r.write(i, where, settle(result).view(U32))
 
 
 ROWS = (

@@ -40,7 +40,7 @@ def _of_words(function: Callable[..., Array]) -> Compute:
     """Return an instruction that writes one word, made of all its sources."""
 
     def compute(r: Registers, i: DecodedInstruction, where: Where) -> None:
-        values = [r.value(one, where) for one in i.sources]
+        values = [r.value(source, where) for source in i.sources]
         known = all(value is not None for value in values)
         r.write(i, where, function(i, *map(np.asarray, values)) if known else None)
 
@@ -70,13 +70,13 @@ def _absolute(i: DecodedInstruction, a: Array) -> Array:
 def _permute(i: DecodedInstruction, a: Array, selector: Array, b: Array) -> Array:
     """Take any four bytes of two words; the fourth bit of a choice spreads the byte's sign."""
     pair = words.joined(a, b)
-    found: Array = np.zeros_like(a | b | selector)
+    result: Array = np.zeros_like(a | b | selector)
     for byte in range(4):
         choice = selector >> U32(4 * byte)
         taken = words.low(pair >> (choice & U32(7)).astype(U64) * U64(8)) & U32(255)
         sign = np.where(taken & U32(128), U32(255), U32(0))
-        found |= np.where(choice & U32(8), sign, taken).astype(U32) << U32(8 * byte)
-    return found
+        result |= np.where(choice & U32(8), sign, taken).astype(U32) << U32(8 * byte)
+    return result
 
 
 def _mask(i: DecodedInstruction, first: Array, count: Array) -> Array:
@@ -106,10 +106,10 @@ def _first_one(i: DecodedInstruction, a: Array) -> Array:
 
 
 def _reversed_bits(i: DecodedInstruction, a: Array) -> Array:
-    found = np.zeros_like(a)
+    result = np.zeros_like(a)
     for bit in range(32):
-        found |= (a >> U32(bit) & U32(1)) << U32(31 - bit)
-    return found
+        result |= (a >> U32(bit) & U32(1)) << U32(31 - bit)
+    return result
 
 
 # ---- products and sums ----------------------------------------------------------------------
@@ -133,30 +133,30 @@ def _imad(r: Registers, i: DecodedInstruction, where: Where) -> None:
         parts = (r.value(a, where), r.value(b, where), r.pair(c, where, signed=signed))
         known = all(part is not None for part in parts)
         function = _wide_product if i.has("WIDE") else _upper_product
-        found = function(i, *map(np.asarray, parts)) if known else None
-        over = None if found is None else found < np.asarray(parts[2])
+        result = function(i, *map(np.asarray, parts)) if known else None
+        over = None if result is None else result < np.asarray(parts[2])
         if i.has("X"):
             carry = r.predicate(i.ins[0], where)
-            if found is None or over is None or carry is None:
-                found = over = None
+            if result is None or over is None or carry is None:
+                result = over = None
             else:
-                before, found = found, found + carry.astype(U64)
-                over = over | (found < before)
-        r.write(i, where, found, count=2 if i.has("WIDE") else 1)
+                before, result = result, result + carry.astype(U64)
+                over = over | (result < before)
+        r.write(i, where, result, count=2 if i.has("WIDE") else 1)
         for predicate in i.outs:
             r.tell(predicate, where, over)
         return
     # A product with zero is zero, whatever the other factor: that is how values are moved.
     moved = SassRegister(ZERO_REGISTER) in (a, b) or SassRegister(URZ) in (a, b)
     values: list[Any] = [U32(0), U32(0)] if moved else [r.value(a, where), r.value(b, where)]
-    values += [r.value(c, where), *(r.predicate(one, where) for one in i.ins)]
+    values += [r.value(c, where), *(r.predicate(operand, where) for operand in i.ins)]
     if any(value is None for value in values):
         r.write(i, where, None)
         return
-    found = values[0] * values[1] + values[2]
+    result = values[0] * values[1] + values[2]
     for carry in values[3:]:
-        found = found + carry.astype(U32)
-    r.write(i, where, found)
+        result = result + carry.astype(U32)
+    r.write(i, where, result)
 
 
 def _sum_with_carries(parts: Sequence[tuple[Array, bool]], carries: Sequence[Array]) -> Array:
@@ -171,16 +171,18 @@ def _sum_with_carries(parts: Sequence[tuple[Array, bool]], carries: Sequence[Arr
 
 def _iadd3(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if i.has("64"):
-        pairs = [r.pair(one, where, signed=True) for one in i.sources]
+        pairs = [r.pair(source, where, signed=True) for source in i.sources]
         known = all(pair is not None for pair in pairs)
         r.write(i, where, sum(pairs[1:], pairs[0]) if known else None, count=2)
         return
-    addends = [r.value(one, where, bare=_is_negated(one)) for one in i.sources]
-    carries = [r.predicate(one, where) for one in i.ins] if i.has("X") else []
+    addends = [r.value(source, where, bare=_is_negated(source)) for source in i.sources]
+    carries = [r.predicate(operand, where) for operand in i.ins] if i.has("X") else []
     if any(part is None for part in (*addends, *carries)):
         r.forget(i, where)
         return
-    parts = [(np.asarray(w), _is_negated(one)) for w, one in zip(addends, i.sources, strict=True)]
+    parts = [
+        (np.asarray(w), _is_negated(source)) for w, source in zip(addends, i.sources, strict=True)
+    ]
     total = _sum_with_carries(parts, [c for c in carries if c is not None])
     r.write(i, where, words.low(total))
     for least, predicate in enumerate(i.outs, 1):
@@ -199,7 +201,7 @@ def _upper_sum(a: Array, b: Array, c: Array, shift: int) -> Array:
 def _lea(r: Registers, i: DecodedInstruction, where: Where) -> None:
     *sources, last = i.sources
     shift = last.value if isinstance(last, Immediate) else 0
-    values = [r.value(one, where) for one in sources]
+    values = [r.value(source, where) for source in sources]
     carry = r.predicate(i.ins[0], where) if i.has("X") and i.ins else U32(0)
     if any(value is None for value in (*values, carry)):
         r.forget(i, where)
@@ -207,8 +209,8 @@ def _lea(r: Registers, i: DecodedInstruction, where: Where) -> None:
     a, b = np.asarray(values[0]), np.asarray(values[1])
     if i.has("HI"):
         c = np.asarray(values[2]) if len(values) > 2 else words.high(words.wide(a, signed=True))
-        found = _upper_sum(a, b, c, shift)
-        total = found.astype(U64)
+        result = _upper_sum(a, b, c, shift)
+        total = result.astype(U64)
     else:
         total = (a << U32(shift)).astype(U64) + b.astype(U64)
     total = total + np.asarray(carry).astype(U64)
@@ -220,12 +222,12 @@ def _lea(r: Registers, i: DecodedInstruction, where: Where) -> None:
 def _least_or_most(i: DecodedInstruction, a: Array, b: Array, least: Array) -> Array:
     if _signed(i):
         a, b = a.view(I32), b.view(I32)
-    found: Array = np.where(least, np.minimum(a, b), np.maximum(a, b))
-    return found.view(U32)
+    result: Array = np.where(least, np.minimum(a, b), np.maximum(a, b))
+    return result.view(U32)
 
 
 def _minmax(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    *parts, a, b = (r.value(one, where) for one in i.sources)
+    *parts, a, b = (r.value(source, where) for source in i.sources)
     least = r.predicate(i.ins[0], where)
     if any(part is None for part in (*parts, a, b, least)):
         r.forget(i, where)
@@ -238,16 +240,16 @@ def _minmax(r: Registers, i: DecodedInstruction, where: Where) -> None:
 def _lop3(r: Registers, i: DecodedInstruction, where: Where) -> None:
     a, b, c, table = i.sources[:4]
     assert isinstance(table, Immediate)
-    parts = [r.value(one, where) for one in (a, b, c)]
+    parts = [r.value(source, where) for source in (a, b, c)]
     if any(part is None for part in parts):
         r.forget(i, where)
         return
     x, y, z = map(np.asarray, parts)
-    found = words.logic(x, y, z, table.value)
-    r.write(i, where, found)
+    result = words.logic(x, y, z, table.value)
+    r.write(i, where, result)
     other = r.predicate(i.ins[0], where) if i.ins else None
     for predicate in i.outs:
-        r.tell(predicate, where, (found != 0) | other if other is not None else None)
+        r.tell(predicate, where, (result != 0) | other if other is not None else None)
 
 
 ROWS = (

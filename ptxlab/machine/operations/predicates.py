@@ -14,8 +14,8 @@ from ptxlab.machine.words import U32
 
 
 def _setp(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    values = [r.source(i, one, where) for one in i.sources]
-    ins = [r.predicate(one, where) for one in i.ins]
+    values = [r.source(i, source, where) for source in i.sources]
+    ins = [r.predicate(operand, where) for operand in i.ins]
     if any(value is None for value in (*values, *ins)):
         r.forget(i, where)
         return
@@ -24,20 +24,20 @@ def _setp(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if not i.has("U32") and not i.has("U64"):
         signed = np.int64 if i.takes_pairs else np.int32
         a, b = a.view(signed), b.view(signed)
-    found = words.compare(name, a, b)
+    holds = words.compare(name, a, b)
     if i.has("EX"):
         strict = words.compare(name[:1] + "T" if name in ("LE", "GE") else name, a, b)
         equal = a == b
-        found = {"EQ": equal & ins[1], "NE": ~equal | ins[1]}.get(name, strict | equal & ins[1])
-    r.tell_compared(i, where, found, ins)
+        holds = {"EQ": equal & ins[1], "NE": ~equal | ins[1]}.get(name, strict | equal & ins[1])
+    r.tell_compared(i, where, holds, ins)
 
 
 def _select(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    a, b = (r.source(i, one, where) for one in i.sources[:2])
+    a, b = (r.source(i, source, where) for source in i.sources[:2])
     chosen = r.predicate(i.ins[0], where)
     known = a is not None and b is not None and chosen is not None
-    found = np.where(chosen, a, b) if known else None
-    r.write(i, where, found, count=2 if i.has("64") else 1)
+    result = np.where(chosen, a, b) if known else None
+    r.write(i, where, result, count=2 if i.has("64") else 1)
 
 
 def _plop3(r: Registers, i: DecodedInstruction, where: Where) -> None:
@@ -63,13 +63,13 @@ def _to_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if any(value is None for value in known):
         r.forget(i, where)
         return
-    found = np.zeros(
+    word = np.zeros(
         np.broadcast_shapes(*(value.shape for value in known if value is not None)), U32
     )
     for number, value in enumerate(values):
         if mask >> number & 1 and value is not None:
-            found |= value.astype(U32) << U32(number)
-    r.write(i, where, found)
+            word |= value.astype(U32) << U32(number)
+    r.write(i, where, word)
 
 
 def _from_register(r: Registers, i: DecodedInstruction, where: Where) -> None:

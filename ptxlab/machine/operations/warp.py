@@ -31,7 +31,8 @@ def _reduce(r: Registers, i: DecodedInstruction, where: Where) -> None:
         r.forget(i, where)
         return
     join, nothing = next(
-        (_REDUCTIONS[one] for one in i.sass.modifiers if one in _REDUCTIONS), _REDUCTIONS["AND"]
+        (_REDUCTIONS[modifier] for modifier in i.sass.modifiers if modifier in _REDUCTIONS),
+        _REDUCTIONS["AND"],
     )
     words = np.full(r.threads, nothing, np.int64)
     words[where] = np.asarray(value).view(np.int32) if i.has("S32") else value
@@ -58,7 +59,7 @@ def _vote(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 def _shuffle(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """Take the word of another lane; a lane that is not there is answered with one's own."""
-    a, lane, clamp = (r.value(one, where) for one in i.sources)
+    a, lane, clamp = (r.value(source, where) for source in i.sources)
     if a is None or lane is None or clamp is None:
         r.forget(i, where)
         return
