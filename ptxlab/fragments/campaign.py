@@ -1,7 +1,7 @@
 """Every instruction verified by running it: the trials of all of them, a module for many at a time.
 
 What runs is also assembled for the target it runs on, and what nothing here can run is assembled for
-each of its targets. So is a warpgroup's multiplication of most n: of each line of the table a few are
+each of its targets: fences of ``wgmma``, and sparse ``tcgen05.mma`` with eight scales a row. So is a warpgroup's multiplication of most n: of each line of the table a few are
 run.
 """
 

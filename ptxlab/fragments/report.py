@@ -38,7 +38,8 @@ class Mismatch:
     program stored; then lane, register and element name the place that should have stored it. It is
     "product" for what D showed of the element that a one-hot probe looks at; then the bit patterns are
     those of D. ``operand`` is that of the element: A, B, C, D or R, E for metadata, scale-A or scale-B.
-    Elements are ``bits`` wide, and those in shared memory have no lane, register and element.
+    Elements are ``bits`` wide, and those in shared memory have no lane, register and element. What shows in
+    Tensor Memory does so in ``column`` of the lane; T is what lies there by itself.
     """
 
     fill: str
@@ -52,6 +53,25 @@ class Mismatch:
     expected: int
     found: int
     bits: int
+    column: int | None = None
+
+    @classmethod
+    def of_cell(
+        cls,
+        fill: str,
+        operand: str,
+        element: tuple[int, int],
+        cell: tuple[int, int],
+        expected: int,
+        found: int,
+        bits: int = 32,
+    ) -> Mismatch:
+        """Return that of an element that shows in a cell of Tensor Memory, by lane and column."""
+        lane, column = cell
+        row, col = element
+        where: MismatchPlace = "memory" if operand == "T" else "product"
+        place = (lane, None, None, row, col)
+        return cls(fill, where, operand, *place, expected, found, bits, column)
 
     @classmethod
     def of(
@@ -74,6 +94,12 @@ class Mismatch:
     @property
     def high_bit(self) -> int:
         return self.low_bit + self.bits - 1
+
+    def shown_bits(self, form: Form) -> int:
+        """The width of those."""
+        if self.column is not None:
+            return self.bits
+        return form.operand(self.shown_by).bits
 
     @property
     def shown_by(self) -> str:

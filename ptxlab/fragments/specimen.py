@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import get_args
+from typing import Protocol, get_args
 
 from ptxlab.isa.legality import Version
 from ptxlab.isa.targets import WARP
@@ -171,7 +171,25 @@ def program(form: Form, target: str) -> str:
     return module([(form, Body((*sources, *results), sources, (step,), alone=True))], target)
 
 
-def module(kernels: Sequence[tuple[Form, Body]], target: str) -> str:
+class KernelBody(Protocol):
+    """What makes a kernel of some ``threads`` that reads a record and writes one."""
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def shared_bytes(self) -> int: ...
+
+    @property
+    def sources(self) -> tuple[TypedRegister, ...]: ...
+
+    @property
+    def results(self) -> tuple[TypedRegister, ...]: ...
+
+    def kernel(self, name: str) -> str: ...
+
+
+def module(kernels: Sequence[tuple[Form, KernelBody]], target: str) -> str:
     """Return the PTX of one kernel each, ``specimen0`` and so on."""
     texts = (body.kernel(f"{KERNEL}{i}") for i, (_, body) in enumerate(kernels))
     return "\n".join([*_header(target, [form for form, _ in kernels]), *texts]) + "\n"

@@ -36,6 +36,9 @@ from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
 from ptxlab.syntax.tree import Function, Instruction, PtxModule
 
+_OVER = ("wgmma.wait_group", "tcgen05.wait::ld")
+"""What results of asynchronous instructions are there after."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watched:
@@ -146,7 +149,7 @@ def _generated(device: Device, form: Form, fill: Fill) -> FragmentRun:
     (entry,) = program.entries
     every = (site.instruction for site in instructions(entry))
     statement, *after = dropwhile(lambda one: one.name != form.name, every)
-    done = next((one for one in after if one.name.startswith("wgmma.wait_group")), statement)
+    done = next((one for one in after if one.name.startswith(_OVER)), statement)
     watched = list(_watched(form))
     kernel = _dumping(device, program, entry, (statement, done), watched)
 
@@ -185,7 +188,8 @@ def _run(
     first = 0
     for each in watched:
         columns = words[:, first : first + len(each.registers)]
-        held[each.layout.operand] = columns.astype(f"u{each.layout.register_bits // 8}")
+        own = columns[: each.layout.threads]  # of several warps the first
+        held[each.layout.operand] = own.astype(f"u{each.layout.register_bits // 8}")
         first += len(each.registers)
     after = frozenset(each.layout.operand for each in watched if each.after)
     return FragmentRun(fill, held, after, result)

@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import Body
+from ptxlab.fragments.specimen import KernelBody
 from ptxlab.matrix.form import Form
 
 _EXPLAINED = 4096
@@ -30,7 +30,7 @@ class Trial(ABC):
     """
 
     form: Form
-    body: Body
+    body: KernelBody
     given: Array
     expected: Array
 
@@ -59,7 +59,8 @@ class Trial(ABC):
         for probe, lane, word in wrong[::step].tolist():
             both = int(self.expected[probe, lane, word]), int(found[probe, lane, word])
             for mismatch in self.explain(probe, lane, word, *both):
-                place = (mismatch.operand, mismatch.lane, mismatch.register, mismatch.element)
+                m = mismatch
+                place = (m.operand, m.lane, m.register, m.element, m.column)
                 if place not in seen:
                     seen.add(place)
                     yield mismatch
@@ -95,5 +96,5 @@ def packed(numbers: Array, bits: int) -> Array:
 def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:
     """Run all probes of a trial and return the records they wrote; ``more`` are further arguments."""
     with device.upload(trial.given) as given, device.zeros(trial.expected.shape, "u64") as found:
-        kernel.launch(trial.count, trial.body.threads, [given, found, *more])
+        kernel.launch(len(trial.given), trial.body.threads, [given, found, *more])
         return found.numpy()

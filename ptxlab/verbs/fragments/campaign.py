@@ -119,12 +119,14 @@ def _reasons(outcome: FormOutcome) -> Iterator[str]:
 def sentence(outcome: FormOutcome, mismatch: Mismatch) -> str:
     m = mismatch
     bits = f"bits {m.high_bit}:{m.low_bit}" if m.bits > 1 else f"bit {m.low_bit}"
-    width = outcome.form.operand(m.shown_by).bits
+    width = m.shown_bits(outcome.form)
     right, wrong = (hexadecimal(value, width) for value in (m.expected, m.found))
     seen = "D shows" if m.where == "product" else "it has" if m.where == "register" else "stored is"
     place = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"
     if m.operand.startswith("scale"):
         place = f"lane {m.lane} {bits}"
+    if m.column is not None:
+        place = f"column {m.column} of lane {m.lane} of Tensor Memory"
     if m.lane is None:
         place = "shared memory"
     return f"{m.operand}[{m.row},{m.col}] in {place}: {seen} {wrong}, not {right}"

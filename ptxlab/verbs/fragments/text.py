@@ -1,5 +1,4 @@
-"""The fragments of an instruction as text and as JSON (schema ``ptxlab.fragments/1``): what a run of it
-showed, or of one that nothing here runs the layouts alone."""
+"""The fragments of an instruction as text and as JSON (schema ``ptxlab.fragments/1``): what a run of it showed."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments import receipts
 from ptxlab.fragments.code import accesses
 from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
@@ -287,67 +285,23 @@ def _selected_json(
 
 def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
     """Return a mismatch as JSON data: the bits of the register, and what they should say and do."""
-    bits = instruction.operand(mismatch.shown_by).bits
-    place = ("operand", "lane", "register", "element", "low_bit", "high_bit", "row", "col")
+    bits = mismatch.shown_bits(instruction)
+    place = (
+        "operand",
+        "lane",
+        "register",
+        "element",
+        "column",
+        "low_bit",
+        "high_bit",
+        "row",
+        "col",
+    )
     return {
         **members(mismatch, "fill", "where", *place),
         "expected": hexadecimal(mismatch.expected, bits),
         "found": hexadecimal(mismatch.found, bits),
     }
-
-
-# ---- of an instruction that nothing here runs -------------------------------------------------
-
-
-def layout_text(
-    instruction: Form,
-    selection: Selection,
-    paint: Paint = plain,
-    *,
-    full: bool = False,
-    width: int | None = None,
-) -> str:
-    """Return what is known of each operand: as ``text`` does, without what registers held."""
-    parts = [_layout_header(instruction)]
-    operands = selection.operands(instruction)
-    if selection.element is not None:
-        held = [(o, place) for o in operands for place in selection.places(o)]
-        parts.append([where(layout, place) for layout, place in held])
-        parts += _accesses(held, selection)
-    elif selection.everything and not full:
-        parts += [pictures(instruction, paint, width), _more(instruction)]
-    else:
-        for layout in operands:
-            table = by_register(layout, selection)
-            parts.append([table.caption, *stacked([table.head, *table.lines], width)])
-            parts.append(owners(layout, selection, paint, width))
-    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
-
-
-def layout_json(instruction: Form, selection: Selection) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "instruction": instruction.name,
-        "variant": instruction.variant or None,
-        "device": None,
-        "arch": None,
-        "operands": {o.operand: _operand_json(o, "threads") for o in instruction.operands},
-        "shared": _shared_json(instruction),
-        "verified": {"layout": None, "result": None, "hardware": receipts.hardware(instruction)},
-        "mismatches": [],
-        **_selected_json(instruction, selection),
-    }
-
-
-def _layout_header(instruction: Form) -> list[str]:
-    hardware = receipts.hardware(instruction)
-    known = f"verified by a register dump of {hardware}" if hardware else "unverified on hardware"
-    return [
-        instruction.name,
-        *fields(
-            [*_needs(instruction), ("layout", f"that of the PTX ISA, {known}; nothing was run")]
-        ),
-    ]
 
 
 def _shared_sentences(instruction: Form, row: int, col: int) -> Iterator[str]:

@@ -109,7 +109,6 @@ def execute(args: argparse.Namespace) -> int:
         return verify_all(args)
     if args.family is not None:
         raise PtxlabError("--family goes with --all", hint="--op names an instruction")
-    from ptxlab.fragments.trials import tried
     from ptxlab.fragments.verify import verify
     from ptxlab.verbs.fragments import questions
     from ptxlab.verbs.fragments import text as view
@@ -131,17 +130,6 @@ def execute(args: argparse.Namespace) -> int:
         raise PtxlabError(f"{given[0]} goes with --ptx", hint="--ptx FILE names a program to run")
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
     how: dict[str, Any] = {"full": args.full, "width": terminal_width(args)}
-    if not tried(instruction):
-        if args.ptx is not None:
-            raise PtxlabError(
-                "--ptx names a program to run", hint=f"{instruction.name} is not run here"
-            )
-        emit(
-            args,
-            lambda: view.layout_text(instruction, selection, paint, **how),
-            lambda: view.layout_json(instruction, selection),
-        )
-        return 0
     with closing(open_device(on_a_target_that_has(instruction, args))) as device:
         report = verify(device, instruction, args.fill, args.ptx)
     emit(

@@ -14,9 +14,10 @@ from ptxlab.fragments.report import FragmentReport, FragmentRun
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find, multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.verbs.fragments.picture import owners, pictures
 from ptxlab.verbs.fragments.runs import Selection
-from ptxlab.verbs.fragments.text import as_json, layout_text, text
-from ptxlab.view.colour import on_terminal
+from ptxlab.verbs.fragments.text import as_json, text
+from ptxlab.view.colour import on_terminal, plain
 
 NUMBERED: Fill = "numbered"
 ADDRESSING: Fill = "addressing"
@@ -103,10 +104,10 @@ def test_what_is_on_one_screen() -> None:
 
 def test_a_large_operand_shows_its_corner() -> None:
     form = find("wgmma.m64n256k16.ss", "bf16")
-    lines = layout_text(form, Selection()).splitlines()
+    lines = pictures(form, plain, None)
     (title,) = (line for line in lines if line.startswith("D 64×256"))
     assert title.endswith("the corner")
-    whole = layout_text(form, Selection(), full=True).splitlines()
+    whole = owners(form.operand("D"), Selection(), plain, None)
     assert len(lines) < 40 < len(whole)
 
 

@@ -1,0 +1,164 @@
+"""Trials of ``tcgen05.mma``: A, B, D, scales and metadata where the tables say, one number of D for each place.
+
+Each form is tried in every m, type, swizzle and direction that it has, a few together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.trials.tensor_kernel import TensorBody, in_words
+from ptxlab.fragments.trials.tensor_moves import TensorTrial
+from ptxlab.fragments.trials.tensor_places import (
+    WIDTH,
+    cells_of,
+    descriptor_of,
+    memory_of,
+    put_d,
+    shared_bytes,
+    shared_operands,
+    sources,
+)
+from ptxlab.fragments.trials.tensor_probes import ProductProbes
+from ptxlab.fragments.trials.trial import Trial
+from ptxlab.matrix import instruction_descriptor
+from ptxlab.matrix.tcgen05 import TensorCoreProduct
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
+from ptxlab.matrix.tensor_memory_operand import LANES
+
+_SCALE_BYTES = 4
+_ALONG_K = ("mxf4", "mxf4nvf4")
+"""Kinds whose A and B are contiguous along k alone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductTrial(TensorTrial):
+    """Probes of ``looked_at``: of each the operand, and which row and column of it each number of D shows."""
+
+    problem: TensorCoreProblem | None = None
+    looked_at: tuple[tuple[str, Array, Array], ...] = ()
+
+    def explain(
+        self, probe: int, lane: int, word: int, expected: int, found: int
+    ) -> Iterator[Mismatch]:
+        """Yield what is wrong with the elements that cells of a lane show."""
+        assert self.problem is not None
+        path, group = self.problem.path, self.body.group
+        lanes, columns = path.d()
+        number, cta = divmod(probe, group)
+        operand, rows, cols = self.looked_at[number]
+        for half in range(2):
+            right, wrong = (one >> 32 * half & 0xFFFFFFFF for one in (expected, found))
+            column = 2 * word + half
+            if right == wrong:
+                continue
+            here = np.argwhere((lanes == lane) & (columns == column))
+            if not here.size:
+                yield Mismatch.of_cell("one-hot", "T", (lane, column), (lane, column), right, wrong)
+                continue
+            row, n = (int(at) for at in here[0])
+            element = rows[row + cta * path.rows, n], cols[row + cta * path.rows, n]
+            at = int(element[0]), int(element[1])
+            yield Mismatch.of_cell("one-hot", operand, at, (lane, column), right, wrong)
+
+
+def has_trials(form: TensorCoreProduct) -> bool:
+    """Say whether there are any: not where more scales a row than a column holds go on where nothing public says."""
+    return any(True for _ in _problems(form))
+
+
+def product_trials(form: TensorCoreProduct) -> Iterator[Trial]:
+    """Yield the trials of a product, each of one instruction descriptor."""
+    for number, made in enumerate(_problems(form)):
+        yield _trial(made, number)
+
+
+def _problems(form: TensorCoreProduct) -> Iterator[TensorCoreProblem]:
+    """Yield what is tried: each m, type of A, B, D and scales, direction, selector and byte of scales once."""
+    record = instruction_descriptor.record(form.kind)
+    [shapes] = form.shapes
+    choices: dict[str, list[int | str]] = {
+        "m": [m for m in shapes.m if not (form.sparse and _scattered(form, m))],
+    }
+    if form.kind not in _ALONG_K:
+        choices["major of a"] = ["k", "mn"] if form.variant == "ss" else ["k"]
+        choices["major of b"] = ["k", "mn", "mn", "k"]
+    for name in ("a type", "b type", "d type", "scale type"):
+        if name in {field.name for field in record.fields}:
+            choices[name] = [*(record.field(name).codes or ())]
+    if form.sparse and form.kind in ("f16", "tf32"):
+        choices["sparsity selector"] = [0, 1]
+    if form.scaling:
+        blocks, step = shapes.k // form.blocks, 1 if form.kind == "mxf8f6f4" else 2
+        ids = [*range(0, _SCALE_BYTES - blocks + 1, step)]
+        choices["scale id of a"], choices["scale id of b"] = [*ids], ids[::-1]
+    least = 32 if form.kind == "tf32" else 16  # along n tf32 has atoms of 32
+    n = next(n for n in shapes.n if n >= least * form.group)
+    for turn in range(max(map(len, choices.values())) if all(choices.values()) else 0):
+        values = {name: some[turn % len(some)] for name, some in choices.items()}
+        yield _problem(form, values | {"n": n})
+
+
+def _scattered(form: TensorCoreProduct, m: int) -> bool:
+    return m // form.group < LANES and not form.stationary
+
+
+def _problem(form: TensorCoreProduct, values: dict[str, int | str]) -> TensorCoreProblem:
+    """Return the problem nearest to the values that the kind has; A and B of f16 have one type."""
+    if form.kind == "f16":
+        values["b type"] = values["a type"]
+        if values["a type"] == "bf16":
+            values["d type"] = "f32"
+    for name in ("a", "b"):
+        if str(values.get(f"{name} type")) in ("e2m3", "e3m2", "e2m1"):
+            values[f"major of {name}"] = "k"
+    if form.sparse:
+        values["sparse"] = "yes"
+    return problem(form, instruction_descriptor.encode(form.kind, values))
+
+
+def _trial(made: TensorCoreProblem, turn: int) -> Trial:
+    """Return the trial of one problem: probes that do not add, then those that do."""
+    probing = ProductProbes(made)
+    *several, expected = probing.all()
+    where = shared_operands(made, turn)
+    body = TensorBody(made.form, WIDTH, shared_bytes(where), made.form.group, issued=True)
+    word, group = descriptor_of(made), made.form.group
+    records = []
+    after: list[Array] = []
+    done = 0
+    for contents in several:
+        cells = cells_of(made, contents)
+        given = np.array(sources(made, contents, where, word), np.uint64)
+        memory = memory_of(made, contents, where, body.shared_bytes)
+        shape = (contents.probes, group, LANES)
+        share = np.ascontiguousarray(memory).reshape(*shape, -1).view(np.uint64)
+        columns = [np.broadcast_to(given, (*shape, given.size)), in_words(cells), share]
+        words = sum(one.shape[-1] for one in columns)
+        records.append(np.concatenate(columns, axis=-1).reshape(-1, LANES, words))
+        own = expected[done : done + contents.probes]
+        for cta, part in enumerate(np.split(own, group, axis=1)):
+            put_d(made, cells[:, cta], part)
+        after.append(cells.reshape(-1, LANES, WIDTH))
+        done += contents.probes
+    cells = np.concatenate(after)
+    promised = ~np.zeros_like(cells)
+    if made.d_type == "f16":  # what is in the upper half of a cell is open
+        lanes, at = made.path.d()
+        promised[:, lanes, at] = 0xFFFF
+    looked = tuple(probing.looked_at)
+    return ProductTrial(
+        made.form,
+        body,
+        np.concatenate(records),
+        in_words(cells),
+        in_words(promised),
+        None,
+        made,
+        looked,
+    )

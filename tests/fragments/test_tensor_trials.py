@@ -1,0 +1,186 @@
+"""The trials of tcgen05: right on the emulator, and an operand that is elsewhere is caught and named.
+
+A twin is made from a table that has been tampered with, and run by an emulator that has the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.arrays import Array
+from ptxlab.device.opening import open_device
+from ptxlab.fragments.campaign import FormOutcome, campaign
+from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.specimen import module
+from ptxlab.fragments.trials import tensor_moves, tensor_places, trials, tried
+from ptxlab.fragments.trials.trial import Trial, launch
+from ptxlab.matrix import tensor_memory_operand
+from ptxlab.matrix.catalog import forms, matching
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.tensor_memory_operand import DataPath
+from ptxlab.verbs.fragments import campaign as view
+from tests.fragments.test_trials import with_tampered
+
+EVERY = [form for form in forms() if form.family.startswith("tcgen05")]
+
+
+def test_all_are_tried_but_those_with_eight_scales_a_row() -> None:
+    """Of a sparse A of k 128 and blocks of 16: where the last four of them lie is in no text."""
+    assert {form.name for form in EVERY if not tried(form)} == {
+        f"tcgen05.mma.sp.cta_group::{group}.kind::mxf4nvf4.block_scale.{scales}"
+        for group in (1, 2)
+        for scales in ("scale_vec::4X", "block16")
+    }
+
+
+def test_each_kind_of_product_is_tried_in_every_m_and_type() -> None:
+    for form in EVERY:
+        if form.family != "tcgen05.mma":
+            continue
+        made = [trial.problem for trial in trials(form)]  # type: ignore[attr-defined]
+        [shapes] = form.shapes  # type: ignore[attr-defined]
+        assert {one.m for one in made} == set(shapes.m)
+        types = {"f16": 2, "tf32": 1, "f8f6f4": 5, "i8": 2}[form.kind]  # type: ignore[attr-defined]
+        assert len({one.a_type for one in made}) == len({one.b_type for one in made}) == types
+        if form.variant == "ss":
+            assert {one.majors for one in made} >= {("k", "k"), ("mn", "mn")}
+
+
+SOME = [
+    "tcgen05.ld.16x64b.x4.pack::16b", "tcgen05.ld.32x32b.x128", "tcgen05.ld.16x32bx2.x8", "tcgen05.st.16x128b.x8",
+    "tcgen05.st.16x32bx2.x2.unpack::16b", "tcgen05.ld.red.32x32b.x8.min.s32", "tcgen05.cp.cta_group::2.64x128b.warpx2::01_23",
+    "tcgen05.cp.cta_group::1.32x128b.warpx4.b8x16.b6x16_p32", "tcgen05.shift.cta_group::2.down",
+    "tcgen05.commit.cta_group::2.multicast::cluster", "tcgen05.alloc.cta_group::2",
+    "tcgen05.mma.cta_group::1.kind::f16.ss", "tcgen05.mma.cta_group::2.kind::f16.ts", "tcgen05.mma.ws.cta_group::1.kind::i8.ss",
+    "tcgen05.mma.sp.cta_group::1.kind::tf32.ss", "tcgen05.mma.cta_group::2.kind::mxf4.block_scale.scale_vec::2X.ss",
+]  # fmt: skip
+
+
+def test_operands_are_where_the_tables_say() -> None:
+    """A few of each family; ``ptxlab fragments --all`` takes every one."""
+    with open_device("emulator", arch="sm_100a") as device:
+        for outcome in campaign(device, [matching(name)[0] for name in SOME], everywhere=True):
+            assert outcome.status == "emulator", outcome
+            assert outcome.probes > 0
+
+
+def found_in(form: Form, every: list[Trial]) -> list[Mismatch]:
+    target = form.targets[0]
+    with open_device("emulator", arch=target) as device:
+        loaded = device.load(module([(form, trial.body) for trial in every], target))
+        found: list[Mismatch] = []
+        for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
+            words = launch(device, kernel, trial)
+            found += trial.mismatches(words, trial.wrong(words, promised_only=True))
+    return found
+
+
+def swapped(one: int, other: int) -> Callable[[Array], Array]:
+    return lambda table: np.where(table == one, other, np.where(table == other, one, table))
+
+
+def _d(path: DataPath) -> tuple[Array, Array]:
+    lane, column = RIGHT["d"](path)
+    return swapped(17, 18)(lane), column
+
+
+def _scales_of_a(path: DataPath) -> tuple[Array, Array]:
+    lanes, column = RIGHT["scales_of_a"](path)
+    return lanes[:, swapped(4, 5)(np.arange(path.rows))], column
+
+
+def _scales_of_b(path: DataPath) -> tuple[Array, Array]:
+    lanes, column = RIGHT["scales_of_b"](path)
+    return lanes[:, swapped(2, 9)(np.arange(path.n))], column
+
+
+RIGHT: dict[str, Any] = {
+    name: getattr(DataPath, name) for name in ("d", "scales_of_a", "scales_of_b")
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "change", "operands", "element"),
+    [
+        ("tcgen05.mma.cta_group::1.kind::f16.ss", "d", _d, {"A", "B", "D"}, (17, 18)),
+        ("tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X.ss", "scales_of_a", _scales_of_a, {"scale-A"}, (4, 5)),
+        ("tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X.ss", "scales_of_b", _scales_of_b, {"scale-B"}, (2, 9)),
+    ],
+)  # fmt: skip
+def test_what_is_elsewhere_is_named(
+    name: str, table: str, change: Any, operands: set[str], element: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    form = matching(name)[0]
+    with monkeypatch.context() as tampered:
+        tampered.setattr(DataPath, table, change)
+        every = list(trials(form))
+    found = found_in(form, every)
+    assert found
+    assert {one.operand for one in found} <= operands | {"T"}
+    named = [one for one in found if one.operand in operands]
+    if table.startswith("scales"):
+        assert {one.row % 32 for one in named} == set(element)
+    else:
+        assert {one.lane for one in named} >= set(element)
+
+
+def test_an_a_in_tensor_memory_in_another_order_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = matching("tcgen05.mma.cta_group::2.kind::f8f6f4.ts")[0]
+    right = tensor_places._in_words
+    with monkeypatch.context() as tampered:
+        tampered.setattr(
+            tensor_places, "_in_words", lambda matrix, bits: right(matrix[..., ::-1], bits)
+        )
+        every = list(trials(form))
+    assert {one.operand for one in found_in(form, every)} == {"A", "B"}
+
+
+def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = matching("tcgen05.mma.sp.cta_group::1.kind::f16.ss")[0]
+
+    def metadata(rows: int, chunks: int, bits: int) -> tuple[Array, Array, Array]:
+        lane, column, bit = right(rows, chunks, bits)
+        return lane, column, bit ^ 4  # neighbouring chunks change places
+
+    right = tensor_memory_operand.metadata
+    with monkeypatch.context() as tampered:
+        tampered.setattr(tensor_places, "metadata", metadata)
+        every = list(trials(form))
+    found = found_in(form, every)
+    assert {one.operand for one in found} == {"E"}
+    assert view.sentence(
+        FormOutcome(form, "failed", (), mismatches=(found[0],)), found[0]
+    ).startswith(f"E[{found[0].row},{found[0].col}] in column {found[0].column} of lane ")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("tcgen05.ld.16x64b.x4", "register"), ("tcgen05.st.16x256b.x2", "memory")],
+)
+def test_registers_that_are_elsewhere_are_named(name: str, what: str) -> None:
+    form = with_tampered(name, ("R", "row", 3, 5))
+    found = found_in(form, list(trials(form)))
+    assert {one.where for one in found} == {what}
+    rows = {one.row % 16 for one in found} if what == "memory" else {one.row for one in found}
+    assert rows == {3, 5}
+
+
+def test_a_copy_to_other_lanes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = matching("tcgen05.cp.cta_group::1.64x128b.warpx2::02_13")[0]
+
+    def lanes(modifiers: Any) -> tuple[int, int, Array]:
+        rows, width, found = right(modifiers)
+        return rows, width, swapped(70, 71)(found)
+
+    right = tensor_memory_operand.lanes_of_copy
+    with monkeypatch.context() as tampered:
+        tampered.setattr(tensor_moves, "lanes_of_copy", lanes)
+        every = list(trials(form))
+    found = found_in(form, every)
+    assert {one.lane for one in found} == {70, 71}
+    assert {one.column for one in found} == {16, 17, 18, 19}
