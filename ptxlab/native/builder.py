@@ -41,24 +41,27 @@ class FunctionBuilder(FunctionText):
         return variable
 
     @contextmanager
+    def _turns(self, first: VectorValue, end: VectorValue, step: int) -> Iterator[VectorValue]:
+        """Repeat what is written inside for every ``step``th index from ``first`` to before ``end``, at least once."""
+        head, done, index = self._new("turn")[1:], self._new("done")[1:], self._new("i")
+        before, self._here = self._here, Place(block=head)
+        yield VectorValue(self, "i64", 0, index, self._before_threads is not None)
+        self.line(f"{index}.next = add nuw i64 {index}, {step}")
+        self.line(f"{index}.more = icmp ult i64 {index}.next, {end.name}")
+        self.line(f"br i1 {index}.more, label %{head}, label %{done}")
+        body, self._here = self._here, before
+        self.line(f"br label %{head}")
+        came = f"[{first.name}, %{before.block}], [{index}.next, %{body.block}]"
+        before.lines += [f"{head}:", f"  {index} = phi i64 {came}", *body.lines]
+        self._begin(done)
+
+    @contextmanager
     def over_threads(self, first: VectorValue, end: VectorValue) -> Iterator[VectorValue]:
         """Repeat what is written inside for eight threads at a time, of which there are some."""
-        head, done, index = self._new("threads")[1:], self._new("done")[1:], self._new("i")
-        before, self._here = self._here, Place(block=head)
-        self._before_threads = before
-        yield VectorValue(self, "i64", 0, index, varies=True)
-        body, self._here, self._before_threads = self._here, before, None
-        following, more = f"{index}.next", f"{index}.more"
-        before.lines += [
-            f"  br label %{head}",
-            f"{head}:",
-            f"  {index} = phi i64 [{first.name}, %{before.block}], [{following}, %{body.block}]",
-            *body.lines,
-            f"  {following} = add i64 {index}, {LANES}",
-            f"  {more} = icmp ult i64 {following}, {end.name}",
-            f"  br i1 {more}, label %{head}, label %{done}",
-        ]
-        self._begin(done)
+        self._before_threads = self._here
+        with self._turns(first, end, LANES) as index:
+            yield index
+        self._before_threads = None
 
     @contextmanager
     def before_threads(self) -> Iterator[None]:
@@ -71,19 +74,9 @@ class FunctionBuilder(FunctionText):
     @contextmanager
     def loop(self, count: VectorValue | int) -> Iterator[VectorValue]:
         """Repeat what is written inside for every index below ``count``, at least once."""
-        head, done = self._new("loop")[1:], self._new("done")[1:]
-        index, following, before = self._new("i"), self._new("i"), self._here.block
-        at = len(self._here.lines) + 2
-        self.line(f"br label %{head}")
-        self._begin(head)
-        yield VectorValue(self, "i64", 0, index, self._before_threads is not None)
-        phi = f"  {index} = phi i64 [0, %{before}], [{following}, %{self._here.block}]"
-        self._here.lines.insert(at, phi)
-        self.line(f"{following} = add nuw i64 {index}, 1")
-        limit = count.name if isinstance(count, VectorValue) else count
-        self.line(f"{following}.more = icmp ult i64 {following}, {limit}")
-        self.line(f"br i1 {following}.more, label %{head}, label %{done}")
-        self._begin(done)
+        zero = self.number("i64", 0)
+        with self._turns(zero, zero.like(count), 1) as index:
+            yield index
 
     @contextmanager
     def branch(self, condition: VectorValue) -> Iterator[Branch]:
@@ -125,16 +118,8 @@ class FunctionBuilder(FunctionText):
     ) -> Iterator[VectorValue]:
         """Repeat what is written inside from ``first`` to before ``end``, where there is any."""
         begin = end.like(first)
-        with self.when(begin.is_("ult", end)):
-            at = self.variable(begin)
-            head = self._new("each")[1:]
-            self.line(f"br label %{head}")
-            self._begin(head)
-            yield at.value
-            at.value = following = at.value + step
-            more, done = following.is_("ult", end), self._new("done")[1:]
-            self.line(f"br i1 {more.name}, label %{head}, label %{done}")
-            self._begin(done)
+        with self.when(begin.is_("ult", end)), self._turns(begin, end, step) as index:
+            yield index
 
 
 @dataclass(slots=True)

@@ -252,14 +252,17 @@ class VectorValue:
         word = value if isinstance(value, VectorValue) else self.code.number("i64", value)
         self.at(index, 8).store(word, align=8)
 
+    def address(self, index: VectorValue | int) -> VectorValue:
+        """Return a word of the array that is an address itself."""
+        return self.at(index, 8).load("ptr", align=8)
+
     def array(self, index: VectorValue | int) -> VectorValue:
-        """Return the address of the data of an array of numpy, of which a word of this task is the object."""
-        return self.word(index).pointer().at(DATA, 1).load("ptr", align=8)
+        """Return the address of the data of an array of numpy, of which a word is the object."""
+        return self.address(index).at(DATA, 1).address(0)
 
     def is_whole(self, index: int) -> VectorValue:
         """Say whether that array is in one piece."""
-        flags = self.word(index).pointer().at(FLAGS, 1).load("i32", align=4)
-        return flags.to("trunc", "i1")
+        return self.address(index).at(FLAGS, 1).load("i32", align=4).to("trunc", "i1")
 
     def pointer(self) -> VectorValue:
         return self.to("inttoptr", "ptr")

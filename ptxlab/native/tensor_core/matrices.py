@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.native.arrays import DATA
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
 from ptxlab.native.tensor_core.fused_step import Terms
@@ -81,7 +80,7 @@ class Matrices:
     ) -> None:
         """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
         if isinstance(self.steps, UnpackedSteps):
-            mask = VectorValue(self.code, "i32", 0, "0").splat(self.steps.rows)
+            mask = self.code.number("i32", 0).splat(self.steps.rows)
         for line, words in fragment(layout, addresses):
             given = words if mask is None else words & mask
             for i, inner in enumerate(line.inner):
@@ -135,7 +134,7 @@ class Matrices:
     def add(self) -> None:
         """Add the products of A and B to the sums, step by step."""
         rows, kept = self.steps.rows, self.steps.kept
-        columns = VectorValue(self.code, "i64", 0, str(self.n))
+        columns = self.code.number("i64", self.n)
         for block in range(self.m // rows):
             for first in range(0, self.k, self.steps.products):
                 with self.code.loop(self.n) as column:
@@ -155,11 +154,6 @@ class Matrices:
                     terms = Terms((*left, *right), columns, rows, kept)
                     d = self._sums.at(block * self.n, self._word * rows)
                     self.steps.column(self.code, terms, d.at(column, self._word * rows))
-
-
-def array(objects: VectorValue, number: VectorValue | int) -> VectorValue:
-    """Return where the data of an array begin, of which ``objects`` has the object."""
-    return objects.at(number, 8).load("ptr", align=8).at(DATA, 1).load("ptr", align=8)
 
 
 def fragment(

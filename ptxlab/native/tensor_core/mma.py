@@ -13,7 +13,7 @@ from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import lines
-from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
+from ptxlab.native.tensor_core.matrices import NAME, Matrices, fragment
 from ptxlab.native.tensor_core.steps import steps
 from ptxlab.native.value import ModuleFunction
 
@@ -29,17 +29,16 @@ def function(form: MatrixInstruction, target: Target) -> ModuleFunction | None:
     matrices = Matrices(arithmetic, form.m, form.n, depth)
     code = matrices.code
     task, start, end = code.task()
-    warps, objects = task.at(HEADER, 8).load("ptr", align=8), task.at(HEADER + 1, 8)
+    warps, objects = task.address(HEADER), task.at(HEADER + 1, 8)
     numbers = iter(range(sum(layout.registers_per_lane for layout in layouts)))
     held = [
-        [array(objects, next(numbers)) for _ in range(layout.registers_per_lane)]
+        [objects.array(next(numbers)) for _ in range(layout.registers_per_lane)]
         for layout in layouts
     ]
-    everyone = warps.is_("eq", warps.like(0))
-    with code.loop(end - start) as turn:
-        index = start + turn
+    everyone = warps.is_("eq", 0)
+    with code.for_range(start, end) as index:
         # Where there is no list, what is read in its place does not count.
-        listed = everyone.choose(objects, warps.at(index, 8)).load("i64", align=8)
+        listed = everyone.choose(objects, warps.at(index, 8)).word(0)
         warp = everyone.choose(index, listed)
         a, b, c, d = (
             [address.at(warp, WARP * layout.register_bits // 8) for address in addresses]

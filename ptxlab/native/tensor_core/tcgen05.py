@@ -36,15 +36,12 @@ def function(
     matrices = Matrices(arithmetic, width, path.rows, problem.k)
     code = matrices.code
     task, start, end = code.task()
-    a_lines, b_lines, cells, firsts, adds, places = (
-        task.at(HEADER + i, 8).load("ptr", align=8) for i in range(6)
-    )
-    flips = task.at(HEADER + 6, 8).load("i64", align=8).to("trunc", "i32").splat(BLOCK)
+    a_lines, b_lines, cells, firsts, adds, places = (task.address(HEADER + i) for i in range(6))
+    flips = task.word(HEADER + 6).to("trunc", "i32").splat(BLOCK)
     a, b = problem.a, replace(problem.b, cols=problem.n)
     a_major = "k" if a_by_part else problem.majors[0]
     a_bytes, b_bytes = (one.rows * one.cols * one.bits // 8 for one in (a, b))
-    with code.loop(end - start) as turn:
-        item = start + turn
+    with code.for_range(start, end) as item:
         cta = item // path.parts
         part = item - cta * path.parts
         matrix = a_lines.at(item if a_by_part else cta, a_bytes)

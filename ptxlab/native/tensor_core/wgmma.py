@@ -19,7 +19,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK, order
 from ptxlab.native.tensor_core.lines import lines
-from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
+from ptxlab.native.tensor_core.matrices import NAME, Matrices, fragment
 from ptxlab.native.tensor_core.steps import steps
 from ptxlab.native.value import ModuleFunction, VectorValue
 
@@ -43,8 +43,8 @@ def function(
     matrices = Matrices(arithmetic, BLOCK, form.n, depth)
     code = matrices.code
     task, start, end = code.task()
-    a_lines, b_lines, firsts, adds = (task.at(HEADER + i, 8).load("ptr", align=8) for i in range(4))
-    flips = task.at(HEADER + 4, 8).load("i64", align=8).to("trunc", "i32")
+    a_lines, b_lines, firsts, adds = (task.address(HEADER + i) for i in range(4))
+    flips = task.word(HEADER + 4).to("trunc", "i32").splat(BLOCK)
     objects = task.at(HEADER + 5, 8)
     a, b = form.held("A"), form.held("B")
     assert isinstance(b, SharedOperand)
@@ -52,12 +52,10 @@ def function(
     in_tile, tiles = tile.registers_per_lane, form.n // _COLUMNS
     held = []
     if isinstance(a, FragmentLayout):
-        held = [array(objects, i) for i in range(a.registers_per_lane)]
+        held = [objects.array(i) for i in range(a.registers_per_lane)]
     sums = [objects.at(len(held) + i * in_tile * tiles, 8) for i in range(2)]
-    flips = flips.splat(BLOCK)
-    with code.loop(end - start) as turn:
-        group = start + turn
-        first = firsts.at(group, 8).load("i64", align=8)
+    with code.for_range(start, end) as group:
+        first = firsts.word(group)
         mask = adds.at(group, 4).load("i32", align=4).splat(BLOCK)
         matrix = b_lines.at(group, b.rows * b.cols * b.bits // 8)
         with code.loop(tiles) as number:
@@ -78,9 +76,8 @@ def function(
 
             def registers(which: int, number: VectorValue) -> list[VectorValue]:
                 start = number * in_tile
-                return [
-                    array(sums[which].at(i, 8), start).at(warp, WARP * 4) for i in range(in_tile)
-                ]
+                places = (sums[which].at(i, 8) for i in range(in_tile))
+                return [place.array(start).at(warp, WARP * 4) for place in places]
 
             with code.loop(tiles) as number:
                 matrices.begin(tile, registers(0, number), number * _COLUMNS, mask)
