@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ptxlab.native.tensor_core.decoding import magnitude
+from ptxlab.native.tracing.casts import half_words, odd_single
+from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F16, F32, F64, Format
 
@@ -27,9 +31,7 @@ def to_f32(numbers: VectorValue, result: Format) -> VectorValue:
 
 def to_odd(numbers: VectorValue) -> VectorValue:
     """Round float64 to the bits of float32, to odd: a later rounding to fewer bits is not changed by it."""
-    bits, below = numbers.bits("i64"), (1 << _LOST) - 1
-    sticky = ((bits & below) + below) & (1 << _LOST)
-    return ((bits | sticky) & ~below).bits("double")
+    return applied(odd_single, np.float64, numbers)
 
 
 def to_f16(numbers: VectorValue) -> VectorValue:
@@ -37,19 +39,5 @@ def to_f16(numbers: VectorValue) -> VectorValue:
 
     Not for NaN.
     """
-    bits = numbers.bits("i32")
-    size = bits & F32.nan
-    lost = F32.fraction_bits - F16.fraction_bits
-    # The unit of 0.5 in float32 is that of float16's subnormals.
-    small = (size.bits("float") + 0.5).bits("i32") - ((F32.bias - 1) << F32.fraction_bits)
-    moved = size - ((F32.bias - F16.bias) << F32.fraction_bits)
-    tie = (size >> lost) & 1
-    words = (moved + tie + ((1 << (lost - 1)) - 1)) >> lost
-    words = size.is_("ult", (F32.bias + F16.lowest_exponent) << F32.fraction_bits).choose(
-        small, words
-    )
-    beyond = F32.bias + F16.bias + 1
-    assert F16.infinity is not None
-    words = size.is_("uge", beyond << F32.fraction_bits).choose(F16.infinity, words)
-    sign = (bits >> 16) & 1 << F16.sign_bit
-    return words.is_("eq", 0).choose(0, words | sign)
+    words = applied(half_words, np.float32, numbers)
+    return (words & F16.nan).is_("eq", 0).choose(0, words)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fused_step import Terms
+from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
-from ptxlab.numbers.rounding import DEFAULT_NAN_F64, QUIET_BIT
+from ptxlab.numbers.rounding import settle_f64
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +92,7 @@ class DoubleSteps:
         for k in range(self.products):
             left, right = terms.left(0, k), terms.right(0, k)
             found = code.call("fma", left, right, total)
-            nan = found.like(0.0).bits("i64") | int(DEFAULT_NAN_F64.view("i8"))
-            for operand in (total, right, left):
-                quiet = operand.bits("i64") | int(QUIET_BIT)
-                nan = operand.is_("uno", operand).choose(quiet, nan)
-            total = found.is_("uno", found).choose(nan.bits("double"), found)
+            total = applied(settle_f64, np.float64, found, left, right, total)
         d.store(total.bits("i64"), align=8 * self.rows)
 
 

@@ -35,6 +35,11 @@ def single_from_half(x: Any) -> Any:
 
 def half_from_single(x: Any) -> Any:
     """Round to the nearest, ties to even; NaN becomes the one that operations return."""
+    return np.where(x != x, np.uint32(F16.nan), half_words(x)).astype(np.uint16)
+
+
+def half_words(x: Any) -> Any:
+    """Round so what is no NaN, to words of 32 bits."""
     bits = x.view(np.uint32)
     size = bits & np.uint32(F32.nan)
     # The unit of 0.5 in float32 is that of float16's subnormals.
@@ -46,7 +51,7 @@ def half_from_single(x: Any) -> Any:
     beyond = size >= _field(F32.bias + F16.bias + 1)
     words = np.where(beyond, np.uint32(F16.infinity or 0), words)
     sign = (bits >> np.uint32(F32.sign_bit)) << np.uint32(F16.sign_bit)
-    return np.where(x != x, np.uint32(F16.nan), words | sign).astype(np.uint16)
+    return words | sign
 
 
 def single_from_brain(x: Any) -> Any:

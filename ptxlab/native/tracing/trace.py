@@ -35,3 +35,9 @@ def trace(
         )
     except NotTraced:
         return None
+
+
+def applied(function: Callable[..., Any], dtype: Any, *values: VectorValue) -> VectorValue:
+    """Return what a function that can be written makes of values of one dtype."""
+    found: VectorValue = function(*(TracedArray(value, dtype) for value in values)).value
+    return found
