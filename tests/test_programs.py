@@ -302,6 +302,23 @@ def check_product_of_transposed(before: dict[str, Any], after: dict[str, Any]) -
     check_product(given, after)
 
 
+def check_block_scaled(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """D = A * B of numbers of four bits times a scale for sixteen: in f32, rounded once."""
+    magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = np.append(magnitudes, -magnitudes)
+
+    def scaled(packed: Array, scales: Array) -> Array:
+        codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
+        return values[codes] * abs(scales.astype(np.float64)).repeat(16, axis=1)
+
+    a, b = (scaled(before[x], before[f"s{x}"]) for x in "ab")
+    assert (abs(after["d"] - a @ b.T) <= 2.0**-22 * (abs(a) @ abs(b.T))).all()
+
+
+def check_once(before: dict[str, Any], after: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(after["out"], before["in"])
+
+
 def check_tensor_memory(before: dict[str, Any], after: dict[str, Any]) -> None:
     rows = before["in"].reshape(8, 16, 8)
     for i in range(8):
@@ -345,7 +362,12 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     **{f"mma_m16n8k16_{types}": check_product for types in ("bf16_f32", "f16_f32", "f16_f16")},
     **dict.fromkeys(("wgmma_m64n8k16_ss", "wgmma_m64n8k16_rs"), check_wgmma),
     "tcgen05_alloc_ld_st": check_tensor_memory,
-    **dict.fromkeys(("tcgen05_mma_f16", "gemm_tcgen05_f16_f32"), check_product_of_transposed),
+    **dict.fromkeys(
+        ("tcgen05_mma_f16", "tcgen05_mma_pair_f16", "gemm_tcgen05_f16_f32"),
+        check_product_of_transposed,
+    ),
+    "tcgen05_mma_nvfp4": check_block_scaled,
+    "cluster_launch_control": check_once,
     "mbarrier": check_mbarrier,
     "cluster_exchange": check_exchange,
     "tma_load_swizzle": check_swizzle,
@@ -412,6 +434,10 @@ SLIPS = [
     ("ptx/tcgen05_alloc_ld_st.ptx", "[memory + 0x100004]", "[memory + 4]", None),
     ("ptx/tcgen05_mma_f16.ptx", "0x0000400800400000", "0x0000400800200000", None),
     ("ptx/tcgen05_mma_f16.ptx", "0x08100010", "0x08100490", None),
+    ("ptx/tcgen05_mma_pair_f16.ptx", "mad.lo.u32      number, rank, 32, thread", "mov.u32 number, thread", None),
+    ("ptx/tcgen05_mma_nvfp4.ptx", "mad.lo.u32      address, column, 4, address;", "", None),
+    ("ptx/tcgen05_mma_nvfp4.ptx", "[to_a], [to_b], adds", "[to_b], [to_a], adds", None),
+    ("ptx/cluster_launch_control.ptx", "bra     asked;", "bra     asked;\n    red.global.add.u32 [pout], 1;", None),
     ("ptx/gemm_tcgen05_f16_f32.ptx", "add.u64         matrix_b, matrix_b, 2;", "", None),
     ("ptx/cluster_exchange.ptx", "add.u32         rank, rank, 1", "add.u32         rank, rank, 2", None),
     ("ptx/gemm_m16n8k16_bf16_f32.ptx", "add.u32         row1, row0, 8", "add.u32         row1, row0, 0", ["gemm_m16n8k16_bf16_f32"]),

@@ -41,11 +41,9 @@ def run_line(path: str, kernel: str) -> CheckReport:
     """Check what the header of a program says to run."""
     parser = Parser()
     configure(parser)
-    asked = read_launch(parser.parse_args([path, "--kernel", kernel]))
-    text = (resources.path(path) if path in resources.names() else Path(path)).read_text()
-    written_for = re.search(r"^\.target (sm_100a)", text, re.MULTILINE)
-    target = TARGETS["sm_90a" if written_for is None else written_for[1]]
-    launch = bind_launch(asked, EmulatorDevice(target))
+    args = parser.parse_args([path, "--kernel", kernel])
+    asked = read_launch(args)
+    launch = bind_launch(asked, EmulatorDevice(TARGETS[args.arch or "sm_90a"]))
     return check(launch.kernel, launch.config, launch.passed)
 
 
