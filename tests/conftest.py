@@ -23,13 +23,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PTXLAB_CHILD"] = ""
     # Tests have all processors already, and what they patch is patched in their process alone.
     os.environ["PTXLAB_WORKERS"] = "1"
-    # A loaded kernel is some 100,000 objects: as often as usual, collecting takes a third of the time.
-    # So many objects more are some 50 MB.
-    gc.set_threshold(500_000)
+    # A loaded kernel is some 100,000 objects, and hardly one of them is garbage: looking for it as often as
+    # usual takes a third of the time. What a worker makes in all is about as many as this, some 1 GB.
+    gc.set_threshold(10_000_000)
 
 
 def pytest_collection_finish() -> None:
     # What was collected stays to the end: nobody need look through it again.
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    # Nor through anything else: pytest looks for garbage five times before it ends.
     gc.freeze()
 
 

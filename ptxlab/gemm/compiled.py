@@ -1,4 +1,4 @@
-"""PTX of the ladder's kernels that comes with ptxlab, for machines on which NVRTC is not to be had.
+"""PTX of the ladder's kernels that comes with ptxlab: nobody waits for NVRTC, or needs it, to run them unchanged.
 
 ``compiled.json.xz`` has what NVRTC makes of each kernel with its tiles, for the types it takes and
 matrices as they are; ``scripts/compile_ladder.py`` writes it. A text is found by the digest of what it was
@@ -23,13 +23,12 @@ from ptxlab.toolchain.includes import scan
 
 FILE = "compiled.json.xz"
 
+NEWEST_ALIKE = 90
+"""The compute capability, as major * 10 + minor, up to which a kernel's PTX is the same."""
+
 
 def ptx_for(algorithm: Algorithm, options: Sequence[str], target: Target) -> str | None:
-    """Return the PTX of a kernel, compiled with ``options`` for ``target``, None where none has come along.
-
-    Up to sm_90a NVRTC makes the same text for every target; newer ones run that too. So it does for those
-    of one family.
-    """
+    """Return the PTX of a kernel, compiled with ``options`` for ``target``, None where none has come along."""
     text: str | None = read()["kernels"].get(digest(algorithm, options))
     made_for = target_of(algorithm).name
     return text and text.replace(f".target {made_for}\n", f".target {target.name}\n")
@@ -40,6 +39,15 @@ def target_of(algorithm: Algorithm) -> Target:
     usual = TARGETS[DEFAULT_TARGET]
     several = (usual, *TARGETS.values())
     return next(target for target in several if target.runs(algorithm.target))
+
+
+def made_alike(algorithm: Algorithm, target: Target) -> bool:
+    """Say whether NVRTC would make the same text of a kernel for ``target``.
+
+    Up to sm_90a it does for every target, and for those of one family. Newer ones run what it makes for older.
+    """
+    family = target.capability // 10 == target_of(algorithm).capability // 10
+    return family or target.capability <= NEWEST_ALIKE
 
 
 def digest(algorithm: Algorithm, options: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from ptxlab.device.protocol import Device, Kernel, LaunchResult, Module
 from ptxlab.device.stopwatch import StreamWork
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
-from ptxlab.gemm.compiled import ptx_for
+from ptxlab.gemm.compiled import made_alike, ptx_for
 from ptxlab.gemm.ladder import Baseline, HostBaseline
 from ptxlab.gemm.problem import DeviceOperands, Inputs, Problem, uploaded
 from ptxlab.gemm.tensor_maps import arguments
@@ -167,15 +167,18 @@ def prepare(
 
 
 def _loaded(device: Device, algorithm: Algorithm, file: Path, options: tuple[str, ...]) -> Module:
-    """Compile the algorithm, or where there is no NVRTC take the PTX that came with ptxlab."""
+    """Load the PTX that came with ptxlab where it is what NVRTC would make, or where there is no NVRTC; else compile."""
+    target = device.target
+    came_along = ptx_for(algorithm, options, target)
+    if came_along is not None and device.kind == "emulator" and made_alike(algorithm, target):
+        return device.load(parse(came_along, f"{algorithm.file} (PTX)", skim=True))
     try:
         return device.load(file, options=options)
     except ToolAbsent as absent:
-        ptx = ptx_for(algorithm, options, device.target)
-        if ptx is None:
+        if came_along is None:
             absent.hint = f"{absent.hint}; usual tiles of matrices as they are come compiled"
             raise
-        return device.load(parse(ptx, f"{algorithm.file} (PTX)", skim=True))
+        return device.load(parse(came_along, f"{algorithm.file} (PTX)", skim=True))
 
 
 @contextmanager

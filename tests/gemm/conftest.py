@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from os import PathLike
 from typing import Any, cast
 
 import pytest
 
+from ptxlab.device.loading import Loadable
 from ptxlab.device.protocol import Device, Module
+from ptxlab.syntax.parser import parse
+from ptxlab.syntax.tree import PtxModule
 
 FEW = 4
 """Programs that are kept: of many, each full garbage collection would take seconds."""
@@ -21,11 +23,14 @@ class Keeping:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._load = lru_cache(maxsize=FEW)(device.load)
+        self._load_text = lru_cache(maxsize=FEW)(lambda text: device.load(parse(text, skim=True)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
-    def load(self, source: str | PathLike[str], *, options: Sequence[str] = ()) -> Module:
+    def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
+        if isinstance(source, PtxModule):
+            return self._load_text(source.source.text)
         return self._load(str(source), options=tuple(options))
 
 

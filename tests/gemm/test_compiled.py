@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from ptxlab.gemm.compiled import digest, ptx_for, read, target_of
 from ptxlab.gemm.run import compute, judge
 from ptxlab.gemm.verification import Verification
 from ptxlab.isa.targets import TARGETS
-from ptxlab.toolchain import nvrtc
+from ptxlab.toolchain import compile_cuda, nvrtc
 from ptxlab.toolchain.wheels import ToolAbsent
 
 TYPES = {
@@ -37,7 +38,7 @@ NAIVE, PROBLEM = TYPES["naive-f32-f32"]
 
 
 def computed(algorithm: Algorithm, problem: Problem, arch: str) -> bytes:
-    """Return the bits of D, for which NVRTC is asked unless it is absent."""
+    """Return the bits of D."""
     inputs = problem.inputs()
     with open_device("emulator", arch=arch) as device:
         result = compute(device, problem, inputs, algorithm)
@@ -53,11 +54,25 @@ def no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr("ptxlab.toolchain.compile_cuda", absent)
 
 
+@pytest.fixture
+def from_source(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], bytes]:
+    """Return what computes the bits of D with the PTX that NVRTC makes now."""
+
+    def compiled(name: str, arch: str) -> bytes:
+        with monkeypatch.context() as patch:
+            patch.setattr("ptxlab.gemm.compiled.read", lambda: {"kernels": {}})
+            return computed(*TYPES[name], arch)
+
+    return compiled
+
+
 # Not the texts: NVRTC does not write the same one on every machine.
 @pytest.mark.parametrize("name", ONE_TYPE_A_KERNEL)
-def test_it_computes_what_nvrtc_makes_compute(name: str, no_nvrtc: Callable[[], None]) -> None:
+def test_it_computes_what_nvrtc_makes_compute(
+    name: str, no_nvrtc: Callable[[], None], from_source: Callable[[str, str], bytes]
+) -> None:
     arch = target_of(TYPES[name][0]).name
-    from_nvrtc = computed(*TYPES[name], arch)
+    from_nvrtc = from_source(name, arch)
     no_nvrtc()
     assert computed(*TYPES[name], arch) == from_nvrtc
 
@@ -72,10 +87,35 @@ def test_it_computes_what_nvrtc_makes_compute(name: str, no_nvrtc: Callable[[], 
         ("tcgen05-bf16-f32", "sm_103a"),
     ],
 )
-def test_every_target_runs_it(name: str, arch: str, no_nvrtc: Callable[[], None]) -> None:
-    from_nvrtc = computed(*TYPES[name], arch)
+def test_every_target_runs_it(
+    name: str, arch: str, no_nvrtc: Callable[[], None], from_source: Callable[[str, str], bytes]
+) -> None:
+    from_nvrtc = from_source(name, arch)
     no_nvrtc()
     assert computed(*TYPES[name], arch) == from_nvrtc
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "asked"),
+    [
+        ("naive-f32-f32", "sm_75", False),
+        ("naive-f32-f32", "sm_90a", False),
+        ("naive-f32-f32", "sm_100a", True),
+        ("tcgen05-bf16-f32", "sm_103a", False),
+    ],
+)
+def test_nvrtc_is_asked_where_it_would_make_another_text(
+    name: str, arch: str, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def compiling(**asked: Any) -> str:
+        seen.append(asked["arch"])
+        return compile_cuda(**asked)
+
+    monkeypatch.setattr("ptxlab.toolchain.compile_cuda", compiling)
+    computed(*TYPES[name], arch)
+    assert seen == ([arch] if asked else [])
 
 
 def test_there_are_no_others() -> None:
