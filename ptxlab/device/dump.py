@@ -128,7 +128,7 @@ class DumpRecorder(Watcher):
 
 
 def _snapshot(wave: Wave, cta: int, site: Site) -> SharedSnapshot:
-    """Return the shared memory of a CTA of the wave, with the variables that have a name at the site."""
+    """Return what a CTA of the wave has in shared memory, with the variables that have a name at the site."""
     variables: dict[str, int] = {}
     for scope in site.scope.outward():
         for name, variable in scope.variables.items():
@@ -145,7 +145,9 @@ def _snapshot(wave: Wave, cta: int, site: Site) -> SharedSnapshot:
     )
     places = (found * OBJECT_BYTES).tolist()
     mbarriers = {at: MbarrierSnapshot(*each) for at, each in zip(places, fields, strict=True)}
-    return SharedSnapshot(data, variables, mbarriers)
+    memory, rank = wave.tensor_memory, cta % wave.config.cluster_ctas
+    held = memory.of_cta(cta), memory.columns_of(cta)
+    return SharedSnapshot(data, variables, mbarriers, *held, rank)
 
 
 def _words(value: Array) -> Words:

@@ -1,10 +1,10 @@
-"""Shared memory in the middle of a launch, as a dump keeps it."""
+"""Shared memory and Tensor Memory in the middle of a launch, as a dump keeps them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.arrays import Octets
+from ptxlab.arrays import Array, Octets
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,15 @@ class MbarrierSnapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedSnapshot:
-    """The shared memory of a CTA at one moment: its bytes, where ``variables`` begin, its ``mbarriers`` by address."""
+    """The shared memory of a CTA at one moment: its bytes, where ``variables`` begin, its ``mbarriers`` by address.
+
+    Of Tensor Memory ``cells`` [lanes, columns] are what it holds, of the columns that are ``allocated``. ``rank`` is
+    that of the CTA in its cluster.
+    """
 
     data: Octets
     variables: dict[str, int]
     mbarriers: dict[int, MbarrierSnapshot]
+    cells: Array
+    allocated: Array
+    rank: int

@@ -52,6 +52,17 @@ class TensorMemory:
         count = self.ctas * CTA_CELLS
         return np.full(count, self.blank, np.uint32) if self.blank else np.zeros(count, np.uint32)
 
+    def of_cta(self, cta: int) -> Array:
+        """Return a copy of the cells [lanes, columns] of a CTA, which are made only if somebody has used some."""
+        if "cells" not in self.__dict__:
+            return np.full((LANES, COLUMNS), self.blank, np.uint32)
+        own = self.cells[cta * CTA_CELLS : (cta + 1) * CTA_CELLS]
+        return own.reshape(LANES, COLUMNS).copy()
+
+    def columns_of(self, cta: int) -> Array:
+        """Return which columns of a CTA are allocated."""
+        return np.repeat(self._first[cta] >= 0, GRANULE)
+
     def find(self, ctas: Array, counts: Array) -> Array:
         """Return where ``counts`` columns could begin that are free in all of the CTAs [requests, group].
 

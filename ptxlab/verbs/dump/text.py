@@ -17,8 +17,9 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.numbers.types import TYPES, ScalarType
-from ptxlab.verbs.dump import shared
+from ptxlab.verbs.dump import shared, tensor_memory
 from ptxlab.verbs.dump.shared import SharedSpot, ShownTile
+from ptxlab.verbs.dump.tensor_memory import TensorTile
 from ptxlab.verbs.launching.launch import PreparedLaunch
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.fidelity import unverified
@@ -45,6 +46,7 @@ class ShownDump:
     dumped: Dumped
     spots: tuple[SharedSpot, ...] = ()
     tiles: tuple[ShownTile, ...] = ()
+    tensor_tiles: tuple[TensorTile, ...] = ()
     unverified: tuple[int, ...] = ()
 
     def check(self) -> None:
@@ -106,7 +108,9 @@ def text(
     blocks = [_header(shown), *verdicts, *_matrices(shown, paint, width)]
     if shown.dumped.registers:
         blocks.append(stacked(_table(shown), width))
-    blocks += shared.text(shown.dumped.shared, shown.spots, shown.tiles, width)
+    held = shown.dumped.shared
+    blocks += shared.text(held, shown.spots, shown.tiles, width)
+    blocks += tensor_memory.text(held, shown.tensor_tiles, paint, width)
     return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
 
 
@@ -150,6 +154,7 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
         ],
         "matrices": {layout.operand: matrix for layout, matrix in _fragments(shown)},
         **shared.as_json(found.shared, shown.spots, shown.tiles),
+        "tensor_memory": tensor_memory.as_json(found.shared, shown.tensor_tiles),
     }
 
 

@@ -22,6 +22,7 @@ from ptxlab.verbs.launching.options import ARGUMENTS, add_launch, add_tolerance
 
 if TYPE_CHECKING:
     from ptxlab.verbs.dump.shared import SharedSpot, ShownTile
+    from ptxlab.verbs.dump.tensor_memory import TensorTile
     from ptxlab.verbs.launching.launch import PreparedLaunch
 
 EXAMPLE = f"""\
@@ -33,6 +34,7 @@ example:
   ptxlab dump ptx/mma_m16n8k16_bf16_f32.ptx --at mma.sync --regs A --expect A=a
   ptxlab dump ptx/wgmma_m64n8k16_ss.ptx --at wgmma.wait_group --regs D
   ptxlab dump ptx/tma_load_swizzle.ptx --at mul.wide.u32 --mbarrier arrived --tile rows:16x64:u16:128B
+  ptxlab dump ptx/tcgen05_mma_f16.ptx --arch sm_100a --at tcgen05.ld --tmem 0:128x64:f32
 
 The place is a line of the PTX (--at 41), a label (the instruction after it) or an instruction:
 mma.sync is each one that begins so. A thread is looked at the n-th time it is at any of them. Of
@@ -46,7 +48,9 @@ those of wgmma.mma_async. A warpgroup's matrix is drawn from all four warps.
 and says which registers, lanes or elements are in the wrong place; exit status 1 when any is.
 
 --mbarrier and --tile look at the CTA's shared memory when the warp's first lane is there, on the
-emulator: PLACE is NAME, NAME+OFFSET or an address.
+emulator: PLACE is NAME, NAME+OFFSET or an address. --tmem looks at its Tensor Memory from a column on: M x N of
+an accumulator, in the layout that the PTX ISA calls so (A to G; of a pair the rows that the CTA has), or with
+"lanes" whatever lies in so many lanes and columns, numbers of less than 32 bits side by side.
 
 {ARGUMENTS}"""
 
@@ -61,6 +65,9 @@ SHARED = """
 --mbarrier PLACE  show the phase of an mbarrier, its arrivals, and the bytes it expects
 --tile PLACE:ROWSxCOLS:TYPE[:SWIZZLE]
                   show a matrix in shared memory as it was before the swizzle 32B, 64B or 128B
+--tmem COLUMN:MxN:TYPE[:LAYOUT]
+                  show an accumulator in Tensor Memory; LAYOUT is A to G (default: D for m 128, F for 64,
+                  G for 32, A for 256), or lanes
 """
 WHO = """
 --nth N          at which time of coming by (default 1)
@@ -82,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
     add(parser, PLACES, at={"required": True}, regs=words)
-    add(parser, SHARED, mbarrier=[shared_spot], tile=[shared_tile])
+    add(parser, SHARED, mbarrier=[shared_spot], tile=[shared_tile], tmem=[tensor_tile])
     add(parser, WHO, nth=positive, cta=index, warp=count, lane=count)
     add(parser, MEANT, as_={"dest": "read_as"}, expect=[name_value])
     add_tolerance(parser)
@@ -108,7 +115,7 @@ def execute(args: argparse.Namespace) -> int:
     with closing(open_device(args)) as device:
         launch = bind_launch(asked, device)
         thread = None
-        if args.mbarrier or args.tile:
+        if args.mbarrier or args.tile or args.tmem:
             thread = view.number_of(launch.config, args.cta) + WARP * args.warp + (args.lane or 0)
         result = launch.run(Dump(args.at, regs, args.before, args.nth, args.of, thread))
         found = result.dump
@@ -125,6 +132,7 @@ def execute(args: argparse.Namespace) -> int:
             found,
             spots,
             tiles,
+            tuple(args.tmem),
             result.unverified,
         )
         shown.check()
@@ -150,6 +158,12 @@ def shared_spot(text: str) -> SharedSpot:
 
 def shared_tile(text: str) -> ShownTile:
     from ptxlab.verbs.dump.shared import tile
+
+    return tile(text)
+
+
+def tensor_tile(text: str) -> TensorTile:
+    from ptxlab.verbs.dump.tensor_memory import tile
 
     return tile(text)
 

@@ -13,7 +13,8 @@ from ptxlab.verbs.dump.shared import spot, tile
 def memory(nbytes: int) -> SharedSnapshot:
     """Return a memory in which each word of 16 bits is its number."""
     words = np.arange(nbytes // 2, dtype=np.uint16)
-    return SharedSnapshot(words.view(np.uint8), {"a": 0, "b": 384}, {})
+    none = np.zeros((128, 512), np.uint32), np.zeros(512, bool)
+    return SharedSnapshot(words.view(np.uint8), {"a": 0, "b": 384}, {}, *none, 0)
 
 
 @pytest.mark.parametrize(
