@@ -67,7 +67,7 @@ def print_json(error: BaseException, failure: Failure) -> None:
     from ptxlab.view.json import write  # here, because it brings numpy, which help can spare
 
     known = error if isinstance(error, PtxlabError) else None
-    place = known.location if known else None
+    location = known.location if known else None
     try:
         sys.stdout.write(
             write(
@@ -75,9 +75,9 @@ def print_json(error: BaseException, failure: Failure) -> None:
                     "schema": SCHEMA,
                     "kind": failure.kind,
                     "message": known.message if known else failure.text.removeprefix("ptxlab: "),
-                    "file": place and place.path,
-                    "line": place and place.line,
-                    "column": place and place.column,
+                    "file": location and location.path,
+                    "line": location and location.line,
+                    "column": location and location.column,
                     "hint": known.hint if known else None,
                     "status": failure.status,
                 }

@@ -53,11 +53,11 @@ def real(text: str) -> float:
 
 def seconds(text: str) -> float:
     try:
-        found = float(text)
+        limit = float(text)
     except ValueError:
-        found = -1.0
-    if 0 <= found < 1e9:
-        return found
+        limit = -1.0
+    if 0 <= limit < 1e9:
+        return limit
     raise ValueError(f"{text!r} is not a time in seconds")
 
 
@@ -106,9 +106,9 @@ def element_of(text: str) -> tuple[str | None, tuple[int, int]]:
 
 
 def words(text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(","))
-    if all(found):
-        return found
+    parts = tuple(part.strip() for part in text.split(","))
+    if all(parts):
+        return parts
     raise ValueError(f"{text!r} is not a list, such as NAME,NAME")
 
 

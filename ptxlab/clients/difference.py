@@ -49,19 +49,19 @@ def difference(
     arch: str,
 ) -> DiffReport:
     """Compare a launch, whose ``memory`` is mapped, with the same on ``arch``."""
-    one, other = kernel.device, open_device("emulator", arch=arch, console=kernel.device.console)
+    first, other = kernel.device, open_device("emulator", arch=arch, console=kernel.device.console)
     assert isinstance(other, EmulatorDevice)
-    other.memory = one.memory
+    other.memory = first.memory
     module = parse(kernel.program.module.source.text, kernel.program.module.source.path)
     variables = dict(_variables(kernel))
-    modules: Mapping[Device, Module] = {one: kernel.module, other: other.load(module)}
+    modules: Mapping[Device, Module] = {first: kernel.module, other: other.load(module)}
     types = {borrowed.address: borrowed.dtype for borrowed in memory}
     compared = [
         (each, _dtype(each, types.get(each.begin)))
-        for each in one.memory.allocations
+        for each in first.memory.allocations
         if each.writable and each.begin not in kernel.module.addresses.values()
     ]
-    restore = one.memory.remembered()
+    restore = first.memory.remembered()
 
     def bound(device: Device) -> DeviceLaunch:
         assert isinstance(device, EmulatorDevice)
@@ -78,7 +78,7 @@ def difference(
         ]
         return DeviceLaunch(loaded.kernel(kernel.name), args, variables, arrays)
 
-    return diff(Repeatable(module, kernel.name, config, bound), one, other)
+    return diff(Repeatable(module, kernel.name, config, bound), first, other)
 
 
 def _variables(kernel: EmulatorKernel) -> Iterator[tuple[str, Any]]:
@@ -94,9 +94,9 @@ def _argument(device: EmulatorDevice, parameter: Parameter, data: bytes) -> Any:
     """Return an argument from its bytes: memory where they are an address of some."""
     if parameter.size == _WIDEST and parameter.count == 1:
         address = int.from_bytes(data, "little")
-        found = device.memory.find(address)
-        if found is not None and address < found.end:
-            return _Held(device, address, found.end, np.dtype(np.uint8))
+        allocation = device.memory.find(address)
+        if allocation is not None and address < allocation.end:
+            return _Held(device, address, allocation.end, np.dtype(np.uint8))
     return _value(parameter, data)
 
 

@@ -61,9 +61,9 @@ class Launched:
         """Return the registers of every thread at a line or an instruction, as ``ptxlab.Dump`` says."""
         wanted = Dump(at, tuple(registers), before, nth)
         with self._again():
-            found = self.kernel.launch_packed(self.config, self.parameters, wanted).dump
-        assert found is not None
-        return found
+            dumped = self.kernel.launch_packed(self.config, self.parameters, wanted).dump
+        assert dumped is not None
+        return dumped
 
     def diff(self, arch: str) -> DiffReport:
         """Return where it parts from the same launch on an emulated GPU of another ``arch``.

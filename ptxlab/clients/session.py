@@ -132,11 +132,11 @@ class Session:
             self.reports.append(report)
 
 
-def _alike(one: CheckReport, other: CheckReport) -> bool:
+def _alike(report: CheckReport, other: CheckReport) -> bool:
     """Say whether reports are of the same program and found the same, however often."""
-    if one.source is not other.source or one.unchecked != other.unchecked:
+    if report.source is not other.source or report.unchecked != other.unchecked:
         return False
-    places = ([(f.rule, f.line, f.other_line) for f in each.findings] for each in (one, other))
+    places = ([(f.rule, f.line, f.other_line) for f in each.findings] for each in (report, other))
     return next(places) == next(places)
 
 
@@ -146,16 +146,16 @@ def _faults_at_source(kernel: EmulatorKernel) -> Iterator[None]:
     try:
         yield
     except LaunchError as error:
-        module, place = kernel.program.module, error.location
-        found = place and sources(module, kernel.program.reachable).get(place.line)
-        if place is None or found is None:
+        module, location = kernel.program.module, error.location
+        line = location and sources(module, kernel.program.reachable).get(location.line)
+        if location is None or line is None:
             raise
-        text = linecache.getline(found.path, found.line).rstrip()
+        text = linecache.getline(line.path, line.line).rstrip()
         column = len(text) - len(text.lstrip()) + 1
-        hint = f"it is {place.text.strip()} on line {place.line} of {place.path}"
+        hint = f"it is {location.text.strip()} on line {location.line} of {location.path}"
         raise LaunchError(
             error.message,
-            location=Location(found.path, found.line, column, text),
+            location=Location(line.path, line.line, column, text),
             hint=f"{error.hint}; {hint}" if error.hint else hint,
             kind=error.kind,
         ) from None

@@ -68,9 +68,9 @@ class Driver:
         return values[0] if len(values) == 1 else tuple(values)
 
     def _text(self, status: Any) -> str:
-        found, text = self.api.cuGetErrorString(status)
+        error, text = self.api.cuGetErrorString(status)
         name = getattr(status, "name", str(status))
-        return str(name) if int(found) or not text else f"{text.decode()} ({name})"
+        return str(name) if int(error) or not text else f"{text.decode()} ({name})"
 
 
 def driver_version() -> int:

@@ -84,19 +84,19 @@ class CudaKernel(Kernel):
 
     def _attributes(self, config: LaunchConfig) -> list[Any]:
         """Return what a launch has beside its shape, as the driver takes it."""
-        api, found = self.device.driver.api, []
+        api, attributes = self.device.driver.api, []
         if config.cluster is not None:
             cluster = api.CUlaunchAttribute()
             cluster.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             size = cluster.value.clusterDim
             size.x, size.y, size.z = config.cluster
-            found.append(cluster)
+            attributes.append(cluster)
         if config.cooperative:
             cooperative = api.CUlaunchAttribute()
             cooperative.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             cooperative.value.cooperative = 1
-            found.append(cooperative)
-        return found
+            attributes.append(cooperative)
+        return attributes
 
     def _described(self, config: LaunchConfig, attributes: list[Any]) -> Any:
         """Return a launch with attributes as the driver takes it. The grid counts CTAs here too."""
@@ -156,8 +156,8 @@ class CudaModule(Module):
         self._unload.atexit = False
         makers: dict[str, Callable[[], Kernel]]
         if tree is None:
-            found = self._in_cubin(path)
-            makers = {name: partial(CudaKernel, self, name, given, None) for name, given in found}
+            names = self._in_cubin(path)
+            makers = {name: partial(CudaKernel, self, name, given, None) for name, given in names}
         else:
             self._source = tree.source
             makers = {f.name: partial(self._made, f) for f in tree.entries}
@@ -184,13 +184,17 @@ class CudaModule(Module):
         ]
 
     def _untyped(self, handle: Any) -> tuple[Parameter, ...]:
-        found: list[Parameter] = []
+        parameters: list[Parameter] = []
         while True:
             try:
-                offset, size = self.device.driver.call("cuFuncGetParamInfo", handle, len(found))
+                offset, size = self.device.driver.call(
+                    "cuFuncGetParamInfo", handle, len(parameters)
+                )
             except DriverError:  # past the last one: the driver has no count to ask for
-                return tuple(found)
-            index, scalar = len(found), size in (1, 2, 4, 8)
+                return tuple(parameters)
+            index, scalar = len(parameters), size in (1, 2, 4, 8)
             kind, count = (f"b{8 * size}", 1) if scalar else ("b8", size)
             alignment = size if scalar else 1
-            found.append(Parameter(index, f"#{index}", kind, count, size, alignment, offset, False))
+            parameters.append(
+                Parameter(index, f"#{index}", kind, count, size, alignment, offset, False)
+            )

@@ -138,12 +138,12 @@ def _snapshot(wave: Wave, cta: int, site: Site) -> SharedSnapshot:
     end = first + wave.shared_bytes
     data = region.data[first:end].copy()
     words = slice(first // OBJECT_BYTES, end // OBJECT_BYTES)
-    found, state = wave.mbarriers.among(words)
+    objects, state = wave.mbarriers.among(words)
     fields = zip(
         *(each.tolist() for each in (state.phase, state.pending, state.expected, state.tx)),
         strict=True,
     )
-    places = (found * OBJECT_BYTES).tolist()
+    places = (objects * OBJECT_BYTES).tolist()
     mbarriers = {at: MbarrierSnapshot(*each) for at, each in zip(places, fields, strict=True)}
     memory, rank = wave.tensor_memory, cta % wave.config.cluster_ctas
     held = memory.of_cta(cta), memory.columns_of(cta)

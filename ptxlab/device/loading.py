@@ -229,12 +229,12 @@ def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
 
 def named(things: Mapping[str, _T], name: str, what: str, path: str) -> _T:
     """Return the kernel or variable, ``what`` says which, of that name: mangled or not, or a part of it."""
-    found = matching(things, name)
-    if len(found) == 1:
-        return things[found[0]]
+    names = matching(things, name)
+    if len(names) == 1:
+        return things[names[0]]
     known = list(map(called, things))
-    if found:
-        several = ", ".join(map(called, found))
+    if names:
+        several = ", ".join(map(called, names))
         raise PtxlabError(
             f"{path} has several {what}s that {name} may mean", hint=f"name one of {several}"
         )

@@ -281,9 +281,9 @@ class Module(ABC):
         That of a cubin is known by its size alone, in bytes.
         """
         self.device.require_open()
-        found = None if self.tree is None else named(self.variables, name, "variable", self.path)
-        address, nbytes = self._located(name if found is None else found[1].name)
-        what = bytes_of(name, nbytes) if found is None else described(found)
+        known = None if self.tree is None else named(self.variables, name, "variable", self.path)
+        address, nbytes = self._located(name if known is None else known[1].name)
+        what = bytes_of(name, nbytes) if known is None else described(known)
         return ModuleVariable(self.device, self, self.path, what, address)
 
     @cached_property

@@ -28,9 +28,9 @@ def declared(function: Function, directive: str) -> Dim3 | None:
 
     Of several the last one counts, as for ptxas.
     """
-    for found in reversed(function.directives):
-        if isinstance(found, Directive) and found.name == directive:
-            return three(found.values)
+    for each in reversed(function.directives):
+        if isinstance(each, Directive) and each.name == directive:
+            return three(each.values)
     return None
 
 
@@ -44,7 +44,9 @@ def clusters(function: Function | None, config: LaunchConfig) -> Dim3 | None:
 
 def has(function: Function, directive: str) -> bool:
     """Say whether a kernel has a directive."""
-    return any(isinstance(one, Directive) and one.name == directive for one in function.directives)
+    return any(
+        isinstance(each, Directive) and each.name == directive for each in function.directives
+    )
 
 
 def counts_clusters(function: Function) -> bool:

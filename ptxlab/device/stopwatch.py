@@ -82,11 +82,11 @@ class Batch(Closing):
         if call("cuGraphNodeGetType", node) != kinds.CU_GRAPH_NODE_TYPE_KERNEL:
             return ""
         try:
-            found = call("cuGraphKernelNodeGetParams", node)
-            if int(found.func):
-                name = call("cuFuncGetName", found.func)
+            parameters = call("cuGraphKernelNodeGetParams", node)
+            if int(parameters.func):
+                name = call("cuFuncGetName", parameters.func)
             else:
-                name = call("cuKernelGetName", found.kern)
+                name = call("cuKernelGetName", parameters.kern)
         except DriverError:  # a library may keep its kernels to itself
             return ""
         return str(name.decode())

@@ -120,7 +120,9 @@ def _element_type(held: np.dtype[Any], asked: str | None) -> str:
         if asked in ELEMENT_TYPES and ELEMENT_TYPES[asked].scalar.bytes != held.itemsize:
             raise PtxlabError(f"elements of {asked} have another size than the buffer's, of {held}")
         return asked
-    same = [name for name, one in ELEMENT_TYPES.items() if one.scalar.dtype == held]
+    same = [
+        name for name, element_type in ELEMENT_TYPES.items() if element_type.scalar.dtype == held
+    ]
     return same[0] if same else f"u{8 * held.itemsize}"
 
 

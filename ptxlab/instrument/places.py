@@ -55,12 +55,16 @@ def find_places(
     those of the instruction ``of``, named in the same way; at wgmma.wait_group, of wgmma.mma_async.
     Raises PtxlabError for what is not there, with what is near.
     """
-    found = _found(module, kernel, at)
+    sites = _sites_at(module, kernel, at)
     places = []
-    for function, site in found:
+    for function, site in sites:
         name = site.instruction.name
         other = "wgmma.mma_async" if of is None and name.startswith(_WAIT) and registers else of
-        sources = [site] if other is None else [one for _, one in _found(module, kernel, other)]
+        sources = (
+            [site]
+            if other is None
+            else [other_site for _, other_site in _sites_at(module, kernel, other)]
+        )
         places.append(_place(module, function, site, registers, sources))
         if needs_registers and not places[-1].registers:
             raise PtxlabError(
@@ -77,42 +81,43 @@ def find_places(
     return tuple(places)
 
 
-def _found(module: PtxModule, kernel: Function, at: str | int) -> Found:
+def _sites_at(module: PtxModule, kernel: Function, at: str | int) -> Sites:
     others = [f for f in module.functions if f is not kernel and f.body is not None]
     if str(at).isdecimal():
-        found = _on_line(module, [kernel, *others], int(at))
+        sites = _on_line(module, [kernel, *others], int(at))
     else:
-        found = _named(kernel, str(at))
-        for function in others if not found else ():
-            found += _named(function, str(at))
-    if not found:
+        sites = _named(kernel, str(at))
+        for function in others if not sites else ():
+            sites += _named(function, str(at))
+    if not sites:
         raise PtxlabError(
             f"{called(kernel.name)} has no label or instruction {at}", hint=_near(kernel, str(at))
         )
-    return found
+    return sites
 
 
-Found = list[tuple[Function, Scoped]]
+Sites = list[tuple[Function, Scoped]]
 
 
-def _on_line(module: PtxModule, functions: Sequence[Function], line: int) -> Found:
+def _on_line(module: PtxModule, functions: Sequence[Function], line: int) -> Sites:
     everywhere = [(function, site) for function in functions for site in instructions(function)]
-    found = [(f, site) for f, site in everywhere if site.instruction.position.line == line]
-    if not found:
+    sites = [(f, site) for f, site in everywhere if site.instruction.position.line == line]
+    if not sites:
         lines = sorted({site.instruction.position.line for _, site in everywhere})
         near = min(lines, key=lambda other: abs(other - line), default=None)
         raise PtxlabError(
             f"there is no instruction on line {line} of {module.source.path}",
             hint=None if near is None else f"the nearest is on line {near}",
         )
-    return found
+    return sites
 
 
-def _named(function: Function, at: str) -> Found:
+def _named(function: Function, at: str) -> Sites:
     label_on = dropwhile(
-        lambda one: not (isinstance(one, Label) and one.name == at), statements(function)
+        lambda statement: not (isinstance(statement, Label) and statement.name == at),
+        statements(function),
     )
-    after = next((one for one in label_on if isinstance(one, Instruction)), None)
+    after = next((statement for statement in label_on if isinstance(statement, Instruction)), None)
     return [
         (function, site)
         for site in instructions(function)
@@ -146,9 +151,9 @@ def _place(
     asked = [f"register {number}" for number in range(len(names))]
     for name in wanted:
         is_operand = name in tuple(OPERANDS) and site.type_of(name) is None
-        found = _operand_of(module, sources, name) if is_operand else [name]
-        names += found
-        asked += [f"{name}[{number}]" for number in range(len(found))] if found != [name] else found
+        named = _operand_of(module, sources, name) if is_operand else [name]
+        names += named
+        asked += [f"{name}[{number}]" for number in range(len(named))] if named != [name] else named
     types = tuple(dumped_type(module, site, name) for name in names)
     return DumpPlace(
         function.name, site.instruction, tuple(names), types, tuple(asked), sources[0].instruction
@@ -166,24 +171,24 @@ def _all(site: Scoped) -> list[str]:
 
 def _operand_of(module: PtxModule, sources: Sequence[Scoped], letter: str) -> list[str]:
     """Return the registers of an operand, which are the same in all of the instructions."""
-    found, *others = (_operand(module, source, letter) for source in sources)
-    if any(other != found for other in others):
+    name, *others = (_operand(module, source, letter) for source in sources)
+    if any(other != name for other in others):
         raise PtxlabError(
             f"operand {letter} of {sources[0].instruction.name} is not the same at each of "
             f"{len(sources)} places",
             hint="name the line of one of them",
         )
-    return found
+    return name
 
 
 def _operand(module: PtxModule, site: Scoped, letter: str) -> list[str]:
     operands = site.instruction.operands
     position = OPERANDS.index(letter)
-    found = site.registers(operands[position]) if position < len(operands) else []
-    if not found:
+    registers = site.registers(operands[position]) if position < len(operands) else []
+    if not registers:
         raise PtxlabError(
             f"{site.instruction.name} has no registers as operand {letter}",
             location=locate(module.source, site.instruction.position),
             hint="operands are counted D, A, B, C",
         )
-    return found
+    return registers

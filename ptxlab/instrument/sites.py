@@ -77,23 +77,23 @@ def instructions(function: Function) -> Iterator[Scoped]:
 
 def sources(module: PtxModule, functions: Iterable[Function]) -> dict[int, SourceLine]:
     """Return where each line of PTX with an instruction of ``functions`` comes from, as its ``.loc`` say."""
-    found: dict[int, SourceLine] = {}
+    lines: dict[int, SourceLine] = {}
     for function in functions:
         origins = source_lines(module, function)
         for site, origin in zip(instructions(function), origins, strict=True):
             if origin is not None:
-                found.setdefault(site.instruction.position.line, origin)
-    return found
+                lines.setdefault(site.instruction.position.line, origin)
+    return lines
 
 
 def calls(module: PtxModule, functions: Iterable[Function]) -> dict[int, tuple[SourceLine, ...]]:
     """Return of each line of PTX with an instruction the calls that it was inlined from, the innermost first."""
-    found: dict[int, tuple[SourceLine, ...]] = {}
+    chains: dict[int, tuple[SourceLine, ...]] = {}
     for function in functions:
         every = call_lines(module, function)
-        for site, one in zip(instructions(function), every, strict=True):
-            found.setdefault(site.instruction.position.line, one)
-    return found
+        for site, chain in zip(instructions(function), every, strict=True):
+            chains.setdefault(site.instruction.position.line, chain)
+    return chains
 
 
 def _sites(statements: Sequence[Statement], visible: tuple[Declaration, ...]) -> Iterator[Scoped]:
@@ -153,19 +153,19 @@ def dumped_type(module: PtxModule, site: Scoped, register: str) -> str:
     Raises PtxlabError for a register that is none, and Unsupported for one wider than 64 bits.
     """
     location = locate(module.source, site.instruction.position)
-    found = site.type_of(register)
-    if found is None:
+    declared = site.type_of(register)
+    if declared is None:
         raise PtxlabError(
             f"no register named {register} is declared here",
             location=location,
             hint=_suggestion(site.declarations, register),
         )
-    if found not in TYPES or TYPES[found].bits > 64:
+    if declared not in TYPES or TYPES[declared].bits > 64:
         raise Unsupported(
-            f"cannot dump {register}: .{found} is no register of 64 bits or fewer",
+            f"cannot dump {register}: .{declared} is no register of 64 bits or fewer",
             location=location,
         )
-    return found
+    return declared
 
 
 def _suggestion(declarations: Sequence[Declaration], register: str) -> str | None:

@@ -105,12 +105,12 @@ def derive(
     function: Callable[[Values], Values],
 ) -> BitFields:
     """Return ``function`` as bit fields. Raises ValueError when it is none, found by trying all inputs."""
-    found = _from_rows(inputs, outputs, _rows(inputs, outputs, function))
+    formula = _from_rows(inputs, outputs, _rows(inputs, outputs, function))
     for numbers in product(*(range(1 << variable.bits) for variable in inputs)):
         values = {v.name: number for v, number in zip(inputs, numbers, strict=True)}
-        if found(values) != function(values):
+        if formula(values) != function(values):
             raise ValueError(f"no exclusive or of bits at {values}")
-    return found
+    return formula
 
 
 @cache

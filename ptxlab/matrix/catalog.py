@@ -70,8 +70,8 @@ def spelling(name: str) -> tuple[str, ...]:
     ptxas takes the modifiers behind an opcode in any order: only types keep theirs among each other,
     and so do the layouts of A and B, and a bit operation and ``popc``. What tells no form is left out.
     """
-    found = _OPCODE.match(name)
-    opcode = found[0] if found else ""
+    match = _OPCODE.match(name)
+    opcode = match[0] if match else ""
     modifiers = (part for part in name[len(opcode) :].split(".") if not _UNSAID.fullmatch(part))
     return opcode, *sorted(modifiers, key=_group)
 
@@ -82,11 +82,11 @@ def _group(modifier: str) -> str:
 
 @cache
 def _spelled(table: Callable[[], tuple[Form, ...]]) -> dict[tuple[str, ...], Form]:
-    found: dict[tuple[str, ...], Form] = {}
+    forms: dict[tuple[str, ...], Form] = {}
     for form in table():
         for name in (form.key, form.name):
-            found.setdefault(spelling(name), form)
-    return found
+            forms.setdefault(spelling(name), form)
+    return forms
 
 
 def named(name: str) -> Form | None:
@@ -140,9 +140,9 @@ def multiplication(op: str, dtype: str | None = None, acc: str | None = None) ->
     sparse, bf16 before f16, for f16 an f16 accumulator, and A in registers. Raises UnknownInstruction
     when nothing fits.
     """
-    found = _first(MULTIPLICATIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
-    if found:
-        return found
+    form = _first(MULTIPLICATIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
+    if form:
+        return form
     asked = op + (f" dtype {dtype}" if dtype else "") + (f" acc {acc}" if acc else "")
     raise UnknownInstruction(f"no instruction is {asked}", _suggestions(op, dtype, acc))
 
@@ -157,14 +157,14 @@ def matching(name: str) -> tuple[Form, ...]:
     """
     wanted, same = _plain(name), spelling(name)
     parts = [part for part in wanted.split(".") if part]
-    found = [
+    fitting = [
         (not in_order(plain, wanted), _shortened(plain, parts), form.name.count("."), number)
         for number, (form, plain, words) in enumerate(_described())
         if parts and words.issuperset(parts) and _holds(plain.split("."), parts)
     ]
     exact = [form for form in forms() if spelling(form.key) == same]
-    others = (forms()[number] for *_, number in sorted(found))
-    if exact or found:
+    others = (forms()[number] for *_, number in sorted(fitting))
+    if exact or fitting:
         return tuple(dict.fromkeys((*exact, *others)))
     raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
 

@@ -115,8 +115,8 @@ class FragmentLayout(Pictured):
             raise IndexError(
                 f"{self.operand} has no element {row},{col}: it is {self.rows} x {self.cols}"
             )
-        found = np.argwhere((self.table() == (row, col)).all(axis=-1))
-        return tuple(Place(*map(int, place)) for place in found)
+        positions = np.argwhere((self.table() == (row, col)).all(axis=-1))
+        return tuple(Place(*map(int, position)) for position in positions)
 
     def table(self) -> Integers:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""

@@ -109,12 +109,14 @@ def plan(
             named.append(RowAddress(lane, *asked, first, address, bank(address)))
 
     def in_register(matrix: int, register: Integers) -> tuple[RowCol, ...]:
-        found = [
+        elements = [
             element(matrix, int(row), int(col) * form.bits // bits + i)
             for row, col in register
             for i in range(max(1, form.bits // bits))
         ]
-        return tuple(dict.fromkeys(found))  # an element wider than the instruction's comes in parts
+        return tuple(
+            dict.fromkeys(elements)
+        )  # an element wider than the instruction's comes in parts
 
     held = tuple(
         tuple(in_register(matrix, register) for matrix in range(form.matrices) for register in lane)

@@ -87,8 +87,8 @@ def unpadded(octets: Array, bits: int) -> Array:
     """Return numbers of ``bits``, 16 in each 16 bytes of [..., bytes], one a byte, in its low bits."""
     units = octets.reshape(*octets.shape[:-1], -1, UNIT_BYTES)[..., : 2 * bits]
     each = np.unpackbits(units, axis=-1, bitorder="little").reshape(*units.shape[:-1], -1, bits)
-    found = np.packbits(each, axis=-1, bitorder="little")
-    return found.reshape(octets.shape)
+    packed = np.packbits(each, axis=-1, bitorder="little")
+    return packed.reshape(octets.shape)
 
 
 @lru_cache(maxsize=1024)

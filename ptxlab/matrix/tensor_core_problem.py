@@ -106,7 +106,7 @@ def problem(form: TensorCoreProduct, word: int) -> TensorCoreProblem:
     if kind == "f16" and values["a type"] != values["b type"]:
         raise ValueError(f"A of {values['a type']} does not go with B of {values['b type']}")
     majors = str(values["major of a"]), str(values["major of b"])
-    found = TensorCoreProblem(
+    checked = TensorCoreProblem(
         form=form,
         m=m,
         n=n,
@@ -121,15 +121,17 @@ def problem(form: TensorCoreProduct, word: int) -> TensorCoreProblem:
         scale_ids=(int(values.get("scale id of a", 0)), int(values.get("scale id of b", 0))),
         selector=int(values.get("sparsity selector", 0)),
     )
-    _check_majors(found)
-    return found
+    _check_majors(checked)
+    return checked
 
 
-def _check_majors(found: TensorCoreProblem) -> None:
+def _check_majors(problem: TensorCoreProblem) -> None:
     """Raise ValueError for what cannot be contiguous along m or n."""
-    for name, kind, major in zip("AB", (found.a_type, found.b_type), found.majors, strict=True):
+    for name, kind, major in zip(
+        "AB", (problem.a_type, problem.b_type), problem.majors, strict=True
+    ):
         if major == "mn" and kind in ("e2m3", "e3m2", "e2m1"):
             raise ValueError(f"{name} of {kind} must be contiguous along k")
-    step = 16 * found.form.group
-    if found.majors[1] == "mn" and found.bits == _BYTE and found.n % step:
-        raise ValueError(f"n is {found.n}: of 8-bit B along n it is a multiple of {step}")
+    step = 16 * problem.form.group
+    if problem.majors[1] == "mn" and problem.bits == _BYTE and problem.n % step:
+        raise ValueError(f"n is {problem.n}: of 8-bit B along n it is a multiple of {step}")

@@ -125,6 +125,6 @@ def zero_columns(mask: int, n: int, parts: int) -> Array:
     zero = np.zeros((parts, width), bool)
     for part in range(parts):
         dropped, first = mask >> 8 * part & 0xFF, mask >> 32 + part & 1
-        place = (np.arange(width) + dropped + (0 if first else skipped)) % (skipped + used)
-        zero[part] = place < skipped
+        position = (np.arange(width) + dropped + (0 if first else skipped)) % (skipped + used)
+        zero[part] = position < skipped
     return zero.reshape(n)

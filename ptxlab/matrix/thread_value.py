@@ -56,7 +56,7 @@ def steps(fragment: FragmentLayout) -> tuple[ModeStep, ...]:
     lanes, values = thread_value(fragment).parts
     packed = fragment.elements_per_register
     held = (("element", packed), ("register", values.size // packed))
-    found = []
+    steps = []
     for part, counters in ((lanes, ((fragment.holder, lanes.size),)), (values, held)):
         modes = list(part.modes)
         for counter, room in counters:
@@ -68,9 +68,9 @@ def steps(fragment: FragmentLayout) -> tuple[ModeStep, ...]:
                     modes.insert(0, (size // here, stride * here))
                 if here > 1:
                     inner, outer = divmod(stride, _outer_size(fragment))
-                    found.append(ModeStep(counter, divisor, here, outer, inner))
+                    steps.append(ModeStep(counter, divisor, here, outer, inner))
                 divisor *= here
-    return tuple(found)
+    return tuple(steps)
 
 
 def _is_b(fragment: FragmentLayout) -> bool:

@@ -113,8 +113,8 @@ def _held(
 
 
 def _places(layout: FragmentLayout, row: int, col: int, matrix: int) -> tuple[Place, ...]:
-    found = layout.registers(row, col)
-    return tuple(place for place in found if layout.matrix(place.lane) == matrix)
+    places = layout.registers(row, col)
+    return tuple(place for place in places if layout.matrix(place.lane) == matrix)
 
 
 def shared_place(where: SharedOperand, row: int, col: int) -> SharedPlace:

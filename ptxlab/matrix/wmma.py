@@ -101,7 +101,7 @@ def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
 
 def _moves() -> tuple[WmmaMove, ...]:
     """Return what the multiplications need: each operand's load, and the store of D."""
-    found: dict[str, WmmaMove] = {}
+    moves: dict[str, WmmaMove] = {}
     for line in _LINES:
         for (m, n, k), dtype, (d, c), operand, (a_order, b_order), c_order in product(
             line.shapes, line.dtypes, line.accumulators, "ABCD", line.orders, ("row", "col")
@@ -114,8 +114,8 @@ def _moves() -> tuple[WmmaMove, ...]:
             section = f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}"
             needs = (line.target,), line.minimum_ptx
             move = WmmaMove("wmma", name, *needs, section, (held,), shape=shape, order=order)
-            found.setdefault(name, move)
-    return tuple(found.values())
+            moves.setdefault(name, move)
+    return tuple(moves.values())
 
 
 WMMA: tuple[MatrixInstruction, ...] = tuple(

@@ -40,5 +40,5 @@ def wrong(verdict: Verdict) -> str:
 
 def left_out(several: Sequence[Absent]) -> list[str]:
     """Return a line for everyone that is missing, after an empty one if there are any."""
-    lines = dict.fromkeys(f"{one.algorithm} is left out: {one.reason}" for one in several)
+    lines = dict.fromkeys(f"{result.algorithm} is left out: {result.reason}" for result in several)
     return ["", *lines] if lines else []

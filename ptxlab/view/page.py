@@ -19,7 +19,7 @@ def assembled(folder: Traversable, scripts: Sequence[str], parts: Mapping[str, s
     Scripts that the folder has not are those that pages share.
     """
     shared = files("ptxlab.view") / "page_files"
-    own = {one.name for one in folder.iterdir()}
+    own = {file.name for file in folder.iterdir()}
     texts = [((folder if name in own else shared) / name).read_text("utf-8") for name in scripts]
     known = {
         "version": ptxlab.__version__,

@@ -32,9 +32,9 @@ def lane_colour(lane: int, *, dark: bool) -> str:
 
     Threads of a warpgroup have the colours of their lanes.
     """
-    group, place = divmod(lane % WARP, 4)
+    group, position = divmod(lane % WARP, 4)
     hue = math.radians(20 + group * 45)
-    lightness = (0.36 + 0.055 * place) if dark else (0.93 - 0.055 * place)
+    lightness = (0.36 + 0.055 * position) if dark else (0.93 - 0.055 * position)
     chroma = 0.085 if dark else 0.075
     return oklab(lightness, chroma * math.cos(hue), chroma * math.sin(hue))
 

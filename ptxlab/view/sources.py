@@ -11,13 +11,13 @@ Sources = Mapping[str, Sequence[str]]
 
 def read_sources(paths: Iterable[str]) -> Sources:
     """Return the lines of the files that are there and are text."""
-    found = {}
+    lines = {}
     for path in paths:
         try:
-            found[path] = Path(path).read_text(encoding="utf-8").splitlines()
+            lines[path] = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
             continue
-    return found
+    return lines
 
 
 def source_text(sources: Sources, path: str, number: int) -> str:

@@ -72,8 +72,8 @@ def beside(blocks: Sequence[Sequence[str]], width: int | None) -> list[str]:
     if width is not None and edge + max(map(_visible, right)) > width:
         return [*left, "", *right]
     return [
-        (one + " " * (edge - _visible(one)) + other).rstrip()
-        for one, other in zip_longest(left, right, fillvalue="")
+        (cell + " " * (edge - _visible(cell)) + other).rstrip()
+        for cell, other in zip_longest(left, right, fillvalue="")
     ]
 
 
@@ -85,11 +85,11 @@ def _visible(line: str) -> int:
 def _parts(widths: Sequence[int], edge: int, width: int | None) -> Iterator[slice]:
     """Yield which columns stand side by side behind an edge, at least one."""
     begin, used = 0, edge
-    for at, one in enumerate(widths):
-        if width is not None and used + 2 + one > width and at > begin:
+    for at, column in enumerate(widths):
+        if width is not None and used + 2 + column > width and at > begin:
             yield slice(begin, at)
             begin, used = at, edge
-        used += 2 + one
+        used += 2 + column
     yield slice(begin, len(widths))
 
 

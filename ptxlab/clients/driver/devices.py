@@ -57,26 +57,26 @@ _WORDS: Mapping[int, ctypes.c_char_p] = {
 
 
 @answers("cuGetErrorName", "u32 u64", needs="nothing")
-def error_name(gpu: EmulatedGpu, code: int, place: int) -> None:
-    _give_text(_NAMES, code, place)
+def error_name(gpu: EmulatedGpu, code: int, at: int) -> None:
+    _give_text(_NAMES, code, at)
 
 
 @answers("cuGetErrorString", "u32 u64", needs="nothing")
-def error_words(gpu: EmulatedGpu, code: int, place: int) -> None:
-    _give_text(_WORDS, code, place)
+def error_words(gpu: EmulatedGpu, code: int, at: int) -> None:
+    _give_text(_WORDS, code, at)
 
 
-def _give_text(texts: Mapping[int, ctypes.c_char_p], code: int, place: int) -> None:
+def _give_text(texts: Mapping[int, ctypes.c_char_p], code: int, at: int) -> None:
     known = texts.get(code)
     address = ctypes.cast(known, ctypes.c_void_p).value if known else None
-    store(place, (address or 0).to_bytes(8, "little"))
+    store(at, (address or 0).to_bytes(8, "little"))
     if known is None:
         raise Refused(DriverResult.INVALID_VALUE)
 
 
 @answers("cuGetExportTable", "u64 u64", needs="nothing")
-def export_table(gpu: EmulatedGpu, place: int, identity: int) -> None:
-    store(place, bytes(8))
+def export_table(gpu: EmulatedGpu, at: int, identity: int) -> None:
+    store(at, bytes(8))
     raise Refused(
         DriverResult.NOT_SUPPORTED,
         "the CUDA runtime (libcudart) asks the driver for tables that NVIDIA does not document, and is "
@@ -97,25 +97,25 @@ def device_count(gpu: EmulatedGpu) -> int:
 
 
 @answers("cuDeviceGetName", "u64 i32 device", needs="init")
-def device_name(gpu: EmulatedGpu, place: int, room: int) -> None:
-    _put_text(gpu.session.device.name, place, room)
+def device_name(gpu: EmulatedGpu, at: int, room: int) -> None:
+    _put_text(gpu.session.device.name, at, room)
 
 
 @answers("cuDeviceGetPCIBusId", "u64 i32 device", needs="init")
-def bus_id(gpu: EmulatedGpu, place: int, room: int) -> None:
-    _put_text("0000:00:00.0", place, room)
+def bus_id(gpu: EmulatedGpu, at: int, room: int) -> None:
+    _put_text("0000:00:00.0", at, room)
 
 
-def _put_text(text: str, place: int, room: int) -> None:
-    if not place or room < 1:
+def _put_text(text: str, at: int, room: int) -> None:
+    if not at or room < 1:
         raise Refused(DriverResult.INVALID_VALUE)
-    store(place, text.encode()[: room - 1] + b"\0")
+    store(at, text.encode()[: room - 1] + b"\0")
 
 
 @answers("cuDeviceGetUuid", "u64 device", since=9020, needs="init")
 @answers("cuDeviceGetUuid_v2", "u64 device", since=11040, needs="init")
-def uuid(gpu: EmulatedGpu, place: int) -> None:
-    store(place, sha256(gpu.session.device.name.encode()).digest()[:16])
+def uuid(gpu: EmulatedGpu, at: int) -> None:
+    store(at, sha256(gpu.session.device.name.encode()).digest()[:16])
 
 
 @answers("cuDeviceTotalMem_v2", "out:u64 device", needs="init")

@@ -26,9 +26,9 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
     if pointers:
         block = bytearray(nbytes)
         places = fetch(pointers, f"<{len(parameters)}Q")
-        for parameter, place in zip(parameters, places, strict=True):
+        for parameter, at in zip(parameters, places, strict=True):
             begin, size = parameter.offset, parameter.size
-            block[begin : begin + size] = ctypes.string_at(place, size)
+            block[begin : begin + size] = ctypes.string_at(at, size)
         return bytes(block)
     given: dict[int, int] = {}
     while extra and (kind := fetch(extra, "<Q")[0]) != _END:
@@ -75,9 +75,9 @@ _OF_TIME = frozenset({0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17})
 
 @answers("cuLaunchKernelEx", "u64 function u64 u64")
 def launch_with_attributes(
-    gpu: EmulatedGpu, place: int, function: DriverFunction, pointers: int, extra: int
+    gpu: EmulatedGpu, at: int, function: DriverFunction, pointers: int, extra: int
 ) -> None:
-    *sizes, shared, stream, attributes, count = fetch(place, "<7I4xQQI")
+    *sizes, shared, stream, attributes, count = fetch(at, "<7I4xQQI")
     gpu.stream(stream)
     cluster, cooperative = None, False
     for number in range(count):

@@ -149,19 +149,19 @@ def load(session: Session) -> Session:
 
 @answers("cuGetProcAddress", "text out:u64 i32 u64", since=11030, needs="nothing")
 def address(gpu: EmulatedGpu, name: bytes, version: int, flags: int) -> int:
-    found = gpu.address_of(name.decode(), version)
-    if not found:
+    entry = gpu.address_of(name.decode(), version)
+    if not entry:
         raise Refused(DriverResult.NOT_FOUND)
-    return found
+    return entry
 
 
 @answers("cuGetProcAddress_v2", "text u64 i32 u64 u64", since=12000, needs="nothing")
 def address_and_status(
-    gpu: EmulatedGpu, name: bytes, place: int, version: int, flags: int, status: int
+    gpu: EmulatedGpu, name: bytes, at: int, version: int, flags: int, status: int
 ) -> None:
-    found = gpu.address_of(name.decode(), version)
-    store(place, found.to_bytes(8, "little"))
+    entry = gpu.address_of(name.decode(), version)
+    store(at, entry.to_bytes(8, "little"))
     if status:
-        store(status, (_FOUND if found else _NOT_FOUND).to_bytes(4, "little"))
-    if not found:
+        store(status, (_FOUND if entry else _NOT_FOUND).to_bytes(4, "little"))
+    if not entry:
         raise Refused(DriverResult.NOT_FOUND)

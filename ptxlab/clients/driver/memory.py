@@ -19,8 +19,8 @@ _PAGE = 4096
 
 
 def block_of(gpu: EmulatedGpu, address: int) -> MemoryBlock | None:
-    found = gpu.session.device.memory.find(address)
-    return gpu.blocks.at(found.begin) if found and address < found.end else None
+    allocation = gpu.session.device.memory.find(address)
+    return gpu.blocks.at(allocation.begin) if allocation and address < allocation.end else None
 
 
 @answers("cuMemAlloc_v2", "out:u64 u64")
@@ -220,9 +220,9 @@ def tune_pool(gpu: EmulatedGpu, pool: MemoryPool) -> None:
 
 
 @answers("cuMemPoolGetAttribute", "pool i32 u64", needs="init")
-def pool_attribute(gpu: EmulatedGpu, pool: MemoryPool, which: int, place: int) -> None:
+def pool_attribute(gpu: EmulatedGpu, pool: MemoryPool, which: int, at: int) -> None:
     wide = which >= 4  # the first three are ints: what may be reused
-    store(place, bytes(8 if wide else 4))
+    store(at, bytes(8 if wide else 4))
 
 
 # ---- what an address is ---------------------------------------------------------------------
@@ -231,20 +231,20 @@ _UNKNOWN, _DEVICE, _HOST = 0, 2, 1  # CUmemorytype
 
 
 @answers("cuPointerGetAttribute", "u64 i32 u64")
-def pointer_attribute(gpu: EmulatedGpu, place: int, which: int, address: int) -> None:
+def pointer_attribute(gpu: EmulatedGpu, at: int, which: int, address: int) -> None:
     block = block_of(gpu, address)
     if block is None:
         raise Refused(DriverResult.INVALID_VALUE)
-    store(place, _attribute(gpu, block, which, address))
+    store(at, _attribute(gpu, block, which, address))
 
 
 @answers("cuPointerGetAttributes", "u32 u64 u64 u64")
 def pointer_attributes(gpu: EmulatedGpu, count: int, which: int, places: int, address: int) -> None:
     block = block_of(gpu, address)
-    for number, place in zip(fetch(which, f"<{count}i"), fetch(places, f"<{count}Q"), strict=True):
+    for number, at in zip(fetch(which, f"<{count}i"), fetch(places, f"<{count}Q"), strict=True):
         # Of memory that the driver does not know every answer is 0, and none an error.
         store(
-            place,
+            at,
             _attribute(
                 gpu, block or MemoryBlock(MemoryKind.HOST, 0, 0), number, address if block else 0
             ),

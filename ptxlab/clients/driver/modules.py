@@ -163,9 +163,9 @@ def function_count(gpu: EmulatedGpu, loaded: Loaded) -> int:
 
 @answers("cuModuleEnumerateFunctions", "u64 u32 module")
 @answers("cuLibraryEnumerateKernels", "u64 u32 module", needs="init")
-def enumerate_functions(gpu: EmulatedGpu, place: int, most: int, loaded: Loaded) -> None:
+def enumerate_functions(gpu: EmulatedGpu, at: int, most: int, loaded: Loaded) -> None:
     handles = [loaded.function(name) for name in list(loaded.module.kernels)[:most]]
-    store(place, b"".join(one.to_bytes(8, "little") for one in handles))
+    store(at, b"".join(handle.to_bytes(8, "little") for handle in handles))
 
 
 @answers("cuModuleGetGlobal_v2", "out?:u64 out?:u64 module text")
@@ -174,8 +174,8 @@ def variable(gpu: EmulatedGpu, loaded: Loaded, name: bytes) -> tuple[int, int]:
     module = loaded.module
     if name.decode() not in module.variables:
         raise Refused(DriverResult.NOT_FOUND)
-    found = module.variable(name.decode())
-    return found.address, found.nbytes
+    variable = module.variable(name.decode())
+    return variable.address, variable.nbytes
 
 
 @answers("cuModuleGetLoadingMode", "out:i32", needs="init")
@@ -208,10 +208,10 @@ def function_name(gpu: EmulatedGpu, function: DriverFunction) -> int:
 @answers("cuFuncGetParamInfo", "function u64 out:u64 out?:u64", needs="init")
 @answers("cuKernelGetParamInfo", "function u64 out:u64 out?:u64", needs="init")
 def parameter_info(gpu: EmulatedGpu, function: DriverFunction, index: int) -> tuple[int, int]:
-    found = parameters(function.declaration)
-    if index >= len(found):
+    laid_out = parameters(function.declaration)
+    if index >= len(laid_out):
         raise Refused(DriverResult.INVALID_VALUE)
-    return found[index].offset, found[index].size
+    return laid_out[index].offset, laid_out[index].size
 
 
 @answers("cuFuncIsLoaded", "out:i32 function")

@@ -20,14 +20,14 @@ from ptxlab.launch_config import CTA_THREADS
 def _ctas(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int) -> int:
     """Return how many CTAs of ``threads`` threads and ``shared`` bytes of dynamic shared memory fit."""
     used = resources(function)
-    found = occupancy(
+    resident = occupancy(
         gpu.target,
         threads,
         registers=used.registers,
         shared=used.shared + shared,
         barriers=used.barriers,
     )
-    return found.ctas
+    return resident.ctas
 
 
 @answers("cuOccupancyMaxActiveBlocksPerMultiprocessor", "out:i32 function i32 u64")

@@ -134,16 +134,16 @@ def _segment(kind: int, flags: int, at: int, size: int, alignment: int) -> bytes
 def _symbols(names: Sequence[str], strings: bytes, code: int, slots: int, size: int) -> bytes:
     """Return the table of symbols: the empty one, the functions, and the table of slots."""
     function, variable, section = 1 << 4 | 2, 1 << 4 | 1, 1  # STB_GLOBAL with STT_FUNC, STT_OBJECT
-    found = bytearray(_SYM)
+    table = bytearray(_SYM)
     at = strings.index(b"\0", 1) + 1
     for number, name in enumerate(names):
         if name == EMULATED:
             row = (at, variable, 0, section, slots, size)
         else:
             row = (at, function, 0, section, code + _STUB_BYTES * number, _STUB_BYTES)
-        found += struct.pack("<IBBHQQ", *row)
+        table += struct.pack("<IBBHQQ", *row)
         at += len(name) + 1
-    return bytes(found)
+    return bytes(table)
 
 
 def _one_bucket(count: int) -> bytes:

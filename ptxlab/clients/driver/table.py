@@ -84,9 +84,9 @@ class AnsweredFunction:
                 raise Refused(DriverResult.INVALID_VALUE)
         returned = self.function(gpu, *given)
         results = returned if len(places) > 1 else (returned,) * len(places)
-        for (kind, place), value in zip(places, results, strict=True):
-            if place:
-                store(place, struct.pack(_PACKED[kind], value))
+        for (kind, at), value in zip(places, results, strict=True):
+            if at:
+                store(at, struct.pack(_PACKED[kind], value))
 
 
 ROWS: dict[str, AnsweredFunction] = {}
@@ -118,13 +118,13 @@ def named(asked: str, version: int) -> AnsweredFunction | None:
     return max(rows, key=lambda row: row.since, default=ROWS.get(asked))
 
 
-def store(place: int, data: bytes) -> None:
+def store(at: int, data: bytes) -> None:
     """Write ``data`` where the caller has room for it."""
-    ctypes.memmove(place, data, len(data))
+    ctypes.memmove(at, data, len(data))
 
 
-def fetch(place: int, layout: str) -> tuple[Any, ...]:
+def fetch(at: int, layout: str) -> tuple[Any, ...]:
     """Read values at an address of the caller's, laid out as ``struct`` says."""
-    if not place:
+    if not at:
         raise Refused(DriverResult.INVALID_VALUE)
-    return struct.unpack(layout, ctypes.string_at(place, struct.calcsize(layout)))
+    return struct.unpack(layout, ctypes.string_at(at, struct.calcsize(layout)))

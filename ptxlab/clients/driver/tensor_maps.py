@@ -23,7 +23,7 @@ from ptxlab.tensormap.tensor_map import (
     TensorMap,
 )
 
-_TYPES = {one.driver: one.name for one in ELEMENT_TYPES.values()}
+_TYPES = {element_type.driver: element_type.name for element_type in ELEMENT_TYPES.values()}
 _PACKED_TYPES = range(13, 16)  # of 4 and 6 bits
 _LARGE_SWIZZLES = range(4, 7)  # of units of 32 and 64 bytes
 
@@ -31,10 +31,10 @@ _T = TypeVar("_T")
 
 
 @answers("cuTensorMapEncodeTiled", "u64 i32 u32 u64 u64 u64 u64 u64 i32 i32 i32 i32", since=12000)
-def encode_tiled(gpu: EmulatedGpu, place: int, *given: int) -> None:
+def encode_tiled(gpu: EmulatedGpu, at: int, *given: int) -> None:
     tensor, (box, steps), modes = given[:5], given[5:7], given[7:]
     rank = _dimensions(tensor, 1)
-    _encode(gpu, place, tensor, fetch(box, f"<{rank}I"), steps, modes)
+    _encode(gpu, at, tensor, fetch(box, f"<{rank}I"), steps, modes)
 
 
 @answers(
@@ -42,20 +42,20 @@ def encode_tiled(gpu: EmulatedGpu, place: int, *given: int) -> None:
     "u64 i32 u32 u64 u64 u64 u64 u64 u32 u32 u64 i32 i32 i32 i32",
     since=12000,
 )
-def encode_im2col(gpu: EmulatedGpu, place: int, *given: int) -> None:
+def encode_im2col(gpu: EmulatedGpu, at: int, *given: int) -> None:
     tensor, (lower, upper, channels, pixels, steps), modes = given[:5], given[5:10], given[10:]
     rank = _dimensions(tensor, 3)
-    begin, end = (fetch(one, f"<{rank - 2}i") for one in (lower, upper))
-    _encode(gpu, place, tensor, Im2col(begin, end, channels, pixels), steps, modes)
+    begin, end = (fetch(corner, f"<{rank - 2}i") for corner in (lower, upper))
+    _encode(gpu, at, tensor, Im2col(begin, end, channels, pixels), steps, modes)
 
 
 @answers("cuTensorMapReplaceAddress", "u64 u64", since=12000)
-def replace_address(gpu: EmulatedGpu, place: int, address: int) -> None:
-    _require_maps(gpu, place)
-    data = fetch(place, f"<{MAP_BYTES}s")[0]
+def replace_address(gpu: EmulatedGpu, at: int, address: int) -> None:
+    _require_maps(gpu, at)
+    data = fetch(at, f"<{MAP_BYTES}s")[0]
     if address % 16:
         raise Refused(DriverResult.INVALID_VALUE, f"address {address:#x} is no multiple of 16")
-    store(place, replace(data, "global_address", address))
+    store(at, replace(data, "global_address", address))
 
 
 def _dimensions(tensor: Sequence[int], least: int) -> int:
@@ -68,14 +68,14 @@ def _dimensions(tensor: Sequence[int], least: int) -> int:
 
 def _encode(
     gpu: EmulatedGpu,
-    place: int,
+    at: int,
     tensor: Sequence[int],
     box: tuple[int, ...] | Im2col,
     steps: int,
     modes: Sequence[int],
 ) -> None:
     """Store the map of a tensor, whose sizes, strides and ``steps`` are where its numbers say."""
-    _require_maps(gpu, place)
+    _require_maps(gpu, at)
     type_, rank, address, dims, strides = tensor
     interleave, swizzle, promotion, fill = modes
     if type_ in _PACKED_TYPES or swizzle in _LARGE_SWIZZLES:
@@ -98,7 +98,7 @@ def _encode(
         )
     except ValueError as error:
         raise Refused(DriverResult.INVALID_VALUE, str(error)) from None
-    store(place, encode(tensor_map))
+    store(at, encode(tensor_map))
 
 
 def _mode(known: Sequence[_T], number: int) -> _T:
@@ -107,12 +107,12 @@ def _mode(known: Sequence[_T], number: int) -> _T:
     return known[number]
 
 
-def _require_maps(gpu: EmulatedGpu, place: int) -> None:
+def _require_maps(gpu: EmulatedGpu, at: int) -> None:
     """Raise Refused unless the GPU reads maps and there is room for one, aligned or not: a launch copies it."""
     if not gpu.target.runs("sm_90"):
         raise Refused(
             DriverResult.NOT_SUPPORTED,
             f"{gpu.target.name} reads no tensor maps; GPUs from sm_90 on do",
         )
-    if not place:
+    if not at:
         raise Refused(DriverResult.INVALID_VALUE)

@@ -72,16 +72,16 @@ def _widened(op: Any) -> Callable[..., torch.Tensor]:
 
     def product(*args: Any, **kwargs: Any) -> torch.Tensor:
         *operands, dtype = args
-        found: torch.Tensor = op(*(each.to(dtype) for each in operands), **kwargs)
-        return found
+        result: torch.Tensor = op(*(each.to(dtype) for each in operands), **kwargs)
+        return result
 
     return product
 
 
 def _softmax(self: torch.Tensor, dim: int, half_to_float: bool, *, of: Kernel) -> torch.Tensor:
     """Widen numbers of 16 bits first, which a CPU does apart."""
-    found: torch.Tensor = of(self.float() if half_to_float else self, dim, False)
-    return found
+    result: torch.Tensor = of(self.float() if half_to_float else self, dim, False)
+    return result
 
 
 def _softmax_backward(
@@ -92,8 +92,8 @@ def _softmax_backward(
     *,
     of: Kernel,
 ) -> torch.Tensor:
-    found: torch.Tensor = of(grad_output, output, dim, output.dtype)
-    return found.to(input_dtype)
+    gradient: torch.Tensor = of(grad_output, output, dim, output.dtype)
+    return gradient.to(input_dtype)
 
 
 _SOFTMAX = {

@@ -17,8 +17,8 @@ from ptxlab.clients.torch.errors import require_device
 class _Generators(type(torch._C.Generator)):  # type: ignore[misc]
     """All generators of PyTorch are instances of what stands in the place of their class."""
 
-    def __instancecheck__(cls, one: object) -> bool:
-        return isinstance(one, torch._C.Generator)
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch._C.Generator)
 
 
 class Generator(torch._C.Generator, metaclass=_Generators):  # type: ignore[misc]

@@ -76,8 +76,8 @@ class Kernel:
             alias and not alias.is_write for alias in aliases
         )
         self.tensors = [
-            place
-            for place, argument in enumerate(schema.arguments)
+            index
+            for index, argument in enumerate(schema.arguments)
             if str(argument.type) == "Tensor" and not argument.kwarg_only
         ]
         self.random = torch.Tag.nondeterministic_seeded in op.tags
@@ -121,23 +121,23 @@ class Kernel:
     def _compute(self, given: list[Any], named: Mapping[str, Any]) -> Any:
         op = self.op
         # A number comes as what it is, also where the schema says Tensor.
-        if not all(isinstance(given[place], torch.Tensor) for place in self.tensors):
+        if not all(isinstance(given[index], torch.Tensor) for index in self.tensors):
             op = op.overloadpacket
         if self.random and not self.takes_generator:
             with seeded():
                 return op(*given, **named)
         return op(*given, **named)
 
-    def _results(self, arguments: Mapping[str, Any], found: Any) -> Any:
+    def _results(self, arguments: Mapping[str, Any], result: Any) -> Any:
         """Return what was found, on "cuda", and the arguments that were written themselves."""
         if not self.written:
-            return _on_gpu(found)
+            return _on_gpu(result)
         if len(self.returned) == 1:
             (name,) = self.returned
-            return arguments[name] if name else _on_gpu(found)
-        each = found or [None] * len(self.returned)
+            return arguments[name] if name else _on_gpu(result)
+        each = result or [None] * len(self.returned)
         results = zip(self.returned, each, strict=True)
-        return tuple(arguments[name] if name else _on_gpu(one) for name, one in results) or None
+        return tuple(arguments[name] if name else _on_gpu(value) for name, value in results) or None
 
     def _into_out(
         self, arguments: Mapping[str, Any], given: list[Any], named: dict[str, Any]
@@ -177,15 +177,15 @@ class Kernel:
             _copied(value) if name in self.written else value
             for name, value in zip(self.arguments, given, strict=False)
         ]
-        found = self._compute(trial, named)
-        kept = [*tensors([found])]
+        result = self._compute(trial, named)
+        kept = [*tensors([result])]
 
         def again() -> None:
             for into, new in zip(kept, tensors([self._compute(given, named)]), strict=True):
                 into.copy_(new)
 
         recording.add(again)
-        return self._results(arguments, found)
+        return self._results(arguments, result)
 
     def _seed(self, args: Any, kwargs: Mapping[str, Any], named: dict[str, Any]) -> None:
         """Draw from the generator that is given, or from that of the device."""
@@ -216,12 +216,12 @@ def _on_host(value: Any, strays: list[torch.Tensor]) -> Any:
     return value
 
 
-def _on_gpu(found: Any) -> Any:
-    if isinstance(found, torch.Tensor):
-        return allocations.on_gpu(found)
-    if isinstance(found, list | tuple):
-        return type(found)(map(_on_gpu, found))
-    return found
+def _on_gpu(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return allocations.on_gpu(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_on_gpu, value))
+    return value
 
 
 def _copied(value: Any) -> Any:

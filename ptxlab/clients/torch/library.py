@@ -87,8 +87,8 @@ def _hook(library: ctypes.CDLL, folder: Path, yes: int) -> None:
     size = len(names) + 2  # before the functions are an offset and the type
     original = (ctypes.c_void_p * size).in_dll(library, _HOOKS)
     table = (ctypes.c_void_p * size)(*original)
-    for place in places:
-        table[2 + place] = yes
+    for slot in places:
+        table[2 + slot] = yes
     _kept.append(table)
     get = getattr(library, _GET_HOOKS)
     get.restype = ctypes.c_void_p
@@ -98,9 +98,9 @@ def _hook(library: ctypes.CDLL, folder: Path, yes: int) -> None:
 def virtual_functions(header: str) -> list[str]:
     """Return what the header of a class adds to the table of virtual functions, in its order."""
     names: list[str] = []
-    for found in _DECLARED.finditer(_LEFT_OUT.sub("", header)):
+    for match in _DECLARED.finditer(_LEFT_OUT.sub("", header)):
         # Of a destructor there are two, for objects that are deleted and for others.
-        names += [found["name"]] if found["name"] else ["~", "~"]
+        names += [match["name"]] if match["name"] else ["~", "~"]
     return names
 
 

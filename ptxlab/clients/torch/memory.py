@@ -68,8 +68,8 @@ class Allocations:
             self._count(storage, nbytes)
         to_capsule, from_capsule = self._capsules
         capsule = to_capsule(host)
-        place = _capsule_pointer(capsule, b"dltensor") + _DEVICE_TYPE
-        ctypes.c_int32.from_address(place).value = _DLPACK_CUDA
+        address = _capsule_pointer(capsule, b"dltensor") + _DEVICE_TYPE
+        ctypes.c_int32.from_address(address).value = _DLPACK_CUDA
         gpu: torch.Tensor = from_capsule(capsule)
         return gpu
 

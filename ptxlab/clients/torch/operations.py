@@ -36,8 +36,8 @@ def backends(name: str) -> set[str]:
     """Return the backends that have a kernel of their own for an operation, and Composite ones."""
     declared = declaration(name)
     delegate = _DELEGATE.search(declared)
-    found = _DISPATCH.search(declaration(delegate[1]) if delegate else declared)
-    lines = found[1].splitlines() if found else []
+    match = _DISPATCH.search(declaration(delegate[1]) if delegate else declared)
+    lines = match[1].splitlines() if match else []
     told = [line.split(":")[0] for line in lines if not line.lstrip().startswith("#")]
     return {backend.strip() for line in told for backend in line.split(",")}
 

@@ -42,9 +42,9 @@ def activate(session: Session, *, cuda_tensors: bool) -> None:
         _replace(Autotuner, "prune_configs", _first_that_fits)
         CompiledKernel.n_regs = _Resource("n_regs", lambda used: used.registers)
         CompiledKernel.n_spills = _Resource("n_spills", lambda used: used.stack // 4)
-    for one in gc.get_referrers(JITFunction):  # its instances are among them
-        if issubclass(type(one), JITFunction):
-            one.device_caches.clear()  # what was compiled for another target
+    for function in gc.get_referrers(JITFunction):  # its instances are among them
+        if issubclass(type(function), JITFunction):
+            function.device_caches.clear()  # what was compiled for another target
     if cuda_tensors:
         install(session.device.target)
     driver.set_active(EmulatorDriver(session, cuda_tensors=cuda_tensors))

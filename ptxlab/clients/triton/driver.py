@@ -162,7 +162,7 @@ class _Utils:
 
     def build_signature_metadata(self, types: Sequence[str]) -> tuple[str, ...]:
         """Return the types of parameters as ``launch`` takes them."""
-        return tuple("*" if one.startswith("*") else one for one in types)
+        return tuple("*" if type.startswith("*") else type for type in types)
 
     def launch(
         self,
@@ -192,14 +192,14 @@ class _Utils:
             given = [*zip(signature, _flat(arguments, annotations), strict=True)]
             if self.cuda_tensors:
                 _require_reachable(value for type_, value in given if type_ == "*")
-            block = packed(kernel, [*given, *(("*", one) for one in scratch)])
-            lent = {one.address for one in memory}
+            block = packed(kernel, [*given, *(("*", pointer) for pointer in scratch)])
+            lent = {borrowed_memory.address for borrowed_memory in memory}
             memory += [
-                one
-                for one in borrowed(
+                borrowed_memory
+                for borrowed_memory in borrowed(
                     zip(("global scratch", "profile scratch"), scratch, strict=True)
                 )
-                if one.address not in lent
+                if borrowed_memory.address not in lent
             ]
             warps, ctas, shared = metadata
             cluster = None if ctas == 1 else ctas

@@ -28,44 +28,44 @@ _MAPS = Path("/proc/self/maps")
 
 def borrowed(arguments: Iterable[tuple[str, Any]]) -> list[Borrowed]:
     """Return the memory of arguments by name: each storage once, and those that their integers point to."""
-    found: dict[int, Borrowed] = {}
+    memory: dict[int, Borrowed] = {}
     pointers: set[int] = set()
     for name, value in _flat(arguments):
         if isinstance(value, torch.Tensor):
-            _lend(f"argument {name}", value, found)
+            _lend(f"argument {name}", value, memory)
             pointers |= _pointers_in(value)
         elif isinstance(value, int) and _lowest() <= value < _HIGHEST:
             pointers.add(value)
     if pointers:
-        _follow(pointers, found)
-    return list(found.values())
+        _follow(pointers, memory)
+    return list(memory.values())
 
 
 def whole_words(memory: Iterable[Borrowed]) -> list[Borrowed]:
     """Return memory with the rest of its last word, which an atomic operation on 16 bits swaps whole."""
-    return [one._replace(nbytes=-(-one.nbytes // _WORD) * _WORD) for one in memory]
+    return [piece._replace(nbytes=-(-piece.nbytes // _WORD) * _WORD) for piece in memory]
 
 
 def _flat(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors and numbers among arguments, those inside of tuples, views and descriptors too."""
     for name, value in arguments:
         if isinstance(value, tuple | list):
-            yield from _flat((f"{name}[{index}]", one) for index, one in enumerate(value))
+            yield from _flat((f"{name}[{index}]", item) for index, item in enumerate(value))
         elif not isinstance(value, torch.Tensor) and hasattr(value, "base"):
             yield from _flat([(name, value.base)])
         else:
             yield name, value
 
 
-def _lend(what: str, tensor: torch.Tensor, found: dict[int, Borrowed]) -> None:
+def _lend(what: str, tensor: torch.Tensor, memory: dict[int, Borrowed]) -> None:
     if tensor.device.type not in _HERE:
         return
     storage = tensor.untyped_storage()
     address, nbytes = storage.data_ptr(), storage.nbytes()
-    if nbytes and address not in found:
+    if nbytes and address not in memory:
         dtype = str(tensor.dtype).removeprefix("torch.")
         name = f"{what}, {dtype}{list(tensor.shape)}"
-        found[address] = Borrowed(address, nbytes, name, storage, dtype)
+        memory[address] = Borrowed(address, nbytes, name, storage, dtype)
 
 
 def _pointers_in(tensor: torch.Tensor) -> set[int]:
@@ -91,12 +91,12 @@ def _has_memory(tensor: torch.Tensor) -> bool:
     return tensor.device.type in _HERE and not wraps
 
 
-def _follow(pointers: set[int], found: dict[int, Borrowed]) -> None:
+def _follow(pointers: set[int], memory: dict[int, Borrowed]) -> None:
     """Add the storages that ``pointers`` lie in, and those that integers in these lie in."""
     live: dict[int, torch.Tensor] = {}
-    for one in gc.get_objects():
-        if issubclass(type(one), torch.Tensor) and _has_memory(one):
-            live.setdefault(one.untyped_storage().data_ptr(), one)
+    for value in gc.get_objects():
+        if issubclass(type(value), torch.Tensor) and _has_memory(value):
+            live.setdefault(value.untyped_storage().data_ptr(), value)
     begins = sorted(live)
     seen: set[int] = set()
     while pointers:
@@ -107,5 +107,5 @@ def _follow(pointers: set[int], found: dict[int, Borrowed]) -> None:
         tensor = live[begins[at]]
         if pointer < begins[at] + tensor.untyped_storage().nbytes():
             seen.add(begins[at])
-            _lend("a tensor that is pointed to", tensor, found)
+            _lend("a tensor that is pointed to", tensor, memory)
             pointers |= _pointers_in(tensor)

@@ -28,11 +28,11 @@ def tensor_map(
     For im2col ``pixels`` are the lower and the upper corner and the steps from element to element; the
     ``block`` is then how many pixels, and of each how many channels.
     """
-    names = {one.driver: one.name for one in ELEMENT_TYPES.values()}
+    names = {element_type.driver: element_type.name for element_type in ELEMENT_TYPES.values()}
     box: Any = tuple(reversed(block))
     steps = (1,) * len(shape)
     if pixels:
-        lower, upper, steps = (tuple(reversed(one)) for one in pixels)
+        lower, upper, steps = (tuple(reversed(pixel)) for pixel in pixels)
         box = Im2col(lower, upper, *box)
     try:
         return encode(

@@ -98,17 +98,17 @@ class Context(Names):
 
     def _named_source(self, operand: Name, kind: ScalarType) -> Source:
         name = operand.text
-        found = special.TABLE.get(name)
-        if found is None:
+        register = special.TABLE.get(name)
+        if register is None:
             return self._symbol_source(name, 0, operand, kind)
-        if found.value is None:
-            slot = self._clock(name, found)
+        if register.value is None:
+            slot = self._clock(name, register)
         else:
-            slot = self.constant(InWave(found.value), ("special", name))
-        if found.bits == kind.bits:
+            slot = self.constant(InWave(register.value), ("special", name))
+        if register.bits == kind.bits:
             return Source(slot, kind.dtype)
-        if found.bits > kind.bits:
-            return Source(slot, kind.dtype, _narrower(found.bits, kind.bits, kind.dtype))
+        if register.bits > kind.bits:
+            return Source(slot, kind.dtype, _narrower(register.bits, kind.bits, kind.dtype))
         return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
 
     def _clock(self, name: str, clock: special.SpecialRegister) -> int:
@@ -284,9 +284,9 @@ class Context(Names):
 
     def operands(self, count: int) -> list[Any]:
         """Return the operands, which must be ``count``."""
-        found = len(self.instruction.operands)
-        if found != count:
-            self.reject(f"{self.instruction.name} takes {count} operands, found {found}")
+        given = len(self.instruction.operands)
+        if given != count:
+            self.reject(f"{self.instruction.name} takes {count} operands, found {given}")
         return list(self.instruction.operands)
 
     def names(self, count: int) -> list[str]:

@@ -66,8 +66,8 @@ def check_module(module: PtxModule) -> None:
             checker.head(item)
             known[item.name] = item
         elif isinstance(item, Declaration):
-            for found in item.names:
-                checker.variable(item, found, known)
+            for declarator in item.names:
+                checker.variable(item, declarator, known)
         elif isinstance(item, Alias):
             check_alias(module, item, known.get(item.name), known.get(item.target))
             aliased.add(item.name)
@@ -77,12 +77,12 @@ def check_module(module: PtxModule) -> None:
             files.add(item.index)
         elif isinstance(item, Pragma) and item.strings != ("nounroll",) * len(item.strings):
             checker.reject('outside of functions there is .pragma "nounroll" alone', item)
-    for one in known.values():
-        if isinstance(one, Function):
-            check_definition(module, one, aliased)
+    for node in known.values():
+        if isinstance(node, Function):
+            check_definition(module, node, aliased)
         else:
-            checker.defined(*one)
-            check_addresses(module, one[1].initializer, known)
+            checker.defined(*node)
+            check_addresses(module, node[1].initializer, known)
     constants = [d for d in known.values() if not isinstance(d, Function) and d[0].space == "const"]
     check_constants(module, constants)
 
@@ -90,11 +90,11 @@ def check_module(module: PtxModule) -> None:
 def check_constants(module: PtxModule, constants: Iterable[Declared]) -> None:
     """Refuse more ``constants`` than a module may have."""
     total = 0
-    for declaration, found in constants:
-        total += size_of(declaration, found) if declaration.type in TYPES else 0
+    for declaration, declarator in constants:
+        total += size_of(declaration, declarator) if declaration.type in TYPES else 0
         if total > MOST_CONSTANT_BYTES:
             what = f"{total} bytes of constants in a module, {MOST_CONSTANT_BYTES} at most"
-            reject(module, what, found)
+            reject(module, what, declarator)
 
 
 def check_function(module: PtxModule, function: Function) -> None:
@@ -124,44 +124,52 @@ class _Checker:
         """Check what a function takes and returns, and its directives."""
         names: dict[str, Node] = {}
         for declaration in (*function.results, *function.parameters):
-            [found] = declaration.names
+            [declarator] = declaration.names
             check_parameter(self._module, declaration, function)
-            self.declarator(declaration, found, within=not function.is_entry)
-            self.once(f"parameter '{found.name}'", found, names.get(found.name))
-            names[found.name] = found
+            self.declarator(declaration, declarator, within=not function.is_entry)
+            self.once(f"parameter '{declarator.name}'", declarator, names.get(declarator.name))
+            names[declarator.name] = declarator
         if function.is_entry:
             check_parameter_bytes(self._module, function)
         check_directives(self._module, function)
 
-    def variable(self, item: Declaration, found: Declarator, known: KnownNames) -> None:
+    def variable(self, item: Declaration, declarator: Declarator, known: KnownNames) -> None:
         """Check a variable beside what is ``known`` so far, and note it there."""
-        self.declarator(item, found, within=False)
-        name, before = found.name, known.get(found.name)
+        self.declarator(item, declarator, within=False)
+        name, before = declarator.name, known.get(declarator.name)
         if before is None or item.linkage != "extern":
-            known[name] = item, found
-        check_initial_value(self._module, item, found, known)
+            known[name] = item, declarator
+        check_initial_value(self._module, item, declarator, known)
         if isinstance(before, Function):
-            self.once(f"'{name}'", found, before)
+            self.once(f"'{name}'", declarator, before)
         elif before is not None:
             declared, other = before
             if "extern" not in (item.linkage, declared.linkage):
-                self.once(f"'{name}'", found, other)
-            if not _alike(before, (item, found)):
-                self.reject(f"'{name}' is declared otherwise in line {other.position.line}", found)
+                self.once(f"'{name}'", declarator, other)
+            if not _alike(before, (item, declarator)):
+                self.reject(
+                    f"'{name}' is declared otherwise in line {other.position.line}", declarator
+                )
             if declared.linkage == "extern" and not item.linkage:
                 line = other.position.line
-                self.reject(f"'{name}' is .extern in line {line}", found, "here it is .visible")
+                self.reject(
+                    f"'{name}' is .extern in line {line}", declarator, "here it is .visible"
+                )
 
-    def defined(self, item: Declaration, found: Declarator) -> None:
+    def defined(self, item: Declaration, declarator: Declarator) -> None:
         """Refuse a variable that is defined nowhere, unless a launch says its size."""
-        sizes = found.dimensions
+        sizes = declarator.dimensions
         dynamic = item.space == "shared" and sizes and not sizes[0]
         if item.linkage == "extern" and not dynamic:
-            self.reject(f"'{found.name}' is defined nowhere", found, "a module is linked by itself")
+            self.reject(
+                f"'{declarator.name}' is defined nowhere",
+                declarator,
+                "a module is linked by itself",
+            )
         if item.linkage == "common" and item.space != "global":
-            self.reject(".common is for .global variables", found)
+            self.reject(".common is for .global variables", declarator)
         if item.space in ("param", "tex"):
-            self.reject(f"a .{item.space} variable belongs inside of functions", found)
+            self.reject(f"a .{item.space} variable belongs inside of functions", declarator)
 
     # ---- blocks ----
 
@@ -184,49 +192,55 @@ class _Checker:
                 if statement.linkage:
                     what = f".{statement.linkage} is for variables outside of functions"
                     self.reject(what, statement)
-                for found in statement.names:
-                    self.declarator(statement, found, within=True)
+                for declarator in statement.names:
+                    self.declarator(statement, declarator, within=True)
                     if statement.space == "param":
-                        check_passed(self._module, statement, found)
-                    check_initial_value(self._module, statement, found, {})
-                    self._local(found, names, ranges)
+                        check_passed(self._module, statement, declarator)
+                    check_initial_value(self._module, statement, declarator, {})
+                    self._local(declarator, names, ranges)
 
-    def _local(self, found: Declarator, names: dict[str, Node], ranges: dict[str, int]) -> None:
-        what = f"'{found.name}'"
-        if found.count is None:
-            self.once(what, found, names.get(found.name) or _counted(found.name, names, ranges))
-            names[found.name] = found
+    def _local(
+        self, declarator: Declarator, names: dict[str, Node], ranges: dict[str, int]
+    ) -> None:
+        what = f"'{declarator.name}'"
+        if declarator.count is None:
+            self.once(
+                what,
+                declarator,
+                names.get(declarator.name) or _counted(declarator.name, names, ranges),
+            )
+            names[declarator.name] = declarator
             return
-        if found.count >= _MOST_REGISTERS:
-            self.reject(f"{found.count} registers, fewer than 2^32 are possible", found)
-        key = found.name + "<"
-        self.once(what, found, names.get(key))
-        names[key] = found
-        ranges[found.name] = found.count
+        if declarator.count >= _MOST_REGISTERS:
+            self.reject(f"{declarator.count} registers, fewer than 2^32 are possible", declarator)
+        key = declarator.name + "<"
+        self.once(what, declarator, names.get(key))
+        names[key] = declarator
+        ranges[declarator.name] = declarator.count
 
-    def declarator(self, declaration: Declaration, found: Declarator, *, within: bool) -> None:
+    def declarator(self, declaration: Declaration, declarator: Declarator, *, within: bool) -> None:
         """Refuse a type, a vector or an array where it cannot stand; ``within`` a function's body."""
-        name, space, kind = found.name, declaration.space, TYPES.get(declaration.type)
+        name, space, kind = declarator.name, declaration.space, TYPES.get(declaration.type)
         for attribute in declaration.attributes:
             if attribute.partition("(")[0] not in _ATTRIBUTES or space != "global":
-                self.reject(f"a .{space} variable has no attribute {attribute}", found)
+                self.reject(f"a .{space} variable has no attribute {attribute}", declarator)
         if kind is None:
             if within or space not in ("global", "param"):
                 what = f"'{name}' of type .{declaration.type} belongs outside of functions"
-                self.reject(f"{what}, in .global memory", found)
+                self.reject(f"{what}, in .global memory", declarator)
             return
         if kind.name in INSTRUCTION_TYPES:
-            self.reject(f"'{name}' cannot be .{kind.name}, a type of instructions only", found)
+            self.reject(f"'{name}' cannot be .{kind.name}, a type of instructions only", declarator)
         if kind.kind == "predicate" and (space != "reg" or declaration.vector > 1):
-            self.reject(f"predicate '{name}' must be a register of its own", found)
+            self.reject(f"predicate '{name}' must be a register of its own", declarator)
         if declaration.vector * kind.bits > _VECTOR_BITS and declaration.vector > 1:
-            self.reject(f"'{name}' is a vector of more than {_VECTOR_BITS} bits", found)
+            self.reject(f"'{name}' is a vector of more than {_VECTOR_BITS} bits", declarator)
         if declaration.vector > 4:
-            self.reject(f"'{name}': there are variables of .v2 and .v4", found)
-        if space == "reg" and found.dimensions:
-            self.reject(f"register '{name}' cannot be an array; 'name<N>' declares N", found)
-        if any(not size for size in found.dimensions[1:]):
-            self.reject(f"'{name}': only the first size may be left empty", found)
+            self.reject(f"'{name}': there are variables of .v2 and .v4", declarator)
+        if space == "reg" and declarator.dimensions:
+            self.reject(f"register '{name}' cannot be an array; 'name<N>' declares N", declarator)
+        if any(not size for size in declarator.dimensions[1:]):
+            self.reject(f"'{name}': only the first size may be left empty", declarator)
 
 
 def _counted(name: str, names: dict[str, Node], ranges: dict[str, int]) -> Node | None:
@@ -237,9 +251,9 @@ def _counted(name: str, names: dict[str, Node], ranges: dict[str, int]) -> Node 
     return None
 
 
-def _alike(one: Declared, other: Declared) -> bool:
+def _alike(first: Declared, other: Declared) -> bool:
     """Say whether two declarations of a variable have one type; one may leave the first size open."""
-    (a, x), (b, y) = one, other
+    (a, x), (b, y) = first, other
     sizes = zip(x.dimensions[:1], y.dimensions[:1], strict=False)
     return (
         (a.type, a.vector, len(x.dimensions)) == (b.type, b.vector, len(y.dimensions))

@@ -79,7 +79,7 @@ class Effects:
 
     def of(self, filled: Callable[[str], str], modifiers: Sequence[str]) -> Effects:
         """Return those of a form of the row: of what its slots are ``filled`` with, and its modifiers."""
-        given = ((one.name, getattr(self, one.name)) for one in fields(self))
+        given = ((column.name, getattr(self, column.name)) for column in fields(self))
         named: dict[str, Any] = {
             name: filled(word[1:-1]) for name, word in given if str(word).startswith("<")
         }

@@ -51,9 +51,9 @@ def reason(name: str) -> str | None:
     """Return why an instruction is refused, by the longest beginning of its name that is known."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
-        found = REFUSED.get(".".join(parts[:count]))
-        if found is not None:
-            return found
+        why = REFUSED.get(".".join(parts[:count]))
+        if why is not None:
+            return why
     return None
 
 
@@ -69,12 +69,12 @@ def forms(opcode: str) -> tuple[RowForm, ...]:
 
     Raises KeyError for a name unknown.
     """
-    found: dict[tuple[str, int], RowForm] = {}
+    forms: dict[tuple[str, int], RowForm] = {}
     for made in ROWS[opcode]:
         if made.compute or made.make:
             for form in made.forms():
-                found.setdefault((form.name, form.sources), form)
-    return tuple(found.values())
+                forms.setdefault((form.name, form.sources), form)
+    return tuple(forms.values())
 
 
 @lru_cache(maxsize=4096)
@@ -83,14 +83,14 @@ def find(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) ->
 
     Raises KeyError for an opcode without rows, UnknownForm for modifiers that no row has.
     """
-    found = [
+    fitting = [
         RowForm(made, filled)
         for made in ROWS[opcode]
         if (filled := made.match(modifiers)) is not None
     ]
-    if not found:
+    if not fitting:
         raise UnknownForm(_why_not(ROWS[opcode], modifiers))
-    return next((form for form in found if form.sources == sources), found[0])
+    return next((form for form in fitting if form.sources == sources), fitting[0])
 
 
 def form_of(instruction: Instruction) -> RowForm:
@@ -115,7 +115,7 @@ def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
             return f"does not take type .{name}" if is_type(name) else unknown
     misfits = [_misfit(made, modifiers) for made in rows]
     least = min(map(_size, misfits))
-    nearest = [one for one in misfits if _size(one) == least]
+    nearest = [misfit for misfit in misfits if _size(misfit) == least]
     left, missing, taken = nearest[0]
     if left:
         typed = is_type(left[0])
@@ -177,16 +177,16 @@ def legal_form(context: Context) -> RowForm:
 
 def matrix_form(context: Context, form: RowForm) -> Form:
     """Return what the tables call the instruction in hand: of two variants that where its A lies."""
-    found, operands = form.matrix, context.instruction.operands
-    if found is not None and found.variant:
+    matrix, operands = form.matrix, context.instruction.operands
+    if matrix is not None and matrix.variant:
         from ptxlab.matrix.catalog import named
 
         held = len(operands) > 1 and len(context.elements(operands[1])) > 1
         in_tensor_memory = len(operands) > 1 and isinstance(operands[1], Address)
         lies = "rs" if held else "ts" if in_tensor_memory else "ss"
-        found = named(f"{form.name}.{lies}") or found
-    assert found is not None
-    return found
+        matrix = named(f"{form.name}.{lies}") or matrix
+    assert matrix is not None
+    return matrix
 
 
 def require(context: Context, name: str, needed: Needs, node: Node | None = None) -> None:

@@ -57,10 +57,10 @@ def check_again(module: PtxModule, function: Function, before: Function) -> None
         reject(module, f"function '{function.name}' is declared otherwise in line {line}", function)
 
 
-def check_alias(module: PtxModule, alias: Alias, one: object, other: object) -> None:
+def check_alias(module: PtxModule, alias: Alias, first: object, other: object) -> None:
     """Refuse an alias of anything but functions, ``one`` without a body for the ``other``, which has one."""
     right = (
-        isinstance(one, Function) and one.body is None
+        isinstance(first, Function) and first.body is None
         and isinstance(other, Function) and other.body is not None
         and not other.is_entry and other.linkage != "weak"
     )  # fmt: skip
@@ -125,30 +125,30 @@ _REQUIRED = {"blocksareclusters": ("reqntid", "reqnctapercluster")}
 
 def check_directives(module: PtxModule, function: Function) -> None:
     """Refuse directives that a kernel or function cannot have, alone or together."""
-    given = [found for found in function.directives if isinstance(found, Directive)]
-    names = {found.name for found in given}
-    for found in given:
-        rule, name = _RULES[found.name], f".{found.name}"
+    given = [directive for directive in function.directives if isinstance(directive, Directive)]
+    names = {directive.name for directive in given}
+    for directive in given:
+        rule, name = _RULES[directive.name], f".{directive.name}"
         if rule.kernel != function.is_entry:
             what = "kernels, not for functions" if rule.kernel else "functions, not for kernels"
-            reject(module, f"{name} is for {what}", found)
-        if any(not rule.least <= value < 1 << 32 for value in found.values):
-            reject(module, f"{name} takes integers from {rule.least} on, of 32 bits", found)
+            reject(module, f"{name} is for {what}", directive)
+        if any(not rule.least <= value < 1 << 32 for value in directive.values):
+            reject(module, f"{name} takes integers from {rule.least} on, of 32 bits", directive)
         if module.version < rule.needs.ptx:
             major, minor = rule.needs.ptx
-            reject(module, f"{name} is in PTX {major}.{minor} and later", found)
+            reject(module, f"{name} is in PTX {major}.{minor} and later", directive)
         written = target_named(module.targets[0])
         if missing := rule.needs.missing(written):
             hint = f"it needs {' or '.join(missing)} or newer"
-            reject(module, f"{name} is not in the module's .target {written.name}", found, hint)
-        if found.name == "noreturn" and function.results:
-            reject(module, "a function that never returns has no results", found)
-        for other in _REQUIRED.get(found.name, ()):
+            reject(module, f"{name} is not in the module's .target {written.name}", directive, hint)
+        if directive.name == "noreturn" and function.results:
+            reject(module, "a function that never returns has no results", directive)
+        for other in _REQUIRED.get(directive.name, ()):
             if other not in names:
-                reject(module, f"{name} is for kernels with .{other}", found)
-    for one, other in _EXCLUDED:
-        if {one, other} <= names:
-            reject(module, f".{one} and .{other} exclude each other", function)
+                reject(module, f"{name} is for kernels with .{other}", directive)
+    for first, other in _EXCLUDED:
+        if {first, other} <= names:
+            reject(module, f".{first} and .{other} exclude each other", function)
 
 
 # ---- parameters -----------------------------------------------------------------------------
@@ -158,32 +158,32 @@ def check_parameter(
     module: PtxModule, declaration: Declaration, to: Function | CallPrototype
 ) -> None:
     """Refuse a parameter or result that cannot be passed."""
-    [found] = declaration.names
-    name, dimensions = found.name, found.dimensions
+    [declarator] = declaration.names
+    name, dimensions = declarator.name, declarator.dimensions
     kernel = isinstance(to, Function) and to.is_entry
-    result = any(declaration is one for one in to.results)
-    if found.count is not None or found.initializer is not None:
-        reject(module, "a parameter is one name, without a value", found)
+    result = any(declaration is each for each in to.results)
+    if declarator.count is not None or declarator.initializer is not None:
+        reject(module, "a parameter is one name, without a value", declarator)
     if declaration.vector > 1 and kernel:
-        reject(module, f"parameter '{name}' of a kernel is no vector", found)
+        reject(module, f"parameter '{name}' of a kernel is no vector", declarator)
     if len(dimensions) > 1:
-        reject(module, f"parameter '{name}' has more than one dimension", found)
+        reject(module, f"parameter '{name}' has more than one dimension", declarator)
     if dimensions and not dimensions[0]:
         if kernel or result:
-            reject(module, f"'{name}' needs the size of its array", found)
+            reject(module, f"'{name}' needs the size of its array", declarator)
         if declaration is not to.parameters[-1]:
             what = f"'{name}' needs the size of its array: only the last parameter may lack it"
-            reject(module, what, found)
+            reject(module, what, declarator)
     if kernel and declaration.space != "param":
-        reject(module, f"parameter '{name}' of a kernel is .param", found)
+        reject(module, f"parameter '{name}' of a kernel is .param", declarator)
     if declaration.pointer is not None and declaration.pointer[0] not in _POINTED:
-        reject(module, f"'{name}' points to global, const, local or shared memory", found)
+        reject(module, f"'{name}' points to global, const, local or shared memory", declarator)
     if isinstance(to, Function):
-        check_passed(module, declaration, found, kernel=to.is_entry)
+        check_passed(module, declaration, declarator, kernel=to.is_entry)
     if isinstance(to, Function) and not kernel:
-        _check_given(module, declaration, found)
+        _check_given(module, declaration, declarator)
     if result and declaration.space == "param" and len(to.results) > 1:
-        reject(module, "of several results each is a .reg", found)
+        reject(module, "of several results each is a .reg", declarator)
 
 
 def check_modelled(module: PtxModule, declaration: Declaration) -> None:
@@ -194,29 +194,31 @@ def check_modelled(module: PtxModule, declaration: Declaration) -> None:
 
 
 def check_passed(
-    module: PtxModule, declaration: Declaration, found: Declarator, *, kernel: bool = False
+    module: PtxModule, declaration: Declaration, declarator: Declarator, *, kernel: bool = False
 ) -> None:
     """Refuse a ``.param`` variable that no call passes, or a ``kernel`` is given."""
     kind = TYPES.get(declaration.type)
-    in_memory = declaration.space == "param" and not found.dimensions
+    in_memory = declaration.space == "param" and not declarator.dimensions
     if declaration.vector > 1 and declaration.space == "param":
         hint = "pass a .reg vector, or an array of bytes"
-        reject(module, f"no .param is a vector, as '{found.name}' is", found, hint)
+        reject(module, f"no .param is a vector, as '{declarator.name}' is", declarator, hint)
     if kind is not None and kind.kind == "packed" and in_memory:
-        reject(module, f"no .param is a .{kind.name}", found, f"declare .b{kind.bits}")
+        reject(module, f"no .param is a .{kind.name}", declarator, f"declare .b{kind.bits}")
     if (declaration.alignment or 1) > _MOST_ALIGNMENT and not kernel:
-        reject(module, f"a parameter is aligned to {_MOST_ALIGNMENT} bytes at most", found)
+        reject(module, f"a parameter is aligned to {_MOST_ALIGNMENT} bytes at most", declarator)
 
 
-def _check_given(module: PtxModule, declaration: Declaration, found: Declarator) -> None:
+def _check_given(module: PtxModule, declaration: Declaration, declarator: Declarator) -> None:
     """Refuse what a function neither takes nor returns."""
     if declaration.pointer is not None:
-        reject(module, f".ptr is for parameters of kernels, not for '{found.name}'", found)
-    if declaration.type in _TOO_NARROW and not found.dimensions and declaration.vector == 1:
+        reject(
+            module, f".ptr is for parameters of kernels, not for '{declarator.name}'", declarator
+        )
+    if declaration.type in _TOO_NARROW and not declarator.dimensions and declaration.vector == 1:
         hint = "pass it as .b32"
-        reject(module, f"no function takes or returns a .{declaration.type}", found, hint)
-    if found.name == "_":
-        reject(module, "the parameter of a function has a name", found)
+        reject(module, f"no function takes or returns a .{declaration.type}", declarator, hint)
+    if declarator.name == "_":
+        reject(module, "the parameter of a function has a name", declarator)
 
 
 def check_parameter_bytes(module: PtxModule, kernel: Function) -> None:

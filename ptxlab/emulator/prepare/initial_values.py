@@ -30,22 +30,22 @@ _ADDRESSES = ("u32", "u64")
 
 
 def check_initial_value(
-    module: PtxModule, declaration: Declaration, found: Declarator, known: KnownNames
+    module: PtxModule, declaration: Declaration, declarator: Declarator, known: KnownNames
 ) -> None:
     """Refuse an initial value of the wrong kind or shape, and none for an array without a size."""
-    name, sizes, value = found.name, found.dimensions, found.initializer
+    name, sizes, value = declarator.name, declarator.dimensions, declarator.initializer
     if declaration.linkage == "extern":
         if value is not None:
             what = f".extern .{declaration.space} variable '{name}' takes no initial value"
-            reject(module, what, found)
+            reject(module, what, declarator)
         return
     if sizes and not sizes[0] and not getattr(value, "elements", ()):
-        reject(module, f"'{name}' needs the size of its array", found)
+        reject(module, f"'{name}' needs the size of its array", declarator)
     if value is None:
         return
     if declaration.space not in MODULE_SPACES:
         what = f".{declaration.space} variable '{name}' takes no initial value"
-        reject(module, what, found)
+        reject(module, what, declarator)
     vector = (declaration.vector,) if declaration.vector > 1 else ()
     _Values(module, declaration, name, known).check(value, (*sizes, *vector))
 
@@ -53,8 +53,8 @@ def check_initial_value(
 def check_addresses(module: PtxModule, value: Initializer | None, known: KnownNames) -> None:
     """Refuse the address of a function that has no body."""
     for name in names_in(value):
-        found = known[name]
-        if isinstance(found, Function) and found.body is None and value is not None:
+        node = known[name]
+        if isinstance(node, Function) and node.body is None and value is not None:
             reject(module, f"function '{name}' has no body here, and no address", value)
 
 
@@ -106,18 +106,18 @@ class _Values:
             self._address(value)
 
     def _address(self, value: Symbol) -> None:
-        found = self._known.get(value.name)
-        if found is None:
+        node = self._known.get(value.name)
+        if node is None:
             what = f"'{value.name}' is no variable or function declared before"
             reject(self._module, what, value)
         if value.mask is not None and value.mask not in _BYTES:
             reject(self._module, f"mask {value.mask:#x} does not select a byte", value)
-        if isinstance(found, Function):
+        if isinstance(node, Function):
             if value.offset or value.generic:
                 what = f"of the function '{value.name}' only the address itself is a value"
                 reject(self._module, what, value)
-        elif found[0].space not in MODULE_SPACES:
-            what = f"the address of a .{found[0].space} variable is no initial value"
+        elif node[0].space not in MODULE_SPACES:
+            what = f"the address of a .{node[0].space} variable is no initial value"
             reject(self._module, what, value)
 
 

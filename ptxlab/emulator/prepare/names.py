@@ -104,12 +104,12 @@ class Names:
         """Find a register by its scope; None when ``name`` is not one."""
         scope: Scope | None = self.scope
         while scope is not None:
-            found = scope.registers.get(name)
-            if found is None and scope.ranges:
+            register = scope.registers.get(name)
+            if register is None and scope.ranges:
                 scope.declare_counted(name, self.new_slot)
-                found = scope.registers.get(name)
-            if found is not None:
-                return found
+                register = scope.registers.get(name)
+            if register is not None:
+                return register
             scope = scope.parent
         return None
 

@@ -250,14 +250,14 @@ class OperandCheck:
             self._reject(f"{what}, {self.name} takes {self._taken(wanted)}", operand)
 
     def _taken(self, wanted: ScalarType) -> str:
-        found = tuple(
+        kinds = tuple(
             f".{name}"
             for name, kind in TYPES.items()
             if kind.bits == wanted.bits
             and name not in INSTRUCTION_TYPES
             and agrees(kind, wanted, self.rule, wider=False)
         )
-        return alternatives(found) + (", or a wider one" if self.wider else "")
+        return alternatives(kinds) + (", or a wider one" if self.wider else "")
 
     def _vector(self, operand: Vector, *, is_result: bool) -> None:
         """Check ``{a, b}``, element by element."""
@@ -271,13 +271,13 @@ class OperandCheck:
         elements = [e for e in operand.elements if not (is_result and _is_sink(e))]
         if not elements:
             self._reject("a vector needs one register", operand)
-        found = [self._element(element, is_result=is_result) for element in elements]
-        for one, other in pairwise(found):
-            if not one.goes_with(other):
+        described = [self._element(element, is_result=is_result) for element in elements]
+        for left, other in pairwise(described):
+            if not left.goes_with(other):
                 self._reject("the elements of a vector are of different types", operand)
         check = replace(self, kind=replace(self.kind, kind="element"))
         bits = wanted
-        if len({one.type for one in found}) > 1 or not found[0].family:
+        if len({element.type for element in described}) > 1 or not described[0].family:
             # Registers of several types, or of plain bits among them, are all plain bits.
             bits, check = TYPES[f"b{wanted.bits}"], replace(check, rule="type")
         for element in elements:
@@ -309,10 +309,10 @@ class OperandCheck:
         for part in parts:
             self._register(part, self.type)
 
-    def _miscounted(self, operand: Operand, found: int) -> NoReturn:
+    def _miscounted(self, operand: Operand, count: int) -> NoReturn:
         registers = "register" if self.count == 1 else "registers"
         wanted = f"{self.name} takes {self.count} {registers}"
-        self._reject(f"{wanted} in braces here, found {found or 'none'}", operand)
+        self._reject(f"{wanted} in braces here, found {count or 'none'}", operand)
 
     def _part(self, operand: Vector) -> ScalarType:
         """Return the type of one of the parts of a register that mov packs or unpacks."""

@@ -122,8 +122,8 @@ def _of_row(context: Context, form: RowForm, kind: OperandClass, name: str) -> O
 
 def _check_signature(context: Context, form: Form) -> None:
     """Hold operands against those that its table gives a matrix instruction."""
-    found = context.instruction.operands
-    signature = form.written([len(context.elements(operand)) for operand in found])
+    operands = context.instruction.operands
+    signature = form.written([len(context.elements(operand)) for operand in operands])
     for operand, wanted in zip(context.operands(len(signature)), signature, strict=True):
         check = _of_signature(context, wanted)
         if wanted.role == "result":

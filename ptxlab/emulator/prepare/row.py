@@ -192,19 +192,19 @@ class Row:
         behind: dict[Order, int] = {}
         leading = 0
         for slot in self.slots:
-            place = next((at for at, name in left.items() if name in slot.choices), None)
-            if place is None:
+            position = next((at for at, name in left.items() if name in slot.choices), None)
+            if position is None:
                 if "" not in slot.choices:
                     return None
                 filled.append("")
                 continue
             if slot.order:
-                if place < behind.get(slot.order, 0):
+                if position < behind.get(slot.order, 0):
                     return None
-                behind[slot.order] = place
-            filled.append(left.pop(place))
+                behind[slot.order] = position
+            filled.append(left.pop(position))
             if leads(self.opcode, filled[-1]):
-                if place != leading:
+                if position != leading:
                     return None
                 leading += 1
         return None if left else tuple(filled)
@@ -389,7 +389,7 @@ def _parse(syntax: str, sets: Mapping[str, str]) -> tuple[str, tuple[ModifierSlo
 def _slot(name: str, words: str, is_set: bool, is_open: bool) -> ModifierSlot:
     choices = tuple(words.split())
     anywhere: Order = ""
-    order = next((found for found in map(order_of, choices) if found), anywhere)
+    order = next((order for order in map(order_of, choices) if order), anywhere)
     return ModifierSlot(
         name, ("", *choices) if is_open else choices, not is_set and not is_open, order
     )
@@ -426,10 +426,10 @@ def _operands(text: str, syntax: str, sets: Mapping[str, str]) -> Iterator[Opera
 
 @cache
 def _operand(word: str, optional: bool) -> OperandClass | None:
-    found = _OPERAND.fullmatch(word)
-    if found is None:
+    match = _OPERAND.fullmatch(word)
+    if match is None:
         return None
-    mark, kind, space, vector, more, below, multiple, marked = found.groups(default="")
+    mark, kind, space, vector, more, below, multiple, marked = match.groups(default="")
     return OperandClass(
         kind,
         _KINDS[mark],

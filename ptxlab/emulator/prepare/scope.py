@@ -141,8 +141,8 @@ class Site:
 
     def register(self, name: str) -> Register | None:
         """Return the register that ``name`` is here, None where no instruction uses one of that name."""
-        found = (scope.registers.get(name) for scope in self.scope.outward())
-        return next(filter(None, found), None)
+        registers = (scope.registers.get(name) for scope in self.scope.outward())
+        return next(filter(None, registers), None)
 
 
 def declare_registers(scope: Scope, declaration: Declaration, new_slot: NewSlot) -> None:
@@ -241,13 +241,13 @@ def module_scope(module: PtxModule) -> Scope:
 
 def definitions(module: PtxModule) -> dict[str, Declared]:
     """Return a module's own variables by name; of several declarations of one, the definition."""
-    found: dict[str, Declared] = {}
+    declared: dict[str, Declared] = {}
     for item in module.items:
         if isinstance(item, Declaration):
             for declarator in item.names:
-                if item.linkage != "extern" or declarator.name not in found:
-                    found[declarator.name] = item, declarator
-    return found
+                if item.linkage != "extern" or declarator.name not in declared:
+                    declared[declarator.name] = item, declarator
+    return declared
 
 
 def names_in(initializer: Initializer | None) -> Iterator[str]:

@@ -44,5 +44,5 @@ def special_register(
 
 def bits(name: str) -> int | None:
     """Return how wide a special register is, None for another name."""
-    found = TABLE.get(name)
-    return None if found is None else found.bits
+    register = TABLE.get(name)
+    return None if register is None else register.bits

@@ -53,9 +53,9 @@ def parts(
     if not wave.watched:
         return _parts(access, frame, threads, wide=wide)
     wave.watcher.access(access, frame, threads)
-    found = _parts(access, frame, threads, wide=wide)
-    wave.watcher.touch(access, threads, found, stored)
-    return found
+    reached = _parts(access, frame, threads, wide=wide)
+    wave.watcher.touch(access, threads, reached, stored)
+    return reached
 
 
 def _parts(access: Access, frame: Frame, threads: Threads, *, wide: bool) -> list[Part]:
@@ -184,7 +184,7 @@ def _several_allocations(
     access: Access, address: Array, wave: Wave, threads: Threads, where: Array | None
 ) -> list[Part]:
     """Split the threads by allocation; a thread that is in none of them is at fault."""
-    found: list[Part] = []
+    parts: list[Part] = []
     everyone = np.arange(address.shape[0]) if where is None else where
     wrong = np.ones(address.shape[0], bool)
     for allocation, here in wave.memory.split(address):
@@ -192,18 +192,18 @@ def _several_allocations(
             offset = address[here] - np.uint64(allocation.address)
             wrong[here] = _wrong(offset, access.nbytes, allocation.size, allocation.first)
             index = offset.view(np.int64) >> SHIFT[access.nbytes]
-            found.append(Part(allocation, index, everyone[here]))
+            parts.append(Part(allocation, index, everyone[here]))
     if wrong.any():
         nearest = wave.memory.find(int(address[np.argmax(wrong)]))
         raise _fault(access, address, wrong, wave, threads, where, nearest)
-    return found
+    return parts
 
 
 def _by_window(access: Access, address: Array, wave: Wave, threads: Threads) -> list[Part]:
     """Sort generic addresses into shared, local and global memory."""
     if address.shape[0] == 1 and threads.size > 1:
         address = np.repeat(address, threads.size)
-    found: list[Part] = []
+    parts: list[Part] = []
     left = np.ones(address.shape[0], bool)
     for space, base in WINDOWS.items():
         inside = (address >= np.uint64(base)) & (address < np.uint64(base + WINDOW_SIZE))
@@ -211,14 +211,14 @@ def _by_window(access: Access, address: Array, wave: Wave, threads: Threads) -> 
             where = None if inside.all() else np.flatnonzero(inside)
             offset = (address if where is None else address[where]) - np.uint64(base)
             reached = CLUSTER if space == "shared" else space
-            found += _in_space(access, reached, offset, wave, threads, where)
+            parts += _in_space(access, reached, offset, wave, threads, where)
             left &= ~inside
     if left.all():
         return _global(access, address, wave, threads, None)
     if left.any():
         where = np.flatnonzero(left)
-        found += _several_allocations(access, address[where], wave, threads, where)
-    return found
+        parts += _several_allocations(access, address[where], wave, threads, where)
+    return parts
 
 
 def _fault(
@@ -272,11 +272,11 @@ def _outside(
     if nearest is None:
         return "is outside every allocation", "no global memory is allocated"
     if value < nearest.begin:
-        place = f"{nearest.begin - value} bytes before"
+        distance = f"{nearest.begin - value} bytes before"
     else:
-        place = f"{value - nearest.end} bytes past the end of"
+        distance = f"{value - nearest.end} bytes past the end of"
     return (
         "is out of bounds",
-        f"it is {place} the nearest allocation, {nearest.name} "
+        f"it is {distance} the nearest allocation, {nearest.name} "
         f"({nearest.end - nearest.begin} bytes at {nearest.begin:#x})",
     )

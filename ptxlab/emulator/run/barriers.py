@@ -36,7 +36,9 @@ class Barriers:
 
     def pending(self, number: int) -> Array:
         """Return the mask of threads that wait at a barrier which is not complete."""
-        return self._union([one.group.threads.mask for one in self._at(number) if one.waits])
+        return self._union(
+            [arrival.group.threads.mask for arrival in self._at(number) if arrival.waits]
+        )
 
     def counts(self, number: int, thread: int, alive: Array) -> tuple[str, int, int]:
         """Return a thread's CTA, and how many of how many have arrived at its barrier ``number``."""
@@ -115,7 +117,7 @@ class Barriers:
             everyone = ~self._in_cta(alive & ~self._union(masks)) & (needed == 0)
             of_all = everyone[self._wave.cta_of]
             done = [mask & of_all | first for mask, first in zip(masks, done, strict=True)]
-        return done if any(one.any() for one in done) else []
+        return done if any(mask.any() for mask in done) else []
 
     def _first(self, masks: list[Array], alive: Array, needed: Array) -> list[Array]:
         """Return of each arrival the threads of those warps that make up the ``needed`` ones of a CTA.
@@ -164,8 +166,8 @@ class Barriers:
         return self._per_cta(self._union(done)), holding
 
     def _in_cta(self, mask: Array) -> Array:
-        found: Array = np.logical_or.reduce(mask.reshape(self._wave.ctas, -1), axis=1)
-        return found
+        any_of: Array = np.logical_or.reduce(mask.reshape(self._wave.ctas, -1), axis=1)
+        return any_of
 
     def _per_cta(self, mask: Array) -> Array:
         counts: Array = mask.reshape(self._wave.ctas, -1).sum(axis=1)
@@ -181,8 +183,8 @@ class Barriers:
 
 
 def _in_warp(mask: Array) -> Array:
-    found: Array = np.logical_or.reduce(mask.reshape(-1, WARP), axis=1)
-    return found
+    any_of: Array = np.logical_or.reduce(mask.reshape(-1, WARP), axis=1)
+    return any_of
 
 
 def _rounds(masks: Sequence[Array]) -> list[list[Array]]:
@@ -223,12 +225,12 @@ class Barrier:
                 group.frame.wave.watcher.synchronize(int(here[0]), met, met)
             return (group,)
         parts: list[Onward] = []
-        for one, chosen in by_value(group, numbers):
+        for number, chosen in by_value(group, numbers):
             part = group.part(chosen)
             counts: Sequence[tuple[int | None, Threads]] = [(None, chosen)]
             if self.count is not None:
                 counts = by_value(part, self.count.read(registers))
             for asked, threads in counts:
                 arrived = part.part(threads)
-                parts.append(Arrival(arrived, one, asked, self.line, self.waits, self.reduction))
+                parts.append(Arrival(arrived, number, asked, self.line, self.waits, self.reduction))
         return parts if self.waits else [*parts, group]

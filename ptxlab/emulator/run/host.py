@@ -47,13 +47,13 @@ class CallingThread:
     def bytes_at(self, address: int, nbytes: int) -> bytes:
         """Read ``nbytes`` at a generic address of this thread. Raise LaunchError outside memory."""
         threads = Threads(self.frame.wave.width, index=np.array([self.lane]))
-        found = bytearray()
+        content = bytearray()
         for at in range(address, address + nbytes):
             registers: list[Array] = [np.array([at], np.uint64)]
             frame = Frame(self.frame.wave, self.frame.layout, registers, 0)
             [part] = parts(Access("generic", _FIRST, 0, 1, self.line, "host read"), frame, threads)
-            found += part.memory.items(1)[part.index].tobytes()
-        return bytes(found)
+            content += part.memory.items(1)[part.index].tobytes()
+        return bytes(content)
 
     def text_at(self, address: int) -> str:
         if address < FIRST_ADDRESS:
@@ -64,13 +64,13 @@ class CallingThread:
         return text
 
     def _read_text(self, address: int) -> str:
-        found = bytearray()
-        while len(found) < LONGEST_TEXT:
-            byte = self.bytes_at(address + len(found), 1)
+        content = bytearray()
+        while len(content) < LONGEST_TEXT:
+            byte = self.bytes_at(address + len(content), 1)
             if byte == b"\0":
                 break
-            found += byte
-        return found.decode("utf-8", "replace")
+            content += byte
+        return content.decode("utf-8", "replace")
 
 
 _FIRST = Source(0, np.dtype(np.uint64))

@@ -26,7 +26,7 @@ def place_variables(
 
     Those that have an address are there: other kernels of the module have the same.
     """
-    variables = {name: one for name, one in declared.items() if name not in addresses}
+    variables = {name: variable for name, variable in declared.items() if name not in addresses}
     addresses |= {
         name: memory.allocate(size_of(declaration, declarator), name, declaration.space)
         for name, (declaration, declarator) in variables.items()

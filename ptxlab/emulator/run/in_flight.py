@@ -182,8 +182,8 @@ class Groups:
 
         def due(work: AsyncWork) -> Array:
             teams = work.threads.pick(mask).reshape(-1, self._team).any(axis=1)
-            found: Array = teams.repeat(self._team) & (not work.writes.isdisjoint(touched))
-            return found
+            owing: Array = teams.repeat(self._team) & (not work.writes.isdisjoint(touched))
+            return owing
 
         if any(not work.writes.isdisjoint(touched) for work in self._pending):
             self._finish(Threads(self._width), due)

@@ -121,8 +121,8 @@ class Mbarriers:
 
     def among(self, words: slice) -> tuple[Array, MbarrierState]:
         """Return which of some words are objects, by number, and their states."""
-        found = np.flatnonzero(self.valid[words])
-        return found, MbarrierState.of(self._words[words][found])
+        objects = np.flatnonzero(self.valid[words])
+        return objects, MbarrierState.of(self._words[words][objects])
 
     def passed(self, index: Array, phases: Array) -> Array:
         """Return whether the phases (of each the lowest bit counts) are complete."""
@@ -145,9 +145,9 @@ class Mbarriers:
         if len(objects) == len(index):
             return self._change_each(index, arrive, np.arange(len(index)))
         counts = _sums(which, arrive.counts)
-        one = self.state(objects)
+        each = self.state(objects)
         # No phase ends before the last entry, if that is an arrival.
-        few = counts < one.pending + arrive.counts.all()
+        few = counts < each.pending + arrive.counts.all()
         if few.all() and not (arrive.drop or arrive.leave_open):
             order = np.argsort(which, kind="stable")
             earlier = np.cumsum(arrive.counts[order]) - arrive.counts[order]
@@ -155,7 +155,7 @@ class Mbarriers:
             earlier -= earlier[first][which[order]]
             before.pending[order] -= earlier
             words = before.words()
-            self._apply(objects, one, Arrive(counts, _sums(which, arrive.tx)), None)
+            self._apply(objects, each, Arrive(counts, _sums(which, arrive.tx)), None)
             return words
         words = np.empty(len(index), np.uint64)
         turn = _turns(which)
@@ -167,8 +167,8 @@ class Mbarriers:
     def _change_each(self, index: Array, arrive: Arrive, at: Array) -> Array:
         """Change different objects by the entries ``at``; return their words before."""
         words = self._words[index]
-        one = replace(arrive, counts=arrive.counts[at], tx=arrive.tx[at])
-        self._apply(index, MbarrierState.of(words), one, at)
+        own = replace(arrive, counts=arrive.counts[at], tx=arrive.tx[at])
+        self._apply(index, MbarrierState.of(words), own, at)
         return words
 
     def _apply(self, index: Array, state: MbarrierState, arrive: Arrive, at: Array | None) -> None:

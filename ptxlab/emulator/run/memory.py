@@ -144,9 +144,14 @@ class GlobalMemory:
         """
         if self._changed:
             words = [len(self._allocations)]
-            for one in self._allocations:
-                distance = (one.data.ctypes.data - one.address) % (1 << 64)
-                words += [one.begin, one.end - one.begin, distance, one.writable]
+            for allocation in self._allocations:
+                distance = (allocation.data.ctypes.data - allocation.address) % (1 << 64)
+                words += [
+                    allocation.begin,
+                    allocation.end - allocation.begin,
+                    distance,
+                    allocation.writable,
+                ]
             if len(words) > self._table.size:
                 self._table = np.zeros(2 * len(words), np.uint64)
             self._table[: len(words)] = words
@@ -192,8 +197,8 @@ class GlobalMemory:
                 )
         first = address % LINE
         span = _Span(address - first, _lines(first + nbytes), owner, writable=writable)
-        place, data = address - first, np.asarray(span)
-        self._insert(Allocation(name, first + nbytes, data, place, first, writable=writable))
+        begin, data = address - first, np.asarray(span)
+        self._insert(Allocation(name, first + nbytes, data, begin, first, writable=writable))
 
     def unmap(self, address: int) -> None:
         """Take back what ``map`` did. Raise PtxlabError where nothing is mapped."""
@@ -219,14 +224,14 @@ class GlobalMemory:
     def remembered(self) -> Callable[[], None]:
         """Return a function that has what all memory holds now there again."""
         before = [
-            (one, one.data[one.first : one.size].copy())
-            for one in self._allocations
-            if one.writable
+            (allocation, allocation.data[allocation.first : allocation.size].copy())
+            for allocation in self._allocations
+            if allocation.writable
         ]
 
         def restore() -> None:
-            for one, data in before:
-                one.data[one.first : one.size] = data
+            for allocation, data in before:
+                allocation.data[allocation.first : allocation.size] = data
 
         return restore
 

@@ -23,7 +23,11 @@ def at_entry(kernel: Function, largest: int) -> int:
 
     It is 0 where the directives do not tell: then ptxas ignores setmaxnreg (C7508).
     """
-    given = {one.name: one.values for one in kernel.directives if isinstance(one, Directive)}
+    given = {
+        directive.name: directive.values
+        for directive in kernel.directives
+        if isinstance(directive, Directive)
+    }
     threads = given.get("reqntid", given.get("maxntid"))
     if "maxnreg" in given:
         [most] = given["maxnreg"]

@@ -93,8 +93,8 @@ class Transfer:
             return
         wanted = self._unread & self._of(chosen)
         for part in self._sources:
-            found, where = _some(part, wanted)
-            self._items[where] = found.memory.items(self._items.itemsize).take(found.index)
+            moving, where = _some(part, wanted)
+            self._items[where] = moving.memory.items(self._items.itemsize).take(moving.index)
         left = self._unread & ~wanted
         self._unread = left if left.any() else None
 
@@ -102,8 +102,8 @@ class Transfer:
         self.read(chosen)
         wanted = self._of(chosen)
         for part in self._targets:
-            found, where = _some(part, wanted)
-            self._put(found, self._items[where])
+            moving, where = _some(part, wanted)
+            self._put(moving, self._items[where])
 
     def _of(self, chosen: Array | None) -> Array:
         if chosen is None:

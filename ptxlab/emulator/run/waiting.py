@@ -63,11 +63,11 @@ class WaitList:
     def gather(self, group: Converged) -> Converged:
         """Return the group with all who wait for others at the place where it stands."""
         kept: list[Waiting] = []
-        for one in self._list:
-            if not isinstance(one.awaited, AtBarrier) and one.group.at(group):
-                group = joined(group, one.group)
+        for waiting in self._list:
+            if not isinstance(waiting.awaited, AtBarrier) and waiting.group.at(group):
+                group = joined(group, waiting.group)
             else:
-                kept.append(one)
+                kept.append(waiting)
         self._list = kept
         return group
 
@@ -75,42 +75,44 @@ class WaitList:
         """Take off the list whoever waits no longer, given the mask of threads that have not ended."""
         kept: list[Waiting] = []
         freed: list[Converged] = []
-        for one in self._list:
-            threads = one.group.threads
-            over = one.awaited(one.group.frame, threads, alive)
+        for waiting in self._list:
+            threads = waiting.group.threads
+            over = waiting.awaited(waiting.group.frame, threads, alive)
             free, held = threads.where(over), threads.where(~over)
             if free is not None:
-                freed.append(one.group.part(free))
+                freed.append(waiting.group.part(free))
             if held is not None:
-                kept.append(one if free is None else replace(one, group=one.group.part(held)))
+                kept.append(
+                    waiting if free is None else replace(waiting, group=waiting.group.part(held))
+                )
         self._list = kept
         return freed
 
     def impatient(self, width: int) -> Array:
         """Return the mask of those who may be told that they wait still, of ``width`` threads."""
-        found = np.zeros(width, bool)
-        for one in self._list:
-            if one.awaited.gives_up:
-                found |= one.group.threads.mask
-        return found
+        mask = np.zeros(width, bool)
+        for waiting in self._list:
+            if waiting.awaited.gives_up:
+                mask |= waiting.group.threads.mask
+        return mask
 
     def deadlock(self, wave: Wave, alive: Array) -> LaunchError:
         """Describe who waits for what. The first waiting place gives the location."""
         places: dict[tuple[int, str], list[Waiting]] = {}
-        for one in sorted(self._list, key=lambda one: one.group.first):
-            places.setdefault((one.line, one.awaited.place), []).append(one)
-        first = min(one.group.first for one in self._list)
+        for waiting in sorted(self._list, key=lambda waiting: waiting.group.first):
+            places.setdefault((waiting.line, waiting.awaited.place), []).append(waiting)
+        first = min(waiting.group.first for waiting in self._list)
         text = "; ".join(
-            f"{sum(one.group.threads.size for one in places[line, place])} threads wait {place} on line "
-            f"{line} ({_missing(places[line, place][0], alive)})"
-            for line, place in sorted(places)
+            f"{sum(waiting.group.threads.size for waiting in places[line, where])} threads wait {where} on line "
+            f"{line} ({_missing(places[line, where][0], alive)})"
+            for line, where in sorted(places)
         )
         return LaunchError(
             f"deadlock: {text}; the first is {wave.thread(first)}",
             location=wave.locate(min(places)[0]),
             hint=(
                 "a phase ends when all arrivals and all bytes have come that the mbarrier expects"
-                if any(one.awaited.gives_up for one in self._list)
+                if any(waiting.awaited.gives_up for waiting in self._list)
                 else "every thread a barrier or warp instruction is for must reach it"
             ),
             kind="deadlock",

@@ -45,14 +45,14 @@ class WaveMemory:
     @classmethod
     def of(cls, *size: int) -> WaveMemory:
         """Return memory as it is at the beginning: of an earlier wave of the same size, or new."""
-        for one in tuple(_KEPT):
-            if one._size == size:
+        for kept in tuple(_KEPT):
+            if kept._size == size:
                 try:
-                    _KEPT.remove(one)
+                    _KEPT.remove(kept)
                 except ValueError:  # another thread was first
                     continue
-                one._clear()
-                return one
+                kept._clear()
+                return kept
         return cls(*size)
 
     def hand_on(self) -> None:
