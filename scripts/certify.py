@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from ptxlab.errors import PtxlabError, ToolchainError
-from ptxlab.fragments.specimen import KERNEL, collection
+from ptxlab.fragments.probe_kernel import KERNEL, collection
 from ptxlab.isa.legality import Version
 from ptxlab.isa.targets import TARGETS, Target, ptx_since
 from ptxlab.matrix.catalog import forms

@@ -15,10 +15,10 @@ from ptxlab import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
-from ptxlab.fragments.campaign import campaign
+from ptxlab.fragments.sweep import sweep
 from ptxlab.fragments.trials import tried
 from ptxlab.matrix.catalog import forms
-from ptxlab.verbs.fragments import campaign as view
+from ptxlab.verbs.fragments import sweep as view
 from scripts import arithmetic_receipts as arithmetic
 from scripts.fragment_receipts import Recorder
 
@@ -27,7 +27,7 @@ def record_receipts(device: Device) -> bool:
     """Run the trials of every instruction the GPU has, and say whether all layouts are as predicted."""
     recorder = Recorder()
     entries = [entry for entry in forms() if tried(entry)]
-    outcomes = campaign(device, entries, everywhere=False, keep=recorder)
+    outcomes = sweep(device, entries, everywhere=False, keep=recorder)
     print(view.text(outcomes, device.target.name), end="")
     for path in recorder.write(device, {"driver": driver()}):
         print(f"{path}, {path.stat().st_size:,} bytes")

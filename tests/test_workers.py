@@ -13,7 +13,7 @@ import pytest
 
 from ptxlab.device.protocol import Device
 from ptxlab.errors import DeviceUnavailable, LaunchError, Location, PtxlabError
-from ptxlab.fragments import campaign as fragments
+from ptxlab.fragments import sweep as fragments
 from ptxlab.gemm import ALGORITHMS, LADDER, Problem
 from ptxlab.gemm import survey as gemm_survey
 from ptxlab.gemm.explain import explain
@@ -91,8 +91,8 @@ def test_instructions_are_verified_the_same_everywhere(
         4:
     ]
     chosen = [*run, *assembled]
-    here = fragments.campaign(device, chosen, everywhere=True)
-    assert fragments.campaign(device, chosen, everywhere=True, executor=workers) == here
+    here = fragments.sweep(device, chosen, everywhere=True)
+    assert fragments.sweep(device, chosen, everywhere=True, executor=workers) == here
     assert {outcome.status for outcome in here} == {"emulator", "assembled"}
 
 

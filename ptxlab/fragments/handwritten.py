@@ -46,19 +46,19 @@ def handwritten(instruction: Form) -> tuple[MatrixInstruction, str]:
 
     Raises Unsupported when there is none.
     """
-    for one in verifiable():
-        if one == instruction:
-            return one, str(resources.path(program(one)))
+    for form in verifiable():
+        if form == instruction:
+            return form, str(resources.path(program(form)))
     raise Unsupported(
         f"a program for {instruction.name} cannot be looked at",
-        hint=f"those for {', '.join(one.name for one in verifiable())} can",
+        hint=f"those for {', '.join(form.name for form in verifiable())} can",
     )
 
 
 def is_as_ours(module: PtxModule) -> bool:
     """Say whether a program is made as those are: one mma in its kernels, with their parameters."""
-    found = _every_mma(module)
-    return len(found) == 1 and len(found[0][0].parameters) == len(PARAMETERS)
+    instructions = _every_mma(module)
+    return len(instructions) == 1 and len(instructions[0][0].parameters) == len(PARAMETERS)
 
 
 def find_mma(module: PtxModule, instruction: MatrixInstruction) -> tuple[Function, Instruction]:
@@ -67,12 +67,14 @@ def find_mma(module: PtxModule, instruction: MatrixInstruction) -> tuple[Functio
     Raises PtxlabError unless the module's kernels hold that instruction exactly once, in a kernel
     with the parameters of the handwritten programs.
     """
-    found = _every_mma(module)
+    instructions = _every_mma(module)
     path = module.source.path
-    if len(found) != 1:
-        count = "no mma instruction" if not found else f"{len(found)} mma instructions"
+    if len(instructions) != 1:
+        count = (
+            "no mma instruction" if not instructions else f"{len(instructions)} mma instructions"
+        )
         raise PtxlabError(f"{path} has {count} in its kernels", hint="it must have exactly one")
-    kernel, statement = found[0]
+    kernel, statement = instructions[0]
     if named(statement.name) != instruction:
         raise PtxlabError(
             f"this is {statement.name}, not {instruction.name}",
@@ -138,16 +140,16 @@ def matrices(instruction: MatrixInstruction, fill: Fill) -> dict[str, Array]:
     many products it fuses in a step. Past the range of f16 it gives an infinity.
     """
     probe = filled_probe(instruction, fill)
-    found = {}
+    matrices = {}
     for layout in map(instruction.operand, "ABC"):
         words = numbers(layout).patterns[probe.given[layout.operand][0]]
-        found[layout.operand] = words.astype(f"u{max(8, layout.bits) // 8}")
-    return found | {"D": patterns(instruction, probe, ())[0]}
+        matrices[layout.operand] = words.astype(f"u{max(8, layout.bits) // 8}")
+    return matrices | {"D": patterns(instruction, probe, ())[0]}
 
 
 def mismatches(instruction: MatrixInstruction, runs: Sequence[FragmentRun]) -> tuple[Mismatch, ...]:
     """Return every wrong element of every run: registers of A, B, C and D, then D in memory."""
-    return tuple(found for run in runs for found in _of_run(instruction, run))
+    return tuple(mismatch for run in runs for mismatch in _of_run(instruction, run))
 
 
 def _of_run(instruction: MatrixInstruction, run: FragmentRun) -> Iterator[Mismatch]:

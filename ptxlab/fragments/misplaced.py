@@ -71,7 +71,7 @@ class Held:
     def _element(self, bits: int) -> str:
         """Return which element of the matrix has these bits, or what they are where that is none or several."""
         places = np.argwhere(self._wanted == bits)
-        elements = {self._at(Place(*map(int, place))) for place in places}
+        elements = {self._at(Place(*map(int, position))) for position in places}
         return elements.pop() if len(elements) == 1 else self._value(bits)
 
     def _value(self, bits: int) -> str:
@@ -92,14 +92,14 @@ class Held:
 
     def _registers(self) -> Iterator[str]:
         """Yield which registers hold, in all lanes, what belongs in others."""
-        found, wanted = self._found, self._wanted
+        held, wanted = self._found, self._wanted
         of = {
             register: other
             for register in range(self.layout.registers_per_lane)
             for other in range(self.layout.registers_per_lane)
             if other != register
-            and np.array_equal(found[:, register], wanted[:, other])
-            and not np.array_equal(found[:, register], wanted[:, register])
+            and np.array_equal(held[:, register], wanted[:, other])
+            and not np.array_equal(held[:, register], wanted[:, register])
         }
         for register, other in of.items():
             if of.get(other) != register:
@@ -109,21 +109,21 @@ class Held:
 
     def _halves(self) -> Iterator[str]:
         """Yield which registers hold their own elements in the wrong order."""
-        found, wanted = self._found, self._wanted
+        held, wanted = self._found, self._wanted
         wrong = [
             self._name(register)
             for register in range(self.layout.registers_per_lane)
-            if np.array_equal(found[:, register], wanted[:, register, ::-1])
-            and not np.array_equal(found[:, register], wanted[:, register])
+            if np.array_equal(held[:, register], wanted[:, register, ::-1])
+            and not np.array_equal(held[:, register], wanted[:, register])
         ]
         if wrong:
             yield f"the elements of {', '.join(wrong)} are in reverse order, high bits first"
 
     def _lanes(self) -> Iterator[str]:
         """Yield that every lane holds what belongs in another, with the first few of them."""
-        found, wanted = self._found.reshape(len(self.words), -1), self._wanted
+        held, wanted = self._found.reshape(len(self.words), -1), self._wanted
         wanted = wanted.reshape(len(self.words), -1)
-        same = (found[:, np.newaxis] == wanted[np.newaxis]).all(axis=2)
+        same = (held[:, np.newaxis] == wanted[np.newaxis]).all(axis=2)
         if same.any(axis=1).all():
             moved = [(lane, int(np.argmax(row))) for lane, row in enumerate(same) if not row[lane]]
             shown = ", ".join(f"{lane} that of {other}" for lane, other in moved[:4])

@@ -128,8 +128,8 @@ def moves(first: MatrixInstruction, following: MatrixInstruction) -> Moves:
             f"no number of D {d.rows} x {d.cols} makes one A {a.rows} x {a.cols}",
             hint="take another instruction as the next, such as --moves m16n8k16.bf16",
         )
-    found = tuple(_move(d, a, register) for register in range(a.registers_per_lane))
-    return Moves(first, following, a.cols // d.cols, found)
+    steps = tuple(_move(d, a, register) for register in range(a.registers_per_lane))
+    return Moves(first, following, a.cols // d.cols, steps)
 
 
 def _tile(d: FragmentLayout, a: FragmentLayout) -> FragmentLayout:
@@ -152,22 +152,22 @@ class Permuted:
     def formula(self) -> str:
         bits = (len(self.columns) - 1).bit_length()
         k, column = IndexVariable("k", bits), IndexVariable("column", bits)
-        found = derive((k,), (column,), lambda at: {"column": self.columns[at["k"]]})
-        return found.outputs[0].expression
+        formula = derive((k,), (column,), lambda at: {"column": self.columns[at["k"]]})
+        return formula.outputs[0].expression
 
 
-def permuted(found: Moves) -> Permuted:
+def permuted(between: Moves) -> Permuted:
     """Return the moves for the order of columns in which every lane keeps what it has.
 
     The elements of a row that a lane has in D fill its places in A of the same row, both in order of
     columns. Raises Unsupported where rows would differ in their order.
     """
-    d, a = found.d, found.a
+    d, a = between.d, between.a
     columns: dict[int, int] = {}
     packed: set[tuple[Packed, ...]] = set()
     for lane in range(WARP):
         registers = [[(0, 0, 0)] * a.elements_per_register for _ in range(a.registers_per_lane)]
-        places, held = _in_order(a, lane, 1), _in_order(d, lane, found.tiles)
+        places, held = _in_order(a, lane, 1), _in_order(d, lane, between.tiles)
         for (row, column, (_, register, element)), (source_row, source, item) in zip(
             places, held, strict=True
         ):
@@ -178,7 +178,7 @@ def permuted(found: Moves) -> Permuted:
     if len(packed) > 1:
         raise Unsupported("lanes would pack different registers")
     moves = tuple(Move(register, (each,)) for register, each in enumerate(packed.pop()))
-    return Permuted(replace(found, moves=moves), tuple(columns[k] for k in range(a.cols)))
+    return Permuted(replace(between, moves=moves), tuple(columns[k] for k in range(a.cols)))
 
 
 def _in_order(layout: FragmentLayout, lane: int, tiles: int) -> list[tuple[int, int, TileItem]]:
@@ -193,7 +193,7 @@ def _in_order(layout: FragmentLayout, lane: int, tiles: int) -> list[tuple[int, 
 
 def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[LaneItem]]:
     """Return where the elements of a register of A are in D: [lane][element]."""
-    found = []
+    sources = []
     for lane in range(WARP):
         elements = []
         for i in range(a.elements_per_register):
@@ -201,8 +201,8 @@ def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[L
             tile, within = divmod(col, d.cols)
             (place,) = d.registers(row, within)
             elements.append((place.lane, (tile, place.register, place.element)))
-        found.append(elements)
-    return found
+        sources.append(elements)
+    return sources
 
 
 def _move(d: FragmentLayout, a: FragmentLayout, register: int) -> Move:
@@ -226,10 +226,10 @@ def _shuffles(
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Return (packed register, source lanes): one for every way lanes choose a source lane."""
     lanes = dict.fromkeys(tuple(lane for _, lane in column) for column in columns)
-    found = tuple((number, source) for source in lanes for number in range(packed))
-    if len(found) > 2:
-        raise Unsupported(f"a register of A would need {len(found)} shuffled registers")
-    return found
+    pairs = tuple((number, source) for source in lanes for number in range(packed))
+    if len(pairs) > 2:
+        raise Unsupported(f"a register of A would need {len(pairs)} shuffled registers")
+    return pairs
 
 
 def _selector(
@@ -244,8 +244,8 @@ def _selector(
     """
     width = _BYTES // size
     selector = 0
-    for i, (place, source) in enumerate(wanted):
-        number, within = divmod(place, size)
+    for i, (slot, source) in enumerate(wanted):
+        number, within = divmod(slot, size)
         which = next(
             n for n, (p, lanes) in enumerate(shuffles) if p == number and lanes[lane] == source
         )

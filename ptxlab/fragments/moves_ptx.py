@@ -13,20 +13,20 @@ from ptxlab.matrix.bit_fields import IndexVariable, derive
 from ptxlab.matrix.fragment import FragmentLayout
 
 
-def ptx(found: Moves) -> str:
+def ptx(moves: Moves) -> str:
     """Return the moves as a block of PTX to put into a kernel, whose registers it takes by name.
 
     ``d0_1`` is register 1 of tile 0 of D and ``a0`` a register of A.
     """
-    d, a = found.d, found.a
+    d, a = moves.d, moves.a
     kind = d.dtype if d.dtype in ("f32", "s32") else "b32"
     lines = [
-        f"// D of {found.first.name}",
-        f"// to A of {found.following.name}{_needs(CONVERSIONS[d.dtype, a.dtype])}",
-        f"// takes .{kind} {', '.join(map(_word, found.words))}",
+        f"// D of {moves.first.name}",
+        f"// to A of {moves.following.name}{_needs(CONVERSIONS[d.dtype, a.dtype])}",
+        f"// takes .{kind} {', '.join(map(_word, moves.words))}",
         f"// gives .b32 {', '.join(f'a{i}' for i in range(a.registers_per_lane))}",
         "{",
-        *(f"    {line}" for line in _body(found)),
+        *(f"    {line}" for line in _body(moves)),
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -46,24 +46,24 @@ def _word(word: Word) -> str:
     return f"d{word[0]}_{word[1]}"
 
 
-def _body(found: Moves) -> Iterator[str]:
+def _body(moves: Moves) -> Iterator[str]:
     """Yield the statements: packing, source lanes and selectors, then shuffles and permutations."""
-    shuffled = any(move.shuffles for move in found.moves)
-    conversion = CONVERSIONS[found.d.dtype, found.a.dtype]
-    if found.a.bits == 8 and found.d.dtype != "s32":
+    shuffled = any(move.shuffles for move in moves.moves)
+    conversion = CONVERSIONS[moves.d.dtype, moves.a.dtype]
+    if moves.a.bits == 8 and moves.d.dtype != "s32":
         yield ".reg .b16 low, high;"
     if not shuffled:
-        for move in found.moves:
-            yield from _pack(move.packed[0], f"a{move.register}", conversion, found.a)
+        for move in moves.moves:
+            yield from _pack(move.packed[0], f"a{move.register}", conversion, moves.a)
         return
     names: dict[Packed, str] = {}
-    for packed in dict.fromkeys(packed for move in found.moves for packed in move.packed):
+    for packed in dict.fromkeys(packed for move in moves.moves for packed in move.packed):
         names[packed] = f"packed{len(names)}"
     by_lane: dict[tuple[int, ...], str] = {}
-    for move in found.moves:
+    for move in moves.moves:
         for _, lanes in move.shuffles:
             by_lane.setdefault(lanes, f"from{len(by_lane)}")
-    selectors = {s: f"select{i}" for i, s in enumerate({m.selectors: 0 for m in found.moves})}
+    selectors = {s: f"select{i}" for i, s in enumerate({m.selectors: 0 for m in moves.moves})}
     yield f".reg .b32 lane, bits, first, second, {', '.join(names.values())};"
     yield f".reg .b32 {', '.join((*by_lane.values(), *selectors.values()))};"
     yield ".reg .pred odd;"
@@ -73,8 +73,8 @@ def _body(found: Moves) -> Iterator[str]:
     for table, name in selectors.items():
         yield from _choice(table, name)
     for packed, name in names.items():
-        yield from _pack(packed, name, conversion, found.a)
-    for move in found.moves:
+        yield from _pack(packed, name, conversion, moves.a)
+    for move in moves.moves:
         for (number, lanes), name in zip(move.shuffles, ("first", "second"), strict=True):
             source = names[move.packed[number]]
             yield f"shfl.sync.idx.b32 {name}, {source}, {by_lane[lanes]}, 31, 0xffffffff;"

@@ -90,12 +90,12 @@ def filled(layout: OperandLayout, fill: Fill) -> Array:
         return count if fill == "addressing" else np.zeros_like(count)
     if fill == "numbered":
         return count
-    found = np.ones_like(count)
+    values = np.ones_like(count)
     if fill == "addressing" and layout.operand == "A":  # [8m, 1, 0 ...] x [1 ...; n ...; 0 ...]
-        found[..., 0], found[..., 2:] = 8 * np.arange(layout.rows), 0
+        values[..., 0], values[..., 2:] = 8 * np.arange(layout.rows), 0
     if fill == "addressing" and layout.operand == "B":
-        found[..., 1, :], found[..., 2:, :] = np.arange(layout.cols), 0
-    return found
+        values[..., 1, :], values[..., 2:, :] = np.arange(layout.cols), 0
+    return values
 
 
 @cache
@@ -116,14 +116,14 @@ def _numbers(dtype: str, bits: int, shift: int) -> Numbers:
 
 
 def _counted(patterns: Array, values: Array) -> Numbers:
-    place = {value: index for index, value in enumerate(values.tolist())}
-    count = next(number for number in count_up() if number not in place)
-    return Numbers(patterns, values, np.array([place[number] for number in range(count)]))
+    index_of = {value: index for index, value in enumerate(values.tolist())}
+    count = next(number for number in count_up() if number not in index_of)
+    return Numbers(patterns, values, np.array([index_of[number] for number in range(count)]))
 
 
 def _integers(dtype: str, patterns: Array) -> Array:
-    found = patterns.astype(np.int64)
+    integers = patterns.astype(np.int64)
     if dtype.startswith("s"):
         sign = 1 << (_SMALL_INTEGERS[dtype] - 1)
-        return (found ^ sign) - sign
-    return found
+        return (integers ^ sign) - sign
+    return integers

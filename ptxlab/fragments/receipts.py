@@ -98,18 +98,18 @@ def proven(folder: Path | None = None) -> dict[str, str]:
 
 
 def _proven(receipts: Iterable[Receipt]) -> bytes:
-    found: dict[str, str] = {}
+    proven: dict[str, str] = {}
     for receipt in receipts:
         for form in forms():
             if form.key in receipt.promised and receipt.proves(form):
-                found.setdefault(form.key, receipt.gpu)
-    return json.dumps(found).encode()
+                proven.setdefault(form.key, receipt.gpu)
+    return json.dumps(proven).encode()
 
 
 def read_all(folder: Path) -> tuple[Receipt, ...]:
     """Return the fragment receipts in ``folder``, in order of file names."""
-    found = (json.loads(path.read_text()) for path in sorted(folder.glob("fragments_*.json")))
-    return tuple(from_json(data) for data in found)
+    receipts = (json.loads(path.read_text()) for path in sorted(folder.glob("fragments_*.json")))
+    return tuple(from_json(data) for data in receipts)
 
 
 def to_json(receipt: Receipt) -> dict[str, Any]:

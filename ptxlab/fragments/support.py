@@ -15,7 +15,7 @@ from ptxlab.emulator import prepare
 from ptxlab.emulator.prepare.forms import reason
 from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupported
 from ptxlab.fragments import receipts
-from ptxlab.fragments.specimen import collection, program
+from ptxlab.fragments.probe_kernel import collection, program
 from ptxlab.isa.targets import TARGETS, Arithmetic
 from ptxlab.matrix import catalog
 from ptxlab.matrix.form import Form
@@ -64,13 +64,17 @@ def run_by_emulator(forms: Sequence[Form]) -> set[str]:
     for target, group in by_target.items():
 
         def prepared(some: Sequence[Form], target: str = target) -> None:
-            module = parse(collection(some, target), "<specimens>")
+            module = parse(collection(some, target), "<probes>")
             for entry in module.entries:
                 prepare(module, TARGETS[target], entry.name)
 
         for some, made in in_parts(group, prepared):
             if not isinstance(made, PtxlabError):
-                names.update(form.name for one in some for form in lines[one.line, one.variant])
+                names.update(
+                    form.name
+                    for first_form in some
+                    for form in lines[first_form.line, first_form.variant]
+                )
     return names
 
 
@@ -107,10 +111,10 @@ def compiled(form: Form, targets: Sequence[str]) -> tuple[Compiled, ...]:
 
     Raises ToolAbsent (a ToolchainError) where nvJitLink or nvdisasm is not installed.
     """
-    found: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    lines: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for target in targets:
-        found.setdefault(_opcodes(form, target), []).append(target)
-    return tuple(Compiled(tuple(names), opcodes) for opcodes, names in found.items())
+        lines.setdefault(_opcodes(form, target), []).append(target)
+    return tuple(Compiled(tuple(names), opcodes) for opcodes, names in lines.items())
 
 
 def _opcodes(form: Form, target: str) -> tuple[tuple[str, int], ...]:
@@ -144,9 +148,9 @@ class FormExplanation:
     not_compiled: str | None
 
 
-def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> FormExplanation:
+def explain(forms: Sequence[Form], targets: Sequence[str] = ()) -> FormExplanation:
     """Explain the first of ``found``; compile it for ``targets``, or one of each generation."""
-    form = found[0]
+    form = forms[0]
     sass: tuple[Compiled, ...] = ()
     reason = None
     try:
@@ -155,7 +159,7 @@ def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> FormExplanati
         reason = error.message.splitlines()[0]
     return FormExplanation(
         form,
-        tuple(found[1:]),
+        tuple(forms[1:]),
         _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),
         form.name in run_by_emulator([form]),
         receipts.hardware(form),

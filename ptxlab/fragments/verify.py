@@ -22,8 +22,8 @@ from ptxlab.fragments.handwritten import (
     verifiable,
 )
 from ptxlab.fragments.numbers import Fill
+from ptxlab.fragments.probe_kernel import module
 from ptxlab.fragments.report import FragmentReport, FragmentRun, Mismatch
-from ptxlab.fragments.specimen import module
 from ptxlab.fragments.trials import Trial, filled, trials
 from ptxlab.fragments.trials.trial import launch
 from ptxlab.instrument.rewrite import Probe, dump_registers
@@ -70,12 +70,12 @@ def verify(
             hint="--device emulator plays any target" if device.kind != "emulator" else None,
         )
     if ptx is not None or instruction in verifiable():
-        runs, found = _handwritten(device, instruction, fill, ptx)
+        runs, mismatches = _handwritten(device, instruction, fill, ptx)
         probes, own_layout = 0, False
     else:
         runs = (_generated(device, instruction, fill),)
-        probes, found, own_layout = _probed(device, instruction)
-    proven = device.kind == "cuda" and not any(m.where != "memory" for m in found)
+        probes, mismatches, own_layout = _probed(device, instruction)
+    proven = device.kind == "cuda" and not any(m.where != "memory" for m in mismatches)
     return FragmentReport(
         instruction=instruction,
         device_kind=device.kind,
@@ -83,7 +83,7 @@ def verify(
         target=device.target,
         runs=runs,
         probes=probes,
-        mismatches=found,
+        mismatches=mismatches,
         hardware=device.name if proven else receipts.hardware(instruction),
         own_layout=own_layout,
     )
@@ -102,14 +102,14 @@ def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool
     every: list[Trial] = list(trials(form))
     bodies = [(form, trial.body) for trial in every]
     loaded = device.load(module(bodies, device.target.name))
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     other = False
     for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
         words = launch(device, kernel, trial)
         wrong = trial.wrong(words, leaves_open(device))
-        found += trial.mismatches(words, wrong)
+        mismatches += trial.mismatches(words, wrong)
         other |= len(trial.wrong(words, promised_only=False)) > len(wrong)
-    return sum(trial.count for trial in every), tuple(found), other
+    return sum(trial.count for trial in every), tuple(mismatches), other
 
 
 def _handwritten(
@@ -148,8 +148,8 @@ def _generated(device: Device, form: Form, fill: Fill) -> FragmentRun:
     program = parse(module([(form, trial.body)], device.target.name), f"<{form.name}>")
     (entry,) = program.entries
     every = (site.instruction for site in instructions(entry))
-    statement, *after = dropwhile(lambda one: one.name != form.name, every)
-    done = next((one for one in after if one.name.startswith(_OVER)), statement)
+    statement, *after = dropwhile(lambda each: each.name != form.name, every)
+    done = next((over for over in after if over.name.startswith(_OVER)), statement)
     watched = list(_watched(form))
     kernel = _dumping(device, program, entry, (statement, done), watched)
 

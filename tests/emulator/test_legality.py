@@ -11,7 +11,7 @@ from ptxlab.emulator.prepare.forms import REFUSED, opcodes, reason
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.errors import PtxSyntaxError, ToolchainError, Unsupported
-from ptxlab.fragments.specimen import collection, statement
+from ptxlab.fragments.probe_kernel import collection, statement
 from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.matrix.catalog import forms
 from ptxlab.syntax import parse
@@ -172,15 +172,15 @@ def test_a_version_older_than_a_matrix_form() -> None:
             continue
         target = TARGETS[entry.targets[0]]
         program = prepare(
-            parse(collection([entry], target.name, entry.minimum_ptx)), target, "specimen0"
+            parse(collection([entry], target.name, entry.minimum_ptx)), target, "probe0"
         )
         moves = any(operand.role == "address" for operand in entry.signature)
-        assert counted(program, "specimen0") == moves + 1
+        assert counted(program, "probe0") == moves + 1
         since = ptx_since(target.name)
         assert since is not None
         for before in [v for v in VERSIONS if since <= v < entry.minimum_ptx][-1:]:
             with pytest.raises(PtxSyntaxError, match="is newer than the module's") as caught:
-                prepare(parse(collection([entry], target.name, before)), target, "specimen0")
+                prepare(parse(collection([entry], target.name, before)), target, "probe0")
             assert caught.value.message.startswith(entry.name)
             assert caught.value.hint == "write .version {}.{} or newer".format(*entry.minimum_ptx)
             assert caught.value.location is not None

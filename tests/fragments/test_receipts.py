@@ -17,7 +17,7 @@ from ptxlab.device import cuda_driver
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
-from ptxlab.fragments.campaign import FormOutcome, campaign
+from ptxlab.fragments.sweep import FormOutcome, sweep
 from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.verify import verify
 from ptxlab.main import main
@@ -26,7 +26,7 @@ from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.position import FragmentKind
 from ptxlab.verbs.fragments import atlas
-from ptxlab.verbs.fragments.campaign import text
+from ptxlab.verbs.fragments.sweep import text
 from scripts.fragment_receipts import Recorder, dumps
 from tests.device.fake_driver import FakeDriver
 
@@ -71,7 +71,7 @@ def emulated() -> list[tuple[Trial, Array]]:
     def keep(trial: Trial, words: Array) -> None:
         found.append((trial, words))
 
-    outcomes = campaign(device, SOME, everywhere=False, keep=keep)
+    outcomes = sweep(device, SOME, everywhere=False, keep=keep)
     assert not any(outcome.status == "failed" for outcome in outcomes)
     return found
 
@@ -91,7 +91,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, emulated: list[tuple[Trial, Array]]) ->
 def record(folder: Path) -> tuple[tuple[FormOutcome, ...], list[Path]]:
     recorder = Recorder()
     with open_device("cuda") as device:
-        outcomes = campaign(device, (*SOME, ELSEWHERE), everywhere=False, keep=recorder)
+        outcomes = sweep(device, (*SOME, ELSEWHERE), everywhere=False, keep=recorder)
         return outcomes, recorder.write(device, {"driver": "1.2"}, folder)
 
 

@@ -13,16 +13,16 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
-from ptxlab.fragments.campaign import FormOutcome, campaign
+from ptxlab.fragments.probe_kernel import module
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import module
+from ptxlab.fragments.sweep import FormOutcome, sweep
 from ptxlab.fragments.trials import tensor_moves, tensor_places, trials, tried
 from ptxlab.fragments.trials.trial import Trial, launch
 from ptxlab.matrix import tensor_memory_operand
 from ptxlab.matrix.catalog import forms, matching
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.tensor_memory_operand import DataPath
-from ptxlab.verbs.fragments import campaign as view
+from ptxlab.verbs.fragments import sweep as view
 from tests.fragments.test_trials import with_tampered
 
 EVERY = [form for form in forms() if form.family.startswith("tcgen05")]
@@ -63,7 +63,7 @@ SOME = [
 def test_operands_are_where_the_tables_say() -> None:
     """A few of each family; ``ptxlab fragments --all`` takes every one."""
     with open_device("emulator", arch="sm_100a") as device:
-        for outcome in campaign(device, [matching(name)[0] for name in SOME], everywhere=True):
+        for outcome in sweep(device, [matching(name)[0] for name in SOME], everywhere=True):
             assert outcome.status == "emulator", outcome
             assert outcome.probes > 0
 

@@ -16,10 +16,10 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
-from ptxlab.fragments.campaign import campaign
 from ptxlab.fragments.numbers import decode, numbers
+from ptxlab.fragments.probe_kernel import module
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import module
+from ptxlab.fragments.sweep import sweep
 from ptxlab.fragments.trials import trials, tried
 from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, selectors
 from ptxlab.fragments.trials.trial import launch
@@ -49,7 +49,7 @@ def test_instructions_are_where_the_layouts_say(device: Device) -> None:
     """One in fourteen; ``ptxlab fragments --all`` takes every one."""
     some = [e for e in TRIED if e.family in ("ldmatrix", "stmatrix", "movmatrix")] + TRIED[::14]
     emulated = device.kind == "emulator"
-    for outcome in campaign(device, some, everywhere=emulated):
+    for outcome in sweep(device, some, everywhere=emulated):
         if emulated or outcome.form.runs_on(device.target):
             assert outcome.status in ("emulator" if emulated else "", "hardware"), outcome
             assert outcome.probes > 0

@@ -15,9 +15,9 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
-from ptxlab.fragments.campaign import SAMPLED, campaign
+from ptxlab.fragments.probe_kernel import module
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import module
+from ptxlab.fragments.sweep import SAMPLED, sweep
 from ptxlab.fragments.trials import trials, warpgroup
 from ptxlab.fragments.trials.multiply import MultiplyTrial
 from ptxlab.fragments.trials.trial import launch
@@ -30,7 +30,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.syntax.printer import to_text
-from ptxlab.verbs.fragments.campaign import sentence
+from ptxlab.verbs.fragments.sweep import sentence
 from tests.emulator.matrix.warpgroups import CODES, Placed, unpack_groups
 from tests.fragments.test_trials import with_tampered
 
@@ -52,11 +52,11 @@ def form(name: str) -> MatrixInstruction:
 
 def test_of_each_line_a_few_n_are_run_and_the_others_assembled(hopper: Device) -> None:
     line = [one for one in WGMMA if one.line == LEAST[0].line and one.variant == "ss"][:5]
-    outcomes = campaign(hopper, line, everywhere=False)
+    outcomes = sweep(hopper, line, everywhere=False)
     ran = {outcome.form.key: outcome.probes > 0 for outcome in outcomes}
     assert ran == {one.key: one.n in SAMPLED for one in line}
     assert {outcome.status for outcome in outcomes} == {"emulator", "assembled"}
-    every = campaign(hopper, line, everywhere=False, every_n=True)
+    every = sweep(hopper, line, everywhere=False, every_n=True)
     assert all(outcome.probes for outcome in every)
     assert {outcome.status for outcome in every} == {"emulator"}
 
@@ -178,7 +178,7 @@ def test_a_slip_in_shared_memory(
 ) -> None:
     one = form(f"wgmma.{name}")
     slip(monkeypatch)
-    (outcome,) = campaign(hopper, [one], everywhere=False)
+    (outcome,) = sweep(hopper, [one], everywhere=False)
     assert outcome.status == "failed"
     assert outcome.note or {mismatch.operand for mismatch in outcome.mismatches} & {"A", "B"}
     for mismatch in outcome.mismatches:

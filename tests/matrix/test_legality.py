@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ptxlab.errors import ToolchainError
-from ptxlab.fragments.specimen import KERNEL, collection
+from ptxlab.fragments.probe_kernel import KERNEL, collection
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form

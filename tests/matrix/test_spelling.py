@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.probe_kernel import statement
 from ptxlab.matrix.catalog import find, forms, matching, multiplication, named, warp_level
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain.assembler import assemble

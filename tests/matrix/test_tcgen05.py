@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.probe_kernel import statement
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.form import AsyncInstruction, in_steps
 from ptxlab.matrix.tcgen05 import TCGEN05

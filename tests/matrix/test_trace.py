@@ -8,7 +8,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
-from ptxlab.fragments.specimen import program
+from ptxlab.fragments.probe_kernel import program
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, Place, slots

@@ -10,8 +10,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.fragments.numbers import Fill, numbers
+from ptxlab.fragments.probe_kernel import body
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.specimen import body
 from ptxlab.fragments.trials.one_hot import (
     Probes,
     filled_probe,
@@ -42,10 +42,10 @@ class MultiplyTrial(Trial):
     probes: tuple[Probes, ...]
     choices: tuple[tuple[int, ...], ...]
 
-    def result(self, found: Array) -> Array:
+    def result(self, words: Array) -> Array:
         """Return D, bit patterns, as the first probe leaves it with the first of the choices."""
         d = self.form.operand("D")
-        return d.unpack(found[0, :, : d.registers_per_lane])
+        return d.unpack(words[0, :, : d.registers_per_lane])
 
     def explain(
         self, probe: int, lane: int, word: int, expected: int, found: int

@@ -105,15 +105,15 @@ def scale_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
         "A": _lines(form.held("A"))[columns],
         "B": _lines(form.held("B"))[depth.row[columns]],
     }
-    found = []
+    probes = []
     for scale in form.scales:
         codes = _every_byte(scale)
         chosen, block = _pairs(len(codes), blocks)
         name: Probed = "scale-A" if scale.operand == "A" else "scale-B"
-        found.append(
+        probes.append(
             Probes(name, given | {name: codes}, {"A": block, "B": block, name: chosen}, block)
         )
-    return tuple(found)
+    return tuple(probes)
 
 
 def filled_probe(form: MatrixInstruction, fill: Fill) -> Probes:
@@ -230,15 +230,15 @@ def _of_c(form: MatrixInstruction) -> Probes:
 
 def _plain(form: MatrixInstruction) -> dict[str, Array]:
     """Return zeros for A, B and C, metadata that keeps a half of every chunk, and scales of one."""
-    found: dict[str, Array] = {
+    codes: dict[str, Array] = {
         name: np.zeros((1, *_shape(form.held(name))), np.int64) for name in "ABC"
     }
     if form.metadata is not None:
-        found["E"] = _base_patterns(form.metadata)
+        codes["E"] = _base_patterns(form.metadata)
     for scale in form.scales:
-        one = int(_scale_codes(scale)[np.flatnonzero(_POWERS == 0)[0]])
-        found[f"scale-{scale.operand}"] = np.full((1, WARP), one * 0x01010101, np.uint32)
-    return found
+        one_code = int(_scale_codes(scale)[np.flatnonzero(_POWERS == 0)[0]])
+        codes[f"scale-{scale.operand}"] = np.full((1, WARP), one_code * 0x01010101, np.uint32)
+    return codes
 
 
 def _shape(layout: OperandLayout) -> tuple[int, ...]:
@@ -250,12 +250,12 @@ def _lines(layout: OperandLayout) -> Array:
     """Return matrices of zeros with ones in one column of A, or in one row of B, each in turn."""
     depth = layout.cols if layout.operand == "A" else layout.rows
     count = depth * layout.matrices
-    found = np.zeros((count, layout.matrices, layout.rows, layout.cols), np.int64)
+    indices = np.zeros((count, layout.matrices, layout.rows, layout.cols), np.int64)
     for number in range(count):
         matrix, line = divmod(number, depth)
         at = (slice(None), line) if layout.operand == "A" else (line, slice(None))
-        found[(number, matrix, *at)] = numbers(layout).one
-    return found.reshape(count, *_shape(layout))
+        indices[(number, matrix, *at)] = numbers(layout).one
+    return indices.reshape(count, *_shape(layout))
 
 
 def _numbered(layout: OperandLayout) -> Array:
@@ -276,10 +276,10 @@ def _numbered(layout: OperandLayout) -> Array:
 def _digits(elements: int, base: int) -> Array:
     """Return the digits of 0, 1, ..., the low one first: [digits, elements]."""
     rest = np.arange(elements)
-    found = [rest % base]
+    digits = [rest % base]
     while (rest := rest // base).any():
-        found.append(rest % base)
-    return np.array(found)
+        digits.append(rest % base)
+    return np.array(digits)
 
 
 def _pairs(first: int, second: int) -> tuple[Array, Array]:
@@ -298,10 +298,10 @@ def _base_patterns(metadata: Metadata) -> Array:
 def _every_pattern(metadata: Metadata) -> Array:
     """Return sets in which each place has every pattern, and no two places the same ones throughout."""
     shape = (len(metadata.selectors), metadata.rows, metadata.chunks)
-    place = np.arange(np.prod(shape))
+    index = np.arange(np.prod(shape))
     count = len(metadata.allowed)
-    turns = (np.arange(count)[:, np.newaxis] + place) % count
-    chosen = np.concatenate([turns, _digits(len(place), count)])
+    turns = (np.arange(count)[:, np.newaxis] + index) % count
+    chosen = np.concatenate([turns, _digits(len(index), count)])
     return np.asarray(np.array(metadata.allowed)[chosen].reshape(-1, *shape))
 
 

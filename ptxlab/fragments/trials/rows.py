@@ -13,8 +13,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.fragments.numbers import Fill, filled
+from ptxlab.fragments.probe_kernel import SHARE_BYTES, body
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.specimen import SHARE_BYTES, body
 from ptxlab.fragments.trials.trial import Trial, packed, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout, Place

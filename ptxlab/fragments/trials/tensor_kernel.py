@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.specimen import (
+from ptxlab.fragments.probe_kernel import (
     ALIGNMENT,
     WORD_BYTES,
     TypedRegister,

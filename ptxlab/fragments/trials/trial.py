@@ -1,6 +1,6 @@
 """A trial: a generated kernel, the records its warps are given, and those they must give back.
 
-Each warp, or warpgroup, is one probe. The records are those of ``ptxlab.fragments.specimen``.
+Each warp, or warpgroup, is one probe. The records are those of ``ptxlab.fragments.probe_kernel``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel
+from ptxlab.fragments.probe_kernel import KernelBody
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import KernelBody
 from ptxlab.matrix.form import Form
 
 _EXPLAINED = 4096
@@ -42,14 +42,14 @@ class Trial(ABC):
     def unspecified(self) -> int:
         return 0
 
-    def wrong(self, found: Array, promised_only: bool) -> Array:
+    def wrong(self, words: Array, promised_only: bool) -> Array:
         """Return (probe, lane, word) of every word that differs; of those PTX promises, or of all."""
         first = self.unspecified if promised_only else 0
-        differing = found != self.expected
+        differing = words != self.expected
         differing[..., :first] = False
         return np.argwhere(differing)
 
-    def mismatches(self, found: Array, wrong: Array) -> Iterator[Mismatch]:
+    def mismatches(self, words: Array, wrong: Array) -> Iterator[Mismatch]:
         """Yield the elements that differ in the words that are ``wrong``, each place once.
 
         Of very many words some are taken, from the first to the last.
@@ -57,15 +57,15 @@ class Trial(ABC):
         seen = set()
         step = -(-len(wrong) // _EXPLAINED) or 1
         for probe, lane, word in wrong[::step].tolist():
-            both = int(self.expected[probe, lane, word]), int(found[probe, lane, word])
+            both = int(self.expected[probe, lane, word]), int(words[probe, lane, word])
             for mismatch in self.explain(probe, lane, word, *both):
                 m = mismatch
-                place = (m.operand, m.lane, m.register, m.element, m.column)
-                if place not in seen:
-                    seen.add(place)
+                key = (m.operand, m.lane, m.register, m.element, m.column)
+                if key not in seen:
+                    seen.add(key)
                     yield mismatch
 
-    def result(self, found: Array) -> Array | None:
+    def result(self, words: Array) -> Array | None:
         """Return D, bit patterns, as the first probe leaves it; None of what multiplies nothing."""
         return None
 
@@ -95,6 +95,6 @@ def packed(numbers: Array, bits: int) -> Array:
 
 def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:
     """Run all probes of a trial and return the records they wrote; ``more`` are further arguments."""
-    with device.upload(trial.given) as given, device.zeros(trial.expected.shape, "u64") as found:
-        kernel.launch(len(trial.given), trial.body.threads, [given, found, *more])
-        return found.numpy()
+    with device.upload(trial.given) as given, device.zeros(trial.expected.shape, "u64") as records:
+        kernel.launch(len(trial.given), trial.body.threads, [given, records, *more])
+        return records.numpy()

@@ -15,7 +15,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.fragments.numbers import Fill, numbers
-from ptxlab.fragments.specimen import (
+from ptxlab.fragments.probe_kernel import (
     AFTER,
     BEFORE,
     VECTOR_BYTES,
@@ -92,11 +92,11 @@ def warpgroup_trials(form: MatrixInstruction, fill: Fill | None) -> Iterator[Tri
         return
     layouts = layout_probes(form, "AB")
     for major in form.shared[-1].majors:
-        found = [
+        trials = [
             _Arrangement(major, mode) for mode in MODES.values() if _readable(form, major, mode)
         ]
         each = [
-            (_share(layouts, form, number, len(found)), how) for number, how in enumerate(found)
+            (_share(layouts, form, number, len(trials)), how) for number, how in enumerate(trials)
         ]
         yield _trial(form, each, selectors[:1])
     yield _trial(form, [(layout_probes(form, "C"), plain)], selectors[:1], adds=True)
@@ -196,11 +196,11 @@ def _memory(probes: Probes, placed: Sequence[_Placed], nbytes: int) -> Array:
     """Return shared memory, [probes, bytes]: the matrices, and all around the largest numbers."""
     bits = placed[0].operand.bits
     word = np.dtype(f"u{max(8, bits) // 8}")
-    found = np.full((probes.count, 8 * nbytes // bits), max(1, (1 << bits - 1) - 1), word)
+    memory = np.full((probes.count, 8 * nbytes // bits), max(1, (1 << bits - 1) - 1), word)
     for each in placed:
         patterns = numbers(each.operand).patterns
-        found[:, each.elements] = patterns[probes.of(each.operand.operand)]
-    return packed(found, bits) if bits < 8 else found.view(np.uint8)
+        memory[:, each.elements] = patterns[probes.of(each.operand.operand)]
+    return packed(memory, bits) if bits < 8 else memory.view(np.uint8)
 
 
 # ---- where the matrices lie ------------------------------------------------------------------
@@ -208,11 +208,11 @@ def _memory(probes: Probes, placed: Sequence[_Placed], nbytes: int) -> Array:
 
 def _placed(form: MatrixInstruction, how: _Arrangement) -> list[_Placed]:
     """Return the operands in shared memory, one after the other."""
-    found: list[_Placed] = []
+    placed: list[_Placed] = []
     for operand in form.shared:
         tile = _tile(operand, how.major, how.mode)
-        found.append(_Placed(operand, tile, _bytes(found)))
-    return found
+        placed.append(_Placed(operand, tile, _bytes(placed)))
+    return placed
 
 
 def _bytes(placed: Sequence[_Placed]) -> int:

@@ -13,8 +13,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.fragments.numbers import Fill, numbers
-from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.specimen import (
+from ptxlab.fragments.probe_kernel import (
     SHARE_BYTES,
     WORD_BYTES,
     Body,
@@ -22,6 +21,7 @@ from ptxlab.fragments.specimen import (
     TypedRegister,
     statement,
 )
+from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
 from ptxlab.fragments.trials.one_hot import Probes, filled_probe, layout_probes
 from ptxlab.fragments.trials.trial import Trial, packed, record
@@ -66,12 +66,12 @@ class MemoryTrial(Trial):
     def unspecified(self) -> int:
         return len(self.body.results)
 
-    def result(self, found: Array) -> Array | None:
+    def result(self, records: Array) -> Array | None:
         """Return D, bit patterns, as the first probe stores it; None where it is about a load."""
         d = self.matrices[-1]
         if isinstance(self.form, WmmaMove) and self.form.name != d.move:
             return None
-        memory = np.ascontiguousarray(found[0, :, self.unspecified :]).view(np.uint8).ravel()
+        memory = np.ascontiguousarray(records[0, :, self.unspecified :]).view(np.uint8).ravel()
         words = memory[d.first : d.first + d.nbytes].view(f"u{d.layout.bits // 8}")
         if d.order == "row":
             return words.reshape(d.layout.rows, d.layout.cols)
@@ -166,14 +166,14 @@ def _orders(form: MatrixInstruction) -> list[str]:
 
 def _in_shared_memory(form: MatrixInstruction, orders: dict[str, str]) -> tuple[_Matrix, ...]:
     """Return the operands one after the other."""
-    found: list[_Matrix] = []
+    matrices: list[_Matrix] = []
     first = 0
     for layout in form.operands:
         order = orders[layout.operand]
         move = move_name(layout, form.shape, order)
-        found.append(_Matrix(move, layout, order, first))
-        first += -(-found[-1].nbytes // ALIGNMENT) * ALIGNMENT
-    return tuple(found)
+        matrices.append(_Matrix(move, layout, order, first))
+        first += -(-matrices[-1].nbytes // ALIGNMENT) * ALIGNMENT
+    return tuple(matrices)
 
 
 def _body(form: MatrixInstruction, matrices: Sequence[_Matrix]) -> Body:
@@ -203,11 +203,11 @@ def _memory(
     body: Body, form: MatrixInstruction, probes: Probes, matrices: Sequence[_Matrix]
 ) -> Array:
     """Return shared memory, [probes, bytes], with A, B and C."""
-    found = np.full((probes.count, body.shared_bytes), _UNTOUCHED, np.uint8)
+    memory = np.full((probes.count, body.shared_bytes), _UNTOUCHED, np.uint8)
     for matrix in matrices[:3]:
         layout = matrix.layout
-        _put(found, matrix, numbers(layout).patterns[probes.of(layout.operand)])
-    return found
+        _put(memory, matrix, numbers(layout).patterns[probes.of(layout.operand)])
+    return memory
 
 
 def _put(memory: Array, matrix: _Matrix, elements: Array) -> None:

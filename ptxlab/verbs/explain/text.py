@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.probe_kernel import statement
 from ptxlab.fragments.support import Compiled, FormExplanation
 from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form, SignatureOperand
 from ptxlab.matrix.multiplication import MatrixInstruction

@@ -201,9 +201,9 @@ def verify_all(args: argparse.Namespace) -> int:
             "--all verifies every instruction, and shows none",
             hint="it goes with --family, --full, --device, --arch and --json",
         )
-    from ptxlab.verbs.fragments import campaign
+    from ptxlab.verbs.fragments import sweep
 
-    return campaign.run(args)
+    return sweep.run(args)
 
 
 def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:

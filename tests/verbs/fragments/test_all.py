@@ -12,7 +12,7 @@ import pytest
 
 from ptxlab.cli import progress
 from ptxlab.errors import ToolchainError
-from ptxlab.fragments import campaign, receipts
+from ptxlab.fragments import receipts, sweep
 from ptxlab.main import main
 from ptxlab.matrix import catalog
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
@@ -208,7 +208,7 @@ def test_what_ptxas_rejects_fails(
         if "m8n8.x2.shared" in text:
             raise ToolchainError(f"not for {arch}")
 
-    monkeypatch.setattr(campaign, "link_ptx", link)
+    monkeypatch.setattr(sweep, "link_ptx", link)
     status, out, _ = cli(capsys, "--all", "--family", "stmatrix", "--arch", "sm_90a")
     assert status == 1
     lines = out.splitlines()

@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.fragments import receipts, support
-from ptxlab.fragments.specimen import program
+from ptxlab.fragments.probe_kernel import program
 from ptxlab.machine.sass import sass
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, families, forms

@@ -10,8 +10,8 @@ from typing import Any
 
 from ptxlab.cli.common import emit, open_device, open_workers
 from ptxlab.cli.progress import LaunchProgress
-from ptxlab.fragments.campaign import FormOutcome, Status, campaign
 from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.sweep import FormOutcome, Status, sweep
 from ptxlab.matrix import catalog
 from ptxlab.verbs.fragments.text import mismatch_json
 from ptxlab.view.json import members
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     asked = [form for form in catalog.forms() if args.family in (None, form.family)]
     with closing(open_device(args)) as device, open_workers(args, device) as executor:
         everywhere = device.kind == "emulator" and args.arch is None
-        outcomes = campaign(
+        outcomes = sweep(
             device,
             asked,
             everywhere=everywhere,

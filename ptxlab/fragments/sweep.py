@@ -20,8 +20,8 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.fragments import receipts
+from ptxlab.fragments.probe_kernel import collection, module
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import collection, module
 from ptxlab.fragments.support import emulated, in_parts
 from ptxlab.fragments.trials import Trial, trials, tried
 from ptxlab.fragments.trials.trial import launch
@@ -71,7 +71,7 @@ class _Job:
     assembled: bool
 
 
-def campaign(
+def sweep(
     device: Device,
     forms: Sequence[Form],
     *,
@@ -92,15 +92,15 @@ def campaign(
     targets = {form.key: _targets(device, form, everywhere) for form in forms}
     jobs = list(_jobs(forms, targets, _able(device, forms, every_n)))
     here = partial(_outcomes, device=device, keep=keep)
-    found = {form.key: FormOutcome(form, "absent", ()) for form in forms if not targets[form.key]}
+    by_form = {form.key: FormOutcome(form, "absent", ()) for form in forms if not targets[form.key]}
     done, total = 0, sum(len(job.forms) for job in jobs)
     for outcomes in results(executor, _outcomes if executor else here, jobs):
         for outcome in outcomes:
-            known = found.get(outcome.form.key)
-            found[outcome.form.key] = _both(known, outcome) if known else outcome
+            known = by_form.get(outcome.form.key)
+            by_form[outcome.form.key] = _both(known, outcome) if known else outcome
         done += len(outcomes)
         progress(done, total)
-    return tuple(found[form.key] for form in forms)
+    return tuple(by_form[form.key] for form in forms)
 
 
 def _jobs(
@@ -206,14 +206,14 @@ def _tried(
     named: dict[str, list[Mismatch]] = {}
     for trial, kernel in own:
         try:
-            found = launch(runner, kernel, trial)
+            words = launch(runner, kernel, trial)
         except LaunchError as error:
             return replace(outcome, status="failed", hardware=None, note=error.message)
         if keep:
-            keep(trial, found)
-        wrong = trial.wrong(found, leaves_open(runner))
+            keep(trial, words)
+        wrong = trial.wrong(words, leaves_open(runner))
         count += len(wrong)
-        for mismatch in trial.mismatches(found, wrong):
+        for mismatch in trial.mismatches(words, wrong):
             named.setdefault(mismatch.operand, []).append(mismatch)
     if not count:
         return outcome

@@ -16,7 +16,7 @@ from ptxlab.isa.legality import Version
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form, Role, SignatureOperand
 
-KERNEL = "specimen"
+KERNEL = "probe"
 OLDEST_PTX = (9, 0)
 """A ``.version`` that knows every target; an instruction may need a later one."""
 WORD_BYTES = 8
@@ -190,13 +190,13 @@ class KernelBody(Protocol):
 
 
 def module(kernels: Sequence[tuple[Form, KernelBody]], target: str) -> str:
-    """Return the PTX of one kernel each, ``specimen0`` and so on."""
+    """Return the PTX of one kernel each, ``probe0`` and so on."""
     texts = (body.kernel(f"{KERNEL}{i}") for i, (_, body) in enumerate(kernels))
     return "\n".join([*_header(target, [form for form, _ in kernels]), *texts]) + "\n"
 
 
 def collection(forms: Sequence[Form], target: str, version: Version | None = None) -> str:
-    """Return the PTX of one kernel each, ``specimen0`` and so on, that hold nothing else.
+    """Return the PTX of one kernel each, ``probe0`` and so on, that hold nothing else.
 
     ``version`` is the ``.version``; without it, one that knows them all.
     """
