@@ -92,6 +92,56 @@ def test_has_the_bits_of_arrays(
     assert product.function is not None
 
 
+SEVERAL = """, 1, 1, 0, 0;
+.reg .f32 e<4>; .reg .b64 dc; .reg .pred no;
+add.u64 dc, da, 128; setp.ne.b32 no, 0, 0; setp.eq.b32 p1, 0, 0; setp.eq.u32 p2, r1, 0;
+OP {E}, dc, db, no, 1, 1, 0, 0;
+OP {D}, dc, db, p1, 1, 1, 0, 0;
+OP {E}, da, db, p1, -1, 1, 0, 0;
+OP {D}, dc, db, p1, 1, 1, 0, 0;
+OP {D}, da, db, p2, 1, 1, 0, 0;
+OP {D}, dc, db, p1, 1, 1, 0, 0;
+OP {D}, da, db, p1, 1, 1, 0, 0;
+OP {D}, dc, db, p1, 1, 1, 0, 0;
+OP {D}, da, db, p1, 1, 1, 0, 0;
+OP {D}, da, db, p1, 1, 1, 0, 0;
+OP {E}, da, db, p1, 1, 1, 0, 0;
+OP {D}, dc, db, p1, 1, 1, 0, 0;
+OP {d0, e0, d2, d3}, da, db, no, 1, 1, 0, 0;
+OP {E}, dc, db, p1, 1, 1, 0, 0;
+OP {D}, da, db, p1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+OP {E}, dc, db, p1, 1, 1, 0, 0;
+OP {D}, da, db, p1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+@p2 wgmma.wait_group.sync.aligned 0;
+wgmma.wait_group.sync.aligned 0;
+xor.b32 r2, r2, r2;
+add.f32 d0, d0, e0; add.f32 d1, d1, e1; add.f32 d2, d2, e2; add.f32 d3, d3, e3;
+OP {D}, da, db, p1, 1, 1, 0, 0"""
+"""Products behind each other with one D and another: with and without C, of one sign and the other, more of them
+than are added up at once, waited for by some of the warpgroups first, and with a D that is in part another's."""
+
+
+def test_several_products_with_one_d(both: Any) -> None:
+    form = matching("wgmma.m64n8k16.f32.bf16.bf16.ss")[0]
+    assert isinstance(form, MatrixInstruction)
+    random = np.random.default_rng(5)
+    memory = random.integers(0, 256, (GROUPS, 0x8000), np.uint8)
+    memory[:, 1::2] = memory[:, 1::2] & 0x80 | 0x3F
+    left, right = (Placed.densely(at, mn, 32, "none", "k") for at, mn in ((0, 64), (0x4000, 8)))
+    c = random.standard_normal((GROUPS, 64, 8)).astype(np.float32).view(np.uint32)
+    names = [("{" + ", ".join(f"{x}{i}" for i in range(4)) + "}") for x in "de"]
+    tail = SEVERAL.replace("OP", form.name).replace("{D}", names[0]).replace("{E}", names[1])
+    first, second = both(lambda: execute(form, left, right, memory, c, tail=tail))
+    np.testing.assert_array_equal(second, first)
+    one_by_one = execute(form, left, right, memory, c, tail=tail, schedule="early")
+    np.testing.assert_array_equal(first, one_by_one)
+    assert np.isfinite(first.view(np.float32)).all()
+    assert len(np.unique(first)) > first.size // 2
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "form", [form for form in WGMMA if form.n in (8, 24, 256) and not form.metadata]

@@ -20,6 +20,7 @@ from ptxlab.emulator.operations.bulk import MULTICAST, BulkCopies
 from ptxlab.emulator.operations.mbarrier import Objects
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.tensor_memory_allocate import enter
+from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
@@ -33,10 +34,8 @@ from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.descriptor import TCGEN05_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.matrix.shared_matrix import addresses
 
 Place = tuple[Source, int]
 """An address of Tensor Memory: a register and what is added."""
@@ -189,10 +188,10 @@ class Issued:
         units = Threads(self.wave.ctas, index=self.ctas[:, 0])
         self.wave.tensor_work.start(units, land)
 
-    def units(self, operand: SharedOperand, major: str, descriptors: Array) -> Array:
-        """Return which 16 bytes of the wave's shared memory descriptors lead to.
+    def lines(self, operand: SharedOperand, major: str, descriptors: Array) -> UnitLines:
+        """Return the matrices in the wave's shared memory that descriptors lead to, those of all CTAs.
 
-        [operations * group, lines, units]: each CTA reads at the same place of its own memory.
+        Each CTA of an operation reads at the same place of its own memory.
         """
         name = f"the descriptor of {operand.operand}"
         for word, at in self.distinct(descriptors):
@@ -200,26 +199,22 @@ class Issued:
                 TCGEN05_DESCRIPTOR.decode(word)
             except ValueError as error:
                 raise self.fault(at, f"{name}, {word:#018x}: {error}", kind="launch") from None
+        region, group = self.wave.regions["shared"], self.operation.group
+        starts = self.ctas.reshape(-1) * self.wave.shared_pitch - self.wave.shared_base
+        words = descriptors.repeat(group)
         try:
-            found = addresses(operand, major, descriptors, TCGEN05_DESCRIPTOR)
+            lines = UnitLines.of(region, operand, major, words, starts, TCGEN05_DESCRIPTOR)
         except ValueError as error:
             raise self.unsupported(error) from None
-        region = self.wave.regions["shared"]
-        outside = (found < region.first) | (found + UNIT_BYTES > region.size)
-        wrong = outside.any(axis=(1, 2))
-        if wrong.any():
-            at = int(wrong.argmax())
+        outside = lines.outside(region)
+        if outside is not None:
+            at, first, end = outside
             raise self.fault(
-                at,
-                f"{name} reaches from byte {int(found[at].min()):#x} of shared "
-                f"memory to {int(found[at].max()) + UNIT_BYTES:#x}, of which a CTA has {region.first:#x} "
-                f"to {region.size:#x}",
+                at // group,
+                f"{name} reaches from byte {first:#x} of shared memory to {end:#x}, of which a CTA has "
+                f"{region.first:#x} to {region.size:#x}",
             )
-        start = self.ctas.reshape(-1) * self.wave.shared_pitch - self.wave.shared_base
-        inside: Array = (
-            found.repeat(self.operation.group, axis=0) + start[:, np.newaxis, np.newaxis]
-        )
-        return inside // UNIT_BYTES
+        return lines
 
 
 # ---- commit and fence -----------------------------------------------------------------------

@@ -7,9 +7,14 @@ from functools import cache
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.operations.matrix_native import NativeProduct, made_of, repeated
+from ptxlab.emulator.operations.matrix_native import (
+    NativeProduct,
+    made_of,
+    repeated,
+)
 from ptxlab.emulator.operations.tensor_core_arithmetic import sign_bit
 from ptxlab.emulator.operations.tensor_core_issue import Cells
+from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.run.tensor_memory import COLUMNS
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import Target
@@ -36,31 +41,21 @@ def multiply_lines(
     product: NativeProduct,
     wave: Wave,
     problem: TensorCoreProblem,
-    a: Array,
-    b: Array,
+    a: UnitLines,
+    b: UnitLines,
     d: Cells,
     adds: Array,
 ) -> None:
-    """Multiply the lines of A of each CTA, or each part of it, with those of B.
+    """Multiply A of each CTA, or each part of it, with B.
 
     D begins at these cells, and where it ``adds`` is added to.
     """
-    a, b = np.ascontiguousarray(a), _of_pairs(problem, b)
     first, masks = d.at(np.array(0), np.array(0)), -adds.astype(np.int32)
     memory, places = wave.tensor_memory.cells, _places(problem)
     flips = repeated(sign_bit(problem), problem.bits) if problem.negates else 0
-    arrays = a, b, memory, first, masks, places
-    product.run(
-        wave, problem.path.parts * len(first), [*(one.ctypes.data for one in arrays), flips]
-    )
-
-
-def _of_pairs(problem: TensorCoreProblem, lines: Array) -> Array:
-    """Return the lines of B of each CTA, or of each pair if that has one B together."""
-    group = problem.form.group
-    if group > 1 and problem.majors[1] == "mn":
-        lines = lines.reshape(-1, group, *lines.shape[1:]).swapaxes(1, 2)
-    return np.ascontiguousarray(lines)
+    arrays = (one.ctypes.data for one in (memory, first, masks, places))
+    words = [*a.words, *b.words, *arrays, flips]
+    product.run(wave, problem.path.parts * len(first), words)
 
 
 @cache

@@ -9,34 +9,40 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.tensor_core_issue import Cells
+from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.run.tensor_memory import LANES
 from ptxlab.emulator.run.wave import Wave
-from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.shared_matrix import elements, unpadded
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.matrix.tensor_memory_operand import metadata
-from ptxlab.numbers.formats import CONTAINED
+from ptxlab.numbers.formats import CONTAINED, Format
 
 _WORD_BITS = 32
 
 
-def from_shared(wave: Wave, problem: TensorCoreProblem, name: str, units: Array) -> Array:
-    """Return A or B out of units [products, lines, units] of 16 bytes of the wave's shared memory."""
+def from_shared(problem: TensorCoreProblem, name: str, lines: UnitLines) -> Array:
+    """Return A or B out of lines in shared memory."""
     operand, major = _operand(problem, name)
-    return elements(operand, major, lines_in_shared(wave, problem, name, units))
+    padded = _narrow(operand)
+    return elements(operand, major, lines.read() if padded is None else _unpadded(lines, padded))
 
 
-def lines_in_shared(wave: Wave, problem: TensorCoreProblem, name: str, units: Array) -> Array:
-    """Return the lines of A or B as they lie there, but narrow numbers one a byte."""
-    operand, _ = _operand(problem, name)
-    lines = wave.regions["shared"].items(UNIT_BYTES)[units]
+def in_bytes(problem: TensorCoreProblem, name: str, lines: UnitLines) -> UnitLines:
+    """Return lines of A or B as they are, but of narrow numbers others, in which they are one a byte."""
+    padded = _narrow(_operand(problem, name)[0])
+    return lines if padded is None else UnitLines.dense(_unpadded(lines, padded))
+
+
+def _narrow(operand: SharedOperand) -> Format | None:
+    """Return the format of numbers of less than 8 bits that lie in bytes, with padding."""
     form = CONTAINED.get(operand.dtype)
-    if operand.bits == 8 and form is not None and form.bits < operand.bits:
-        octets = np.ascontiguousarray(lines).view(np.uint8)
-        return unpadded(octets, form.bits) << np.uint8(form.low_bit)
-    return lines
+    return form if operand.bits == 8 and form is not None and form.bits < operand.bits else None
+
+
+def _unpadded(lines: UnitLines, form: Format) -> Array:
+    return unpadded(lines.read().view(np.uint8), form.bits) << np.uint8(form.low_bit)
 
 
 def _operand(problem: TensorCoreProblem, name: str) -> tuple[SharedOperand, str]:

@@ -28,12 +28,13 @@ from ptxlab.emulator.operations.tensor_core_operands import (
     both_halves,
     from_shared,
     from_tensor_memory,
-    lines_in_shared,
+    in_bytes,
     metadata_cells,
     places,
     scales,
     words_of_tensor_memory,
 )
+from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
@@ -126,7 +127,7 @@ class _Product:
         halves = (0, _HALF) if path.scattered else (0,)
         self._d = issued.cells(how.d, path.columns, "D", lanes=halves)
         self._b = self._shared(how.b, "B")
-        self._a: Array | Cells
+        self._a: UnitLines | Cells
         if isinstance(how.a, Source):
             self._a = self._shared(how.a, "A")
         else:
@@ -158,8 +159,8 @@ class _Product:
             return None
         return native_product(found, how.target, a_by_part=isinstance(self._a, Cells))
 
-    def _shared(self, source: Source, name: str) -> Array:
-        """Return the units of 16 bytes that A or B is read from."""
+    def _shared(self, source: Source, name: str) -> UnitLines:
+        """Return the lines of units of 16 bytes that A or B is read from."""
         issued, found = self._issued, self._problem
         operand, major = (found.a, found.majors[0]) if name == "A" else (found.b, found.majors[1])
         descriptors = issued.values(source)
@@ -172,7 +173,7 @@ class _Product:
             except ValueError as error:
                 what = f"the descriptor of {name}, {word:#018x}: {error}"
                 raise issued.fault(at, what, kind="launch") from None
-        return issued.units(operand, major, descriptors)
+        return issued.lines(operand, major, descriptors)
 
     def _zero_columns(self, masks: Array) -> Array:
         """Return which columns of B are zero, [n, products]."""
@@ -186,12 +187,12 @@ class _Product:
     def access(self) -> TensorCoreAccess:
         """Return what is accessed: of D also rows that are disabled."""
         path, found = self._problem.path, self._problem
-        read, shared = {}, {"B": self._b * UNIT_BYTES}
+        read, shared = {}, {"B": self._b.units * UNIT_BYTES}
         if isinstance(self._a, Cells):
             column = np.arange(found.a.cols * found.bits // _WORD_BITS)
             read["A"] = self._a.at(path.lanes()[..., np.newaxis], column)
         else:
-            shared["A"] = self._a * UNIT_BYTES
+            shared["A"] = self._a.units * UNIT_BYTES
         if self._metadata is not None:
             read["metadata"], _ = metadata_cells(found, self._metadata)
         tables = {"scale-A": path.scales_of_a, "scale-B": path.scales_of_b}
@@ -216,10 +217,12 @@ class _Product:
     def _natively(self, native: NativeProduct, some: Array | slice) -> None:
         found, wave = self._problem, self._issued.wave
         if isinstance(self._a, Cells):
-            a = words_of_tensor_memory(wave, found, self._a.part(some))
+            words = words_of_tensor_memory(wave, found, self._a.part(some))
+            a = UnitLines.dense(words.reshape(-1, *words.shape[2:]))
         else:
-            a = lines_in_shared(wave, found, "A", self._a[some])
-        b = lines_in_shared(wave, found, "B", self._b[some])
+            a = in_bytes(found, "A", self._a.part(some))
+        b = in_bytes(found, "B", self._b.part(some))
+        b = b.side_by_side(found.form.group, 1 if found.majors[1] == "k" else 2)
         multiply_lines(native, wave, found, a, b, self._d.part(some), self._adds[some])
 
     def _by_arrays(self, operations: Array | slice, some: Array | slice) -> None:
@@ -227,7 +230,7 @@ class _Product:
         found, wave = self._problem, self._issued.wave
         path, group = found.path, found.form.group
         cells = self._d.part(some).at(*(x[np.newaxis] for x in path.d()))[:, 0]
-        b = both_halves(from_shared(wave, found, "B", self._b[some]), group)
+        b = both_halves(from_shared(found, "B", self._b.part(some)), group)
         if self._zeros is not None:
             b = np.where(self._zeros[:, operations], b.dtype.type(0), b)
         c = self._addend(cells, self._adds[some])
@@ -236,7 +239,7 @@ class _Product:
             shifted = self._how.shifted
             parts = from_tensor_memory(wave, found, self._a.part(some), shifted=shifted)
         else:
-            parts = [from_shared(wave, found, "A", self._a[some])]
+            parts = [from_shared(found, "A", self._a.part(some))]
         d = np.empty_like(c)
         width = path.n // len(parts)
         for number, a in enumerate(parts):

@@ -49,7 +49,7 @@ def copy(context: Context, asked: RowForm) -> Step:
         for issued in operation.issued(frame, threads):
             allowed = range(QUARTER) if anywhere else (0,)
             cells = issued.cells(place, columns.size, "the target", lanes=allowed)
-            units = issued.units(operand, "k", issued.values(descriptor))
+            units = issued.lines(operand, "k", issued.values(descriptor)).units
             issued.start(partial(land, issued, cells, units), partial(access, issued, cells, units))
 
     def access(issued: Issued, cells: Cells, units: Array) -> TensorCoreAccess:

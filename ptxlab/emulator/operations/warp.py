@@ -7,7 +7,9 @@ operation waits until every thread it needs stands at it; see ``ptxlab.emulator.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -176,6 +178,12 @@ class WholeWarps:
         if not threads.everyone or self.wave.cta_width % self.size:
             self._check()
 
+    def in_frame(self, frame: Frame) -> Self:
+        """Return the same warps with the registers of another frame of theirs."""
+        found = copy(self)
+        found._frame = frame
+        return found
+
     def _check(self) -> None:
         kind, width = self.kind, self.wave.cta_width
         here = in_teams(self.wave, self.threads.mask, self.size).sum(axis=1)
@@ -199,6 +207,10 @@ class WholeWarps:
     @property
     def count(self) -> int:
         return self.threads.size // self.size
+
+    @property
+    def frame(self) -> Frame:
+        return self._frame
 
     @property
     def registers(self) -> list[Array]:

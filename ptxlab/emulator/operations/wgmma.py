@@ -6,7 +6,7 @@ Source: PTX ISA, "Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -28,6 +28,7 @@ from ptxlab.emulator.operations.matrix_native import (
     repeated,
 )
 from ptxlab.emulator.operations.order import nothing
+from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.operations.warp import Aligned, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
@@ -35,9 +36,10 @@ from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.in_flight import Joined
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
-from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
@@ -45,11 +47,15 @@ from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
+from ptxlab.matrix.shared_matrix import core_matrices, elements
+from ptxlab.native.tensor_core.lines import WORDS
 from ptxlab.native.value import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)
+
+MOST = 4
+"""Products with one D that machine code adds up at once: D goes through memory so many times less."""
 
 
 class Warpgroups(WholeWarps):
@@ -61,6 +67,12 @@ class Warpgroups(WholeWarps):
     def register(self, source: Source) -> Array:
         """Return an operand of all threads of the wave, a word for each."""
         return each(source.read(self.registers), self.threads.width)
+
+    @property
+    def firsts(self) -> Array:
+        """The first thread of each."""
+        found: Array = self.threads.index[:: self.size]
+        return found
 
     def one(self, source: Source, what: str) -> Array:
         """Return an operand that all threads of a warpgroup agree on, [warpgroups]."""
@@ -85,15 +97,33 @@ class _Shared:
 
     def issue(self, groups: Warpgroups) -> _Lines:
         """Take the descriptors, and return what reads through them."""
-        return _Lines(self, groups.wave, self._units(groups))
+        name, region = f"the descriptor of {self.operand.operand}", groups.wave.regions["shared"]
+        words, starts = groups.one(self.descriptor, name), region.start[groups.firsts]
+        operand, major = self.operand, self.major
+        try:
+            lines = UnitLines.of(region, operand, major, words, starts, WGMMA_DESCRIPTOR)
+        except ValueError as error:
+            location = groups.fault("").location
+            raise Unsupported(f"{groups.name}: {error}", location=location) from None
+        outside = lines.outside(region)
+        if outside is not None:
+            at, first, end = outside
+            raise groups.fault(
+                f"{groups.name}: {name} reaches from byte {first:#x} of shared memory to {end:#x}, of which a "
+                f"CTA has {region.first:#x} to {region.size:#x}, in the warpgroup of "
+                f"{groups.wave.thread(groups.first_thread(at))}",
+                hint="all 64 rows of A and all n columns of B are read, wherever the offsets put them",
+                kind="bounds",
+            )
+        return _Lines(self, lines)
 
     def moved(self, groups: Warpgroups) -> list[MemoryAccess]:
         """Return what is read, one core matrix after the other."""
-        units, region = core_matrices(self._units(groups)), groups.wave.regions["shared"]
+        units, region = core_matrices(self.issue(groups).lines.units), groups.wave.regions["shared"]
         words, which = np.unique(groups.one(self.descriptor, ""), return_inverse=True)
         fields = [WGMMA_DESCRIPTOR.decode(int(word)) for word in words]
         start = np.array([one["start address"] for one in fields], np.int64)[which]
-        start += region.start[groups.threads.index[:: groups.size]]
+        start += region.start[groups.firsts]
         swizzles = np.array([one["swizzle"] for one in fields])[which]
         moved = []
         for swizzle in dict.fromkeys(swizzles.tolist()):
@@ -103,16 +133,6 @@ class _Shared:
             tiles = Tiles(swizzle, MODES[swizzle].span, 0, start[chosen])
             moved.append(MemoryAccess(region, first, UNIT_BYTES, owner, writes=False, tiles=tiles))
         return moved
-
-    def _units(self, groups: Warpgroups) -> Array:
-        """Return which 16 bytes of shared memory are read: [warpgroups, lines, units]."""
-        name = f"the descriptor of {self.operand.operand}"
-        try:
-            units = addresses(self.operand, self.major, groups.one(self.descriptor, name))
-        except ValueError as error:
-            location = groups.fault("").location
-            raise Unsupported(f"{groups.name}: {error}", location=location) from None
-        return _placed(groups, units, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +153,19 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """A factor in shared memory as it will be, when it is read at the ``units``."""
+    """A factor in shared memory as it will be, when it is read."""
 
     factor: _Shared
-    wave: Wave
-    units: Array
+    lines: UnitLines
 
     def matrix(self) -> Array:
         """Return [rows, cols, warpgroups]."""
-        return elements(self.factor.operand, self.factor.major, self.lines())
+        return elements(self.factor.operand, self.factor.major, self.lines.read())
 
-    def lines(self) -> Array:
-        """Return [warpgroups, lines, units] of 16 bytes, one behind the other."""
-        return np.ascontiguousarray(self.wave.regions["shared"].items(UNIT_BYTES)[self.units])
+    @property
+    def words(self) -> Sequence[int]:
+        """Where machine code finds it."""
+        return self.lines.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,28 +179,10 @@ class _Registers:
         """Return [rows, cols, warpgroups]."""
         return self.groups.matrix(self.factor.layout, self.factor.sources)
 
+    words = (0,) * WORDS
+
     def registers(self) -> list[Array]:
         return [self.groups.register(source) for source in self.factor.sources]
-
-
-def _placed(groups: Warpgroups, addresses: Array, name: str) -> Array:
-    """Return where in shared memory the 16 bytes at each of [warpgroups, lines, units] addresses are."""
-    region = groups.wave.regions["shared"]
-    outside = (addresses < region.first) | (addresses + UNIT_BYTES > region.size)
-    wrong = outside.any(axis=(1, 2))
-    if wrong.any():
-        group = int(wrong.argmax())
-        raise groups.fault(
-            f"{groups.name}: {name} reaches from byte {int(addresses[group].min()):#x} of shared memory "
-            f"to {int(addresses[group].max()) + UNIT_BYTES:#x}, of which a CTA has {region.first:#x} to "
-            f"{region.size:#x}, in the warpgroup of "
-            f"{groups.wave.thread(groups.first_thread(group))}",
-            hint="all 64 rows of A and all n columns of B are read, wherever the offsets put them",
-            kind="bounds",
-        )
-    first = groups.threads.index[:: groups.size]
-    inside = addresses + region.start[first][:, np.newaxis, np.newaxis]
-    return inside // UNIT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ class Multiplication:
     sparsity: Sparsity | None
     adds: Source
     negates: bool
+    writes: frozenset[int]
     compute: Callable[[Factors], Array]
     native: NativeProduct | None
     line: int
@@ -208,89 +211,119 @@ class Multiplication:
         An instruction that touches D waits too, as ptxas makes it: "warpgroup.wait is injected in
         around line 7 by compiler to allow use of registers defined by GMMA" (C7517).
         """
-        begun = Frame(frame.wave, frame.layout, frame.registers.copy(), frame.local_base)
-        whole = self._issued(frame, begun, threads.apart())
+        then = Frame(frame.wave, frame.layout, frame.registers.copy(), frame.local_base)
+        begun = self.begun(Warpgroups(then, threads.apart(), self.form.name, self.line), frame)
         if frame.wave.watched:
-            groups = Warpgroups(frame, threads.apart(), self.form.name, self.line)
-            moved = self.a.moved(groups) + self.b.moved(groups)
+            moved = self.a.moved(begun.then) + self.b.moved(begun.then)
             frame.wave.watcher.begun(threads, moved, None)
+        frame.wave.products.start(threads, begun, writes=self.writes)
 
-        def land(chosen: Array | None) -> None:
-            if chosen is None:
-                whole()
-            else:
-                some = Threads(threads.width, index=threads.index[chosen])
-                self._issued(frame, begun, some)()
+    def begun(self, then: Warpgroups, frame: Frame) -> _Begun:
+        """Take the operands of warpgroups as they were when it was begun, for a frame as it will be."""
+        adds = then.one(self.adds, "scale-d")
+        a, b = self.a.issue(then), self.b.issue(then)
+        places = None if self.sparsity is None else self.sparsity.places(then)
+        return _Begun(self, then, then.in_frame(frame), adds, a, b, places)
 
-        writes = frozenset(one.slot for one in self.d)
-        frame.wave.products.start(threads, land, writes=writes)
 
-    def _issued(self, frame: Frame, begun: Frame, threads: Threads) -> Callable[[], None]:
-        """Take the operands of some threads as they were when it was begun; return what executes it."""
-        given = Warpgroups(begun, threads, self.form.name, self.line)
-        groups = Warpgroups(frame, threads, self.form.name, self.line)
-        adds = given.one(self.adds, "scale-d")
-        a, b = self.a.issue(given), self.b.issue(given)
-        places = None if self.sparsity is None else self.sparsity.places(given)
+@dataclass(frozen=True, slots=True)
+class _Begun(Joined):
+    """A product that has begun: operands as they were ``then``, shared memory and D as they are now."""
 
-        def by_arrays() -> None:
-            left = a.matrix()
-            if self.negates:
-                left = left ^ left.dtype.type(1 << (8 * left.itemsize - 1))
-            d = self.compute(Factors(left, b.matrix(), self._addend(groups, adds), places))
-            groups.write_matrix(self.form.operand("D"), self.d, d)
+    how: Multiplication
+    then: Warpgroups
+    now: Warpgroups
+    adds: Array
+    a: _Lines | _Registers
+    b: _Lines | _Registers
+    places: Array | None
 
-        native = self.native
-        if native is None:
-            return by_arrays
+    def __call__(self, chosen: Array | None) -> None:
+        """Execute it, or for the threads at some positions."""
+        if chosen is None:
+            self.land_with(())
+            return
+        frame, threads = self.now.frame, self.now.threads
+        some = Threads(threads.width, index=threads.index[chosen])
+        then = Warpgroups(self.then.frame, some, self.how.form.name, self.how.line)
+        self.how.begun(then, frame).land_with(())
 
-        def execute() -> None:
-            if native.hot(frame.wave):
-                self._natively(native, a, b, groups, adds)
-            else:
-                native.timed(by_arrays)
+    def land_with(self, others: Sequence[Joined]) -> None:
+        """Execute it, and others behind it: those with one D at once, in the order of each D."""
+        chains: dict[frozenset[int], list[_Begun]] = {}
+        for product in (self, *others):
+            assert isinstance(product, _Begun)
+            writes = product.how.writes
+            meets = any(not writes.isdisjoint(one) for one in chains if one != writes)
+            if meets or (writes in chains and not product._goes_on_from(chains[writes])):
+                _execute(chains.values())
+                chains = {}
+            chains.setdefault(writes, []).append(product)
+        _execute(chains.values())
 
-        return execute
+    def _goes_on_from(self, chain: Sequence[_Begun]) -> bool:
+        """Say whether machine code can add it to what these products give."""
+        first, native = chain[0], self.how.native
+        return (
+            native is not None
+            and native is first.how.native
+            and len(chain) < MOST
+            and isinstance(self.a, _Lines)
+            and self.how.negates == first.how.negates
+            and self.now.frame is first.now.frame
+            and bool(self.adds.all())
+            and np.array_equal(self.now.firsts, first.now.firsts)
+        )
 
-    def _natively(
-        self,
-        native: NativeProduct,
-        a: _Lines | _Registers,
-        b: _Lines | _Registers,
-        groups: Warpgroups,
-        adds: Array,
-    ) -> None:
-        """Execute it by machine code: see ``ptxlab.native.tensor_core.wgmma``."""
-        assert isinstance(b, _Lines)
-        in_registers = a.registers() if isinstance(a, _Registers) else []
-        left = None if isinstance(a, _Registers) else a.lines()
-        right, firsts = b.lines(), groups.threads.index[:: groups.size] // WARP
-        masks = -adds.astype(np.int32)
-        registers, word = groups.registers, np.dtype(np.uint32)
-        given = [*in_registers, *(groups.register(source) for source in self.c)]
-        made = [blank(registers[one.slot], groups.threads, word) for one in self.d]
-        bits = self.form.held("A").bits
-        words = [
-            0 if left is None else left.ctypes.data,
-            right.ctypes.data,
-            firsts.ctypes.data,
-            masks.ctypes.data,
-            repeated(1 << (bits - 1), bits) if self.negates else 0,
-            *map(id, given),
-            *map(id, made),
-        ]
-        native.run(groups.wave, groups.count, words)
-        for destination, value in zip(self.d, made, strict=True):
-            registers[destination.slot] = value
+    def by_arrays(self) -> None:
+        how = self.how
+        left = self.a.matrix()
+        if how.negates:
+            left = left ^ left.dtype.type(1 << (8 * left.itemsize - 1))
+        d = how.compute(Factors(left, self.b.matrix(), self._addend(), self.places))
+        self.now.write_matrix(how.form.operand("D"), how.d, d)
 
-    def _addend(self, groups: Warpgroups, adds: Array) -> Array:
+    def _addend(self) -> Array:
         """Return C: D as it is, or zero where ``adds`` does not hold."""
-        layout = self.form.operand("D")
+        layout, adds = self.how.form.operand("D"), self.adds
         if not adds.any():
             word = np.dtype(f"u{layout.bits // 8}")
             return np.zeros((layout.rows, layout.cols, len(adds)), word)
-        c = groups.matrix(layout, self.c)
+        c = self.now.matrix(layout, self.how.c)
         return c if adds.all() else c * adds
+
+
+def _execute(chains: Iterable[Sequence[_Begun]]) -> None:
+    """Execute chains of products, each of one D."""
+    for chain in chains:
+        native = chain[0].how.native
+        if native is not None and native.hot(chain[0].now.wave):
+            _natively(native, chain)
+            continue
+        for product in chain:
+            if native is None:
+                product.by_arrays()
+            else:
+                native.timed(product.by_arrays)
+
+
+def _natively(native: NativeProduct, chain: Sequence[_Begun]) -> None:
+    """Execute products of one D by machine code: see ``ptxlab.native.tensor_core.wgmma``."""
+    first = chain[0]
+    how, groups = first.how, first.now
+    table = np.array([(*product.a.words, *product.b.words) for product in chain])
+    firsts, masks = groups.firsts // WARP, -first.adds.astype(np.int32)
+    registers, word = groups.registers, np.dtype(np.uint32)
+    in_registers = first.a.registers() if isinstance(first.a, _Registers) else []
+    given = [*in_registers, *(groups.register(source) for source in how.c)]
+    made = [blank(registers[one.slot], groups.threads, word) for one in how.d]
+    bits = how.form.held("A").bits
+    flips = repeated(1 << (bits - 1), bits) if how.negates else 0
+    places = (one.ctypes.data for one in (table, firsts, masks))
+    words = [len(chain), *places, flips, *map(id, given), *map(id, made)]
+    native.run(groups.wave, groups.count, words)
+    for destination, value in zip(how.d, made, strict=True):
+        registers[destination.slot] = value
 
 
 # ---- from the instruction to that -----------------------------------------------------------
@@ -310,7 +343,8 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
     names = [operand.name for operand in form.signature]
     given = dict(zip(names, context.instruction.operands, strict=True))
     negated = [_is_constant(given.get(f"imm-scale-{x}"), -1) for x in "ab"]
-    d = word_type(form.operand("D"))
+    word = word_type(form.operand("D"))
+    d = context.destinations(given["d"], word)
     sparsity = None
     if form.metadata is not None:
         sparsity = sparsity_of(context, form.metadata, given["sp-meta"], given["sp-sel"])
@@ -318,13 +352,14 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
     majors = tuple(one.major if isinstance(one, _Shared) else "" for one in (a, b))
     return Multiplication(
         form=form,
-        d=context.destinations(given["d"], d),
-        c=context.sources(given["d"], d),
+        d=d,
+        c=context.sources(given["d"], word),
         a=a,
         b=b,
         sparsity=sparsity,
         adds=context.source(given["scale-d"], "pred"),
         negates=negated[0] != negated[1],
+        writes=frozenset(one.slot for one in d),
         compute=arithmetic(form, context.target),
         native=native_product(form, context.target, majors),
         line=context.line,
@@ -340,7 +375,7 @@ def native_product(
     def write() -> ModuleFunction | None:
         from ptxlab.native.tensor_core import wgmma
 
-        return wgmma.function(form, target, majors)
+        return wgmma.function(form, target, majors, MOST)
 
     return made_of(form.m * form.n * form.k, write)
 

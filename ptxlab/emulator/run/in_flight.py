@@ -10,6 +10,7 @@ Source: PTX ISA, "Asynchronous operations", "cp.async.wait_group", "cp.async.bul
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,19 @@ from ptxlab.errors import PtxlabError
 
 Land = Callable[[Array | None], None]
 """Do the work of the positions, into the threads that began it, that it is given; of all for None."""
+
+
+class Joined(ABC):
+    """Work that may be done in one go with work of its kind that lands right behind it."""
+
+    @abstractmethod
+    def __call__(self, chosen: Array | None) -> None:
+        """Do it, as any ``Land``."""
+
+    @abstractmethod
+    def land_with(self, others: Sequence[Joined]) -> None:
+        """Do all of it, and of the others after it."""
+
 
 Tell = Callable[[int, Threads | None], None]
 """Hear that work has landed: its turn, and which threads' it is, None for all of it."""
@@ -192,6 +206,7 @@ class Groups:
         self, threads: Threads, due: Callable[[AsyncWork], Array], *, read_only: bool = False
     ) -> None:
         kept: list[AsyncWork] = []
+        joined: list[Joined] = []
         for work in self._pending:
             now = due(work)
             if not (threads.full or threads.everyone):
@@ -200,6 +215,10 @@ class Groups:
                 kept.append(work)
                 continue
             chosen = None if now.all() else np.flatnonzero(now)
+            if chosen is None and self.tell is None and isinstance(work.land, Joined):
+                joined.append(work.land)
+                continue
+            _land_joined(joined)
             if work.read is not None:
                 work.read(chosen)
             if read_only:
@@ -210,7 +229,16 @@ class Groups:
                 self.tell(work.turn, work.threads if chosen is None else _at(work.threads, chosen))
             if chosen is not None:
                 kept.append(_remaining(work, ~now))
+        _land_joined(joined)
         self._pending = kept
+
+
+def _land_joined(joined: list[Joined]) -> None:
+    """Do work in one go, which then is none any more."""
+    if joined:
+        first, *others = joined
+        joined.clear()
+        first.land_with(others)
 
 
 def _at(threads: Threads, positions: Array) -> Threads:

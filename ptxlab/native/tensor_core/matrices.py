@@ -1,7 +1,7 @@
 """The matrices of one product in native code: what is kept of A and B, and the sums that D becomes.
 
-Of A [blocks, k, rows] is kept, of B [k, n]; the sums are [blocks, n, rows]. Rows and columns lie in
-the ``order`` of fragments.
+Of A [blocks, k, rows] is kept, of B [k, n], of several products that are added up one behind the other; the sums
+are [blocks, n, rows]. Rows and columns lie in the ``order`` of fragments.
 """
 
 from __future__ import annotations
@@ -22,34 +22,55 @@ NAME = "multiply"
 
 
 class Matrices:
-    """The matrices of an m x n x k product, and the code of the function that works on them."""
+    """The matrices of m x n x k products, up to so ``many``, and the code of the function that works on them."""
 
-    def __init__(self, steps: Steps, m: int, n: int, k: int) -> None:
+    def __init__(self, steps: Steps, m: int, n: int, k: int, many: int = 1) -> None:
         self.steps, self.m, self.n, self.k = steps, m, n, k
         self.code = code = FunctionBuilder()
         sizes = [size for _, size in steps.kept]
-        self._left = [code.buffer(size * k * m) for size in sizes]
-        self._right = [code.buffer(size * k * n) for size in sizes]
+        self._left = [code.buffer(size * k * m * many) for size in sizes]
+        self._right = [code.buffer(size * k * n * many) for size in sizes]
         self._word = int(steps.word[1:]) // 8
         self._sums = code.buffer(self._word * m * n)
 
     # ---- A and B ----
 
     def keep_left(
-        self, words: VectorValue, bits: int, inner: Sequence[int], block: int = 0
+        self,
+        words: VectorValue,
+        bits: int,
+        inner: Sequence[int],
+        block: int = 0,
+        product: VectorValue | int = 0,
     ) -> None:
         """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
         found, rows = self.steps.left(words, bits), self.steps.rows
         for k, parts in zip(self._places(inner, len(found)), found, strict=False):
-            self._keep(self._left, (block * self.k + k) * rows, parts)
+            at = (block * self.k + k) * rows
+            self._keep(self._of(self._left, product, self.k * self.m), at, parts)
 
     def keep_right(
-        self, words: VectorValue, bits: int, inner: Sequence[int], first: VectorValue | int = 0
+        self,
+        words: VectorValue,
+        bits: int,
+        inner: Sequence[int],
+        first: VectorValue | int = 0,
+        product: VectorValue | int = 0,
     ) -> None:
         """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
         found = self.steps.right(words, bits)
         for k, parts in zip(self._places(inner, len(found)), found, strict=False):
-            self._keep(self._right, k * self.n, parts, first)
+            right = self._of(self._right, product, self.k * self.n)
+            self._keep(right, k * self.n, parts, first)
+
+    def _of(
+        self, buffers: Sequence[VectorValue], product: VectorValue | int, elements: int
+    ) -> list[VectorValue]:
+        """Return the part of the buffers that a product has, which keeps so many elements."""
+        sizes = [size for _, size in self.steps.kept]
+        return [
+            buffer.at(product, size * elements) for buffer, size in zip(buffers, sizes, strict=True)
+        ]
 
     def _places(self, inner: Sequence[int], count: int) -> Sequence[int]:
         """Return where along k that belongs which is kept, some of it of several elements."""
@@ -131,9 +152,13 @@ class Matrices:
 
     # ---- the product ----
 
-    def add(self) -> None:
+    def add(self, product: VectorValue | int = 0) -> None:
         """Add the products of A and B to the sums, step by step."""
         rows, kept = self.steps.rows, self.steps.kept
+        of_product = [
+            self._of(buffers, product, self.k * outer)
+            for buffers, outer in ((self._left, self.m), (self._right, self.n))
+        ]
         columns = self.code.number("i64", self.n)
         for block in range(self.m // rows):
             for first in range(0, self.k, self.steps.products):
@@ -143,9 +168,10 @@ class Matrices:
                             buffer.at(at, size)
                             for buffer, (_, size) in zip(buffers, kept, strict=True)
                         ]
-                        for buffers, at in (
-                            (self._left, (block * self.k + first) * rows),
-                            (self._right, first * self.n),
+                        for buffers, at in zip(
+                            of_product,
+                            ((block * self.k + first) * rows, first * self.n),
+                            strict=True,
                         )
                     )
                     right = [

@@ -1,10 +1,10 @@
-"""tcgen05.mma as native code: A and B in lines as they were, D in the cells of Tensor Memory.
+"""tcgen05.mma as native code: A and B in units of 16 bytes as they are, D in the cells of Tensor Memory.
 
 The function is that of a task of ``ptxlab.native.cores`` of the parts of D of so many CTAs, those of a CTA one
 after the other. Its words are where the matrices A of all CTAs are, of all parts if they come from Tensor
-Memory, and the matrices B that CTAs share; the cells of Tensor Memory; for each CTA the number of the first
-cell of D, and all ones where C is added and zeros where not; for each row of each part how many cells it lies
-behind that first one; and the bits of A's words to change.
+Memory, and the matrices B, four words each as in ``lines``; the cells of Tensor Memory; for each CTA the number
+of the first cell of D, and all ones where C is added and zeros where not; for each row of each part how many
+cells it lies behind that first one; and the bits of A's words to change.
 
 The vectors are rows of D, as they lie in Tensor Memory: its columns are what the rows of other products are.
 """
@@ -18,7 +18,7 @@ from ptxlab.isa.targets import Target
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK
-from ptxlab.native.tensor_core.lines import lines
+from ptxlab.native.tensor_core.lines import WORDS, UnitMatrix
 from ptxlab.native.tensor_core.matrices import NAME, Matrices
 from ptxlab.native.tensor_core.steps import transposed
 from ptxlab.native.value import ModuleFunction
@@ -36,27 +36,26 @@ def function(
     matrices = Matrices(arithmetic, width, path.rows, problem.k)
     code = matrices.code
     task, start, end = code.task()
-    a_lines, b_lines, cells, firsts, adds, places = (task.address(HEADER + i) for i in range(6))
-    flips = task.word(HEADER + 6).to("trunc", "i32").splat(BLOCK)
+    a_words, b_words = task.at(HEADER, 8), task.at(HEADER + WORDS, 8)
+    more = HEADER + 2 * WORDS
+    cells, firsts, adds, places = (task.address(more + i) for i in range(4))
+    flips = task.word(more + 4).to("trunc", "i32").splat(BLOCK)
     a, b = problem.a, replace(problem.b, cols=problem.n)
     a_major = "k" if a_by_part else problem.majors[0]
-    a_bytes, b_bytes = (one.rows * one.cols * one.bits // 8 for one in (a, b))
     with code.for_range(start, end) as item:
         cta = item // path.parts
         part = item - cta * path.parts
-        matrix = a_lines.at(item if a_by_part else cta, a_bytes)
+        matrix = UnitMatrix.of(a, a_major, a_words, item if a_by_part else cta)
         with code.loop(path.rows // BLOCK) as number:
-            for inner, words in lines(a, a_major, matrix, number * BLOCK, range(BLOCK)):
+            for inner, words in matrix.words(number * BLOCK, range(BLOCK)):
                 matrices.keep_right(words ^ flips, a.bits, inner, number * BLOCK)
-        matrix = b_lines.at(cta // problem.form.group, b_bytes)
+        matrix = UnitMatrix.of(b, problem.majors[1], b_words, cta)
         d = cells.at(firsts.word(cta), 4)
         mask = adds.at(cta, 4).load("i32", align=4).splat(width)
         rows = places.at(part, path.rows * 8)
         with code.loop(path.columns // width) as block:
             column = block * width
-            for inner, words in lines(
-                b, problem.majors[1], matrix, part * path.columns + column, range(width)
-            ):
+            for inner, words in matrix.words(part * path.columns + column, range(width)):
                 matrices.keep_left(words, b.bits, inner)
             with code.loop(path.rows) as row:
                 c = d.at(rows.word(row), 4).at(column, 4).load("i32", width, align=4)

@@ -131,6 +131,7 @@ def execute(
     tail: str | None = None,
     adds: int = 1,
     metadata: Array | None = None,
+    schedule: str = "late",
 ) -> Array:
     """Return D [CTAs, 64, n] of one warpgroup a CTA, as words.
 
@@ -155,7 +156,7 @@ def execute(
         record[:, :, first + 2] = metadata
     record[:, :, first + 3] = adds
     record[:, :, first + 4 :] = pack_groups("c", c)
-    with open_device("emulator", arch="sm_90a") as device:
+    with open_device("emulator", arch="sm_90a", schedule=schedule) as device:
         there = [
             device.upload(record),
             device.zeros((ctas, GROUP, count), "u64"),
