@@ -470,20 +470,20 @@ class FunctionText:
         low, high = halves
         return low.shuffle(range(a.lanes), high)
 
-    def call_function(self, name: str, kind: str, *given: VectorValue) -> VectorValue:
-        """Return what a function of the same module gives."""
-        return self.act(kind, 0, f"call {kind} @{name}({_listed(given)})")
+    def call_function(
+        self, function: ModuleFunction | str, kind: str, *given: VectorValue
+    ) -> VectorValue:
+        """Return what a function gives, which comes with the module, or is in it already by a name."""
+        return self.act(kind, 0, f"call {kind} @{self._named(function)}({_listed(given)})")
 
-    def call_procedure(self, name: str, *given: VectorValue) -> None:
-        self.line(f"call void @{name}({_listed(given)})")
+    def call_procedure(self, function: ModuleFunction | str, *given: VectorValue) -> None:
+        self.line(f"call void @{self._named(function)}({_listed(given)})")
 
-    def use(self, function: ModuleFunction) -> str:
-        """Have a function in the same module, and return its name."""
+    def _named(self, function: ModuleFunction | str) -> str:
+        if isinstance(function, str):
+            return function
         self._used.update(function.used)
         return function.name
-
-    def run(self, function: ModuleFunction, *given: VectorValue) -> None:
-        self.call_procedure(self.use(function), *given)
 
     # ---- places ----
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 
+from ptxlab.emulator.run.memory import Region
 from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.value import ModuleFunction, VectorValue
 
@@ -46,7 +47,7 @@ def _find_all() -> ModuleFunction:
     bits = active.to("zext", "i64")
     with f.loop(LANES) as lane, f.when(((bits >> lane) & 1).is_("ne", 0)):
         address = addresses.word(lane)
-        good = f.call_function(f.use(_find()), "i1", table, address, *span, cache)
+        good = f.call_function(_find(), "i1", table, address, *span, cache)
         with f.when(good.is_("eq", 0)):
             f.ret(0)
         addresses.set(lane, address + cache.word(2))
@@ -123,10 +124,15 @@ class Window:
 
     @classmethod
     def of(cls, code: FunctionBuilder, task: VectorValue, word: int) -> Window:
-        """Return the window that four words of a task describe."""
+        """Return the window of which ``window_words`` are those of a task from this one on."""
         with code.before_threads():
-            data = task.array(word).integer()
-            return cls(data, task.array(word + 1), task.word(word + 2), task.word(word + 3))
+            data, start = (task.array(word + i) for i in range(2))
+            return cls(data, start, *(task.word(word + i) for i in (2, 3)))
+
+
+def window_words(region: Region) -> tuple[int, int, int, int]:
+    """Return the words of a task that describe a thread's own memory."""
+    return id(region.data), id(region.start), region.size, region.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,7 @@ class AddressTranslation:
             for word in range(3):
                 cache.set(word, 0)
             if not address.lanes and (active is None or not active.lanes):
-                found = code.call_function(code.use(_find()), "i1", self.table, address, *given)
+                found = code.call_function(_find(), "i1", self.table, address, *given)
                 self._require(_both(found, span.is_aligned(address)), active)
                 return TranslatedAddress(address + cache.word(2), active)
         address = address.splat(LANES)
@@ -165,8 +171,8 @@ class AddressTranslation:
             mask = code.number("i8", -1)
             if active is not None:
                 mask = active.splat(LANES).bits("i8", 0)
-            name = code.use(_find_all())
-            self._require(code.call_function(name, "i1", self.table, buffer, mask, *given), None)
+            good = code.call_function(_find_all(), "i1", self.table, buffer, mask, *given)
+            self._require(good, None)
             looked_up = buffer.load("i64", LANES, align=8)
         return TranslatedAddress(branch.merged(translated, looked_up), active)
 
@@ -181,7 +187,7 @@ class AddressTranslation:
         inside = (address - (window.first - span.low)).is_("ult", many)
         self._require(_both(inside, span.is_aligned(address)), active)
         start = window.start.at(self.index, 8).load("i64", LANES, align=8)
-        return TranslatedAddress(address + start + window.data, active)
+        return TranslatedAddress(address + start + window.data.integer(), active)
 
     def _require(self, good: VectorValue | None, active: VectorValue | None) -> None:
         """Go on only if something is good for all that are active."""

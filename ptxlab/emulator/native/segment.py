@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.native.addresses import window_words
 from ptxlab.emulator.native.stores import NAME as STORES
 from ptxlab.emulator.native.writer import (
     NAME,
@@ -20,7 +21,6 @@ from ptxlab.emulator.native.writer import (
 )
 from ptxlab.emulator.prepare.registers import Array
 from ptxlab.emulator.run.code import InstructionSteps, Step
-from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
@@ -94,12 +94,16 @@ class CompiledFunction:
         """
         if self.size != (wave.width, wave.cores):
             self.fit(wave, pool(wave.cores))
+        shared, local = (
+            window_words(wave.regions[space]) if space in spaces else (0, 0, 0, 0)
+            for space in ("shared", "local")
+        )
         return packed(
             *self.header,
             id(mask),
             id(wave.memory.table),
-            *_window(wave, "shared", spaces),
-            *_window(wave, "local", spaces),
+            *shared,
+            *local,
             self.named,
             *map(id, values),
             *map(id, results),
@@ -248,14 +252,3 @@ def _compiled(written: Written, instructions: int) -> CompiledFunction:
     names = [NAME, STORES] if written.stores else [NAME]
     functions = [compiler.compile(written.text, name, Function, masked=False) for name in names]
     return CompiledFunction(functions, written, instructions)
-
-
-_NONE = (0, 0, 0, 0)
-
-
-def _window(wave: Wave, space: str, spaces: set[str]) -> tuple[int, int, int, int]:
-    """Return the words that describe a thread's own memory."""
-    if space not in spaces:
-        return _NONE
-    region: Region = wave.regions[space]
-    return id(region.data), id(region.start), region.size, region.first

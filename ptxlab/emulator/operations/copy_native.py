@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native import copies
+from ptxlab.emulator.native.addresses import window_words
 from ptxlab.emulator.native.copies import BEGUN, CAPACITY, COUNT, FIRST, GROUPS, HEAD, OPEN, ROW
 from ptxlab.emulator.native.warp_operation import FallbackStep, is_possible
 from ptxlab.emulator.prepare.program import Access
@@ -123,9 +124,9 @@ class CopyStep(_Step):
         target = self.write.base.dtype.itemsize
         text = copies.begin(self.write.nbytes, target, self.write.offset, self.read.offset)
         begin, begun = cores.functions(text, "begin", "begun")
-        width, shared = wave.width, wave.regions["shared"]
+        width = wave.width
         chunk = cores.pool(wave.cores).chunk(width, WORTH, WARP)
-        window = id(shared.data), id(shared.start), shared.size, shared.first
+        window = window_words(wave.regions["shared"])
         header = cores.header(width, (begin, chunk), (begun, width))
         return self.packed(wave, header, id(wave.memory.table), *window)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from ptxlab.emulator.native.addresses import Window, window_words
 from ptxlab.emulator.native.warp_operation import WarpStep, is_possible
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Destination
@@ -20,8 +21,8 @@ from ptxlab.matrix.ldmatrix import LdMatrix
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.cores import HEADER
 
-BYTES, START, SIZE, LOWEST, OFFSET, REGISTERS = (HEADER + at for at in range(6))
-"""The words of the task: shared memory as for a segment, what is added to an address, registers."""
+SHARED, OFFSET, REGISTERS = (HEADER + at for at in (0, 4, 5))
+"""The words of the task: the window of shared memory, what is added to an address, registers."""
 
 ROW, ROWS = 16, 8
 
@@ -34,8 +35,7 @@ class LoadStep(WarpStep):
     name = kind = "ldmatrix"
 
     def words(self, wave: Wave) -> tuple[int, ...]:
-        shared = wave.regions["shared"]
-        return id(shared.data), id(shared.start), shared.size, shared.first, self.access.offset
+        return *window_words(wave.regions["shared"]), self.access.offset
 
 
 def natively(
@@ -65,12 +65,10 @@ def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
     """
     f = FunctionBuilder()
     task, first, end = f.task()
-    data, start, *registers = (
-        task.array(at) for at in (BYTES, START, *range(REGISTERS, REGISTERS + 1 + matrices))
-    )
-    size, lowest, offset = (task.word(at) for at in (SIZE, LOWEST, OFFSET))
-    room = f.call("usub.sat", size - lowest, f.number("i64", ROW - 1))
-    begin = lowest - offset
+    window, offset = Window.of(f, task, SHARED), task.word(OFFSET)
+    registers = [task.array(REGISTERS + at) for at in range(1 + matrices)]
+    room = f.call("usub.sat", window.size - window.first, f.number("i64", ROW - 1))
+    begin = window.first - offset
     rows = f.buffer(ROWS * ROW)
     with f.for_range(first, end) as warp:
         lane = warp * WARP
@@ -79,7 +77,7 @@ def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
         good = (address - begin).is_("ult", room) & (moved & ROW - 1).is_("eq", 0)
         with f.when(good.all().is_("eq", 0)):
             f.ret(1)
-        shared = data.at(start.word(lane), 1)
+        shared = window.data.at(window.start.word(lane), 1)
         for matrix in range(matrices):
             for row in range(ROWS):
                 line = shared.at(moved.pick(ROWS * matrix + row), 1).load("i8", ROW, align=1)

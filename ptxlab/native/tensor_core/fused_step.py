@@ -52,7 +52,7 @@ class FusedSteps:
         lowest = self.how.lowest
         outside = (top - lowest).is_("ugt", HIGHEST - lowest)
         with code.branch(outside.bits(f"i{self.rows}", 0).is_("ne", 0)) as branch:
-            code.run(self.exact_column(), *terms.addresses, d, terms.columns)
+            code.call_procedure(self.exact_column(), *terms.addresses, d, terms.columns)
             branch.otherwise()
             d.store(self._fast(terms, top, c), align=4 * self.rows)
 
