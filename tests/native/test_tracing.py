@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from ptxlab.arrays import some
+from ptxlab.native import compiler
 from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.tracing import casts
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.value import VectorValue
+from tests.emulator.native.test_forms import named, run_natively
 
 HALVES = np.arange(1 << 16, dtype=np.uint16)
 CASES = {
-    "f16": (np.dtype(np.float16), casts.single_from_half, casts.half_from_single),
-    "bf16": (np.dtype(ml_dtypes.bfloat16), casts.single_from_brain, casts.brain_from_single),
+    "f16": (np.dtype(np.float16), casts.half_from_single),
+    "bf16": (np.dtype(ml_dtypes.bfloat16), casts.brain_from_single),
 }
 
 
@@ -32,17 +34,24 @@ def singles() -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_conversions_of_16_bits_are_numpys(name: str) -> None:
-    dtype, widen, narrow = CASES[name]
-    wide = HALVES.view(dtype).astype(np.float32)
-    number = wide == wide
-    assert np.array_equal(widen(HALVES)[number].view("u4"), wide[number].view("u4"))
-    assert not np.any(widen(HALVES)[~number] == widen(HALVES)[~number])
+    dtype, narrow = CASES[name]
     x = singles()
     with np.errstate(all="ignore"):
         expected, found = x.astype(dtype), narrow(x).view(dtype)
     number = x == x
     assert np.array_equal(found[number].view("u2"), expected[number].view("u2"))
     assert np.all(found[~number] != found[~number])
+
+
+@pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_of_16_bits_become_singles(name: str) -> None:
+    dtype, _ = CASES[name]
+    [found] = run_natively(named(f"cvt.f32.{name}"), HALVES.view(dtype))
+    wide = HALVES.view(dtype).astype(np.float32)
+    number = wide == wide
+    assert np.array_equal(found[number].view("u4"), wide[number].view("u4"))
+    assert not np.any(found[~number] == found[~number])
 
 
 def test_rounding_to_odd_keeps_what_a_later_rounding_needs() -> None:

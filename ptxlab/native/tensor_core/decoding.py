@@ -57,6 +57,8 @@ def widened(
 def singles(words: VectorValue, form: Format) -> VectorValue:
     """Return as float32 the numbers in int32 words, infinities and NaNs too, of ``form`` like IEEE's."""
     numbers = values(words, form)
+    if form.bias == F32.bias:
+        return numbers
     highest = form.infinity or 0
     is_special = (words & (form.nan << form.low_bit)).is_("uge", highest << form.low_bit)
     special_bits = numbers.bits("i32") | (F32.infinity or 0)

@@ -22,17 +22,6 @@ def _field(exponent: int) -> np.uint32:
     return np.uint32(exponent << F32.fraction_bits)
 
 
-def single_from_half(x: Any) -> Any:
-    """Return the float32 numbers, which keep all bits of a NaN."""
-    bits = x.astype(np.uint32)
-    size = (bits & np.uint32(F16.nan)) << np.uint32(_HALF_FRACTION)
-    number = (size.view(np.float32) * np.float32(2.0**_HALF_BIAS)).view(np.uint32)
-    is_special = size >= _field((1 << F16.exponent_bits) - 1)
-    sign = (bits >> np.uint32(F16.sign_bit)) << np.uint32(F32.sign_bit)
-    words = np.where(is_special, size | np.uint32(F32.infinity or 0), number) | sign
-    return words.view(np.float32)
-
-
 def half_from_single(x: Any) -> Any:
     """Round to the nearest, ties to even; NaN becomes the one that operations return."""
     return np.where(x != x, np.uint32(F16.nan), half_words(x)).astype(np.uint16)
@@ -52,10 +41,6 @@ def half_words(x: Any) -> Any:
     words = np.where(beyond, np.uint32(F16.infinity or 0), words)
     sign = (bits >> np.uint32(F32.sign_bit)) << np.uint32(F16.sign_bit)
     return words | sign
-
-
-def single_from_brain(x: Any) -> Any:
-    return (x.astype(np.uint32) << np.uint32(_BRAIN_FRACTION)).view(np.float32)
 
 
 def brain_from_single(x: Any) -> Any:
