@@ -29,18 +29,18 @@ def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[
     ``buffers`` are the kernel parameters and the variables that are addresses of buffers.
     """
     sites = list(instructions(function))
-    found: set[str] = set()
+    names: set[str] = set()
     before = -1
-    while before < len(found):
-        before = len(found)
+    while before < len(names):
+        before = len(names)
         held = set(buffers)  # also parameters of the call at hand that are addresses
         for site in sites:
-            depends = _depends(site, found, held)
+            depends = _depends(site, names, held)
             for name in _handed(site):
                 (held.add if depends else held.discard)(name)
             if depends:
-                found.update(name for name in results(site) if _may_be_address(site, name))
-    return frozenset(found)
+                names.update(name for name in results(site) if _may_be_address(site, name))
+    return frozenset(names)
 
 
 def _depends(site: Scoped, known: Collection[str], held: Collection[str]) -> bool:

@@ -53,7 +53,7 @@ class Agents:
             parts = 1 + PARTS if queue == "products" else 1
             known[new] = self.columns + parts * np.arange(new.size)
             self.columns += parts * new.size
-            self._kinds += [(queue, int(place)) for place in new for _ in range(parts)]
+            self._kinds += [(queue, int(number)) for number in new for _ in range(parts)]
             whole = np.zeros((new.size, parts), bool)
             whole[:, 0] = parts > 1
             self._of_products = np.append(self._of_products, whole)
@@ -62,8 +62,8 @@ class Agents:
 
     def of_products(self, columns: Array) -> Array:
         """Say which columns are those of the products of a warpgroup, which its warps' parts follow."""
-        found: Array = self._of_products[columns]
-        return found
+        agents: Array = self._of_products[columns]
+        return agents
 
     def column(self, agents: Array) -> Array:
         width = self._wave.width

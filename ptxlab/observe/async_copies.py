@@ -142,10 +142,10 @@ class AsyncCopies:
         """See writes of ``nbytes`` each to global memory: none may be to what a copy still reads."""
         for copy in self._copies.values():
             for source, length, readers in copy.sources:
-                found = overlap(start, nbytes, source, length)
-                if found is None:
+                overlapping = overlap(start, nbytes, source, length)
+                if overlapping is None:
                     continue
-                mine, theirs = found
+                mine, theirs = overlapping
                 did = f"overwrites {int(start[mine[0]]):#x} in global memory"
                 who = int(threads[mine[0]]), int(readers[theirs[0]])
                 words = _early(self._context, copy, did, "from", *who)

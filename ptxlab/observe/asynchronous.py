@@ -194,12 +194,14 @@ class Engines:
         clocks, agents = self._clocks, self._clocks.agents
         if told is None:
             engines = agents.engines("bulk_copies", threads.index)
-            of_item = [engines[one.owner] for one in moved]
+            of_item = [engines[access.owner] for access in moved]
         else:
-            of_item = [agents.engines("signals", self._words(one, threads, told)) for one in moved]
-        for one, engine in zip(moved, of_item, strict=True):
-            if one.memory.name == "shared":
-                self._see(one, engine, threads.index[one.owner])
+            of_item = [
+                agents.engines("signals", self._words(access, threads, told)) for access in moved
+            ]
+        for access, engine in zip(moved, of_item, strict=True):
+            if access.memory.name == "shared":
+                self._see(access, engine, threads.index[access.owner])
         time = clocks.tick()
         if told is not None:
             return
@@ -219,8 +221,8 @@ class Engines:
         groups, known = clocks.issue(threads.index)
         of_thread = np.repeat(groups, threads.size // groups.size)
         engines = clocks.agents.engines("products", of_thread - width)
-        for one in moved:
-            self._see(one, engines[one.owner], of_thread[one.owner])
+        for access in moved:
+            self._see(access, engines[access.owner], of_thread[access.owner])
         time = clocks.tick()
 
         def hear(chosen: Array | None) -> None:
@@ -249,7 +251,7 @@ class Engines:
             assert left is not None
             self._groups[effects.waits].wait(threads, left, read_only=effects.until == "read")
 
-    def _words(self, one: MemoryAccess, threads: Threads, told: CompletionSignal) -> Array:
+    def _words(self, access: MemoryAccess, threads: Threads, told: CompletionSignal) -> Array:
         """Return for each item the mbarrier that hears of it.
 
         It is in the CTA where the item is written or, if all that a thread's copies tell are on one side of
@@ -259,27 +261,29 @@ class Engines:
         words = wave.shared_pitch // OBJECT_BYTES
         of_thread = np.zeros(threads.size, np.int64)
         of_thread[told.owner] = told.words
-        found: Array = of_thread[one.owner]
-        if not one.writes:
-            return found
+        told_words: Array = of_thread[access.owner]
+        if not access.writes:
+            return told_words
         sides = np.zeros((2, threads.size), bool)
         sides[told.words // words % wave.config.cluster_ctas % 2, told.owner] = True
-        even, odd = sides[:, one.owner]
-        cta = one.first // wave.shared_pitch
+        even, odd = sides[:, access.owner]
+        cta = access.first // wave.shared_pitch
         first = cta - cta % wave.config.cluster_ctas % 2
-        heard: Array = found % words + np.where(even & odd, cta, first + odd) * words
+        heard: Array = told_words % words + np.where(even & odd, cta, first + odd) * words
         return heard
 
-    def _see(self, one: MemoryAccess, engines: Array, behind: Array) -> None:
+    def _see(self, access: MemoryAccess, engines: Array, behind: Array) -> None:
         context = self._context
-        granules, count = context.shadow.cover(one.first, one.size)
-        strong = one.writes and effects_of(context.site.instruction).strong  # sources are just read
-        kind = AccessKind(one.writes, strong, engine=True)
+        granules, count = context.shadow.cover(access.first, access.size)
+        strong = (
+            access.writes and effects_of(context.site.instruction).strong
+        )  # sources are just read
+        kind = AccessKind(access.writes, strong, engine=True)
         engine, row = entries(engines, count), entries(behind, count)
         touch = Touch(kind, context.number(context.site), engine, granules, row)
         self._races.compare(touch)
         self._races.remember(touch)
-        self._lifetimes.note(one.first // context.wave.shared_pitch, engines)
-        self._layouts.see(one, granules)
-        if one.writes:
+        self._lifetimes.note(access.first // context.wave.shared_pitch, engines)
+        self._layouts.see(access, granules)
+        if access.writes:
             self._shared.write(granules)

@@ -40,9 +40,15 @@ class BulkStores:
     def begin(self, threads: Threads, moved: Iterable[MemoryAccess]) -> list[_Store]:
         """See stores begin, and return them."""
         begun = [
-            _Store(self._context.site, one.memory, one.first, one.size, threads.index[one.owner])
-            for one in moved
-            if one.writes and isinstance(one.memory, Allocation) and one.first.size
+            _Store(
+                self._context.site,
+                access.memory,
+                access.first,
+                access.size,
+                threads.index[access.owner],
+            )
+            for access in moved
+            if access.writes and isinstance(access.memory, Allocation) and access.first.size
         ]
         self._stores += begun
         return begun
@@ -59,10 +65,10 @@ class BulkStores:
         for store in self._stores:
             if store.memory is not memory:
                 continue
-            found = overlap(first, nbytes, store.first, store.size)
-            if found is None:
+            overlapping = overlap(first, nbytes, store.first, store.size)
+            if overlapping is None:
                 continue
-            mine, theirs = found
+            mine, theirs = overlapping
             did = "overwrites" if writes else "reads"
             who, other = int(threads[mine[0]]), int(store.threads[theirs[0]])
             message = (

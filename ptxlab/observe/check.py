@@ -212,9 +212,9 @@ class Checker(Watcher):
         kind = AccessKind(access.writes, effects.strong)
         touch = Touch(kind, context.number(context.site), entries(threads, count), granules)
         if not access.writes or effects.atomic:
-            found = self._shared.read(touch)
-            if found is not None:
-                self._registers.load(threads, found.reshape(threads.size, count))
+            states = self._shared.read(touch)
+            if states is not None:
+                self._registers.load(threads, states.reshape(threads.size, count))
         if access.writes:
             self._shared.write(granules)
         self._copies.touch(touch)
@@ -270,12 +270,12 @@ class Checker(Watcher):
     ) -> None:
         if self._async is not None:
             self._async.begun(threads, moved, told)
-        for one in moved:
-            if isinstance(one.memory, Allocation):
-                owners = threads.index[one.owner]
-                self._grids.touch(one.memory, owners, one.first, writes=one.writes)
-                if one.writes:
-                    self._global.touch(one.memory, owners, one.first, one.size, True, None)
+        for access in moved:
+            if isinstance(access.memory, Allocation):
+                owners = threads.index[access.owner]
+                self._grids.touch(access.memory, owners, access.first, writes=access.writes)
+                if access.writes:
+                    self._global.touch(access.memory, owners, access.first, access.size, True, None)
 
     def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
         if self._async is not None:
@@ -310,14 +310,14 @@ class Checker(Watcher):
         self._boxes.tell()
         if isinstance(fault, LaunchError) and fault.kind == "deadlock" and self._async is not None:
             self._async.stuck()
-        found = [self._hedged(finding) for finding in self._context.findings]
+        findings = [self._hedged(finding) for finding in self._context.findings]
         unchecked = []
         if isinstance(fault, LaunchError) and fault.kind in self._checks:
-            found.append(self._of_fault(fault))
+            findings.append(self._of_fault(fault))
             unchecked.append("what follows where the launch stopped")
         elif fault is not None:
             unchecked.append(f"what follows where the launch stopped: {fault}")
-        chosen = ordered(finding for finding in found if finding.kind in self._checks)
+        chosen = ordered(finding for finding in findings if finding.kind in self._checks)
         caveats = (CAVEAT,) if "race" in self._checks and self._grids.controls else ()
         unverified = tuple(sorted(self._wave.unverified))
         return CheckReport(

@@ -90,12 +90,12 @@ class CheckContext:
         assert kind == "uninitialized" or rule in rules(kind), rule
         site = site or self.site
         key = (kind, severity, rule, site, other)
-        found = self._findings.get(key)
-        if found is None:
+        finding = self._findings.get(key)
+        if finding is None:
             line, other_line = site.line, None if other is None else other.line
             places = self.source(line), self.source(other_line)
-            found = Finding(kind, rule, severity, line, *words, 0, unit, other_line, *places)
-        self._findings[key] = replace(found, count=found.count + count)
+            finding = Finding(kind, rule, severity, line, *words, 0, unit, other_line, *places)
+        self._findings[key] = replace(finding, count=finding.count + count)
 
     @property
     def findings(self) -> list[Finding]:
@@ -127,14 +127,14 @@ class CheckContext:
     def shared(self, granule: int) -> str:
         return self.shared_at(int(granule) * self.shadow.size)
 
-    def shared_at(self, place: int) -> str:
+    def shared_at(self, byte: int) -> str:
         """Name a byte of the shared memory of the wave, and its CTA where it may be another one's."""
-        cta, address = divmod(place, self.wave.shared_pitch)
-        found = self.wave.shared.at(address)
+        cta, address = divmod(byte, self.wave.shared_pitch)
+        held = self.wave.shared.at(address)
         of = f" of {self.wave.cta(cta)}" if self.wave.config.cluster_ctas > 1 else ""
-        if found is None:
+        if held is None:
             return f"shared memory{of} at {address:#x}"
-        variable, inside = found
+        variable, inside = held
         return f"{called(variable.name)}+{inside:#x} in shared memory{of}"
 
 

@@ -136,8 +136,8 @@ class CheckReport:
     unverified: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        found = {"errors": self.errors, "warnings": self.warnings}
-        told = "".join(f", {count} {what}" for what, count in found.items() if count)
+        counts = {"errors": self.errors, "warnings": self.warnings}
+        told = "".join(f", {count} {what}" for what, count in counts.items() if count)
         return f"<check of {self.kernel}: {self.verdict}{told}>"
 
     @property

@@ -40,12 +40,12 @@ def _chosen(site: Site, frame: Frame) -> dict[int, Array]:
     if by is None:
         return {}
     holds = form.compute(np.ones(1, kind), np.zeros(1, kind), by) == 1
-    found: dict[int, Array] = {}
+    chosen: dict[int, Array] = {}
     for operand, where in ((first, holds), (second, ~holds)):
         [slot] = slots(site, operand)
         if slot is not None and slot not in slots(site, selector):
-            found[slot] = found.get(slot, np.False_) | where
-    return found
+            chosen[slot] = chosen.get(slot, np.False_) | where
+    return chosen
 
 
 def _undecided(
@@ -53,16 +53,16 @@ def _undecided(
 ) -> dict[int, Array]:
     """Leave out the operand of ``and`` or ``or`` whose other one is written, and ``deciding``."""
     _, *both = site.instruction.operands
-    found: dict[int, Array] = {}
+    undecided: dict[int, Array] = {}
     for operand, other in (both, both[::-1]):
         slot, value = _register(site, operand), operand_value(site, frame, other, "pred")
         if slot is None or value is None:
             continue
-        place = _register(site, other)
-        state = None if place is None else states[place]
+        beside = _register(site, other)
+        state = None if beside is None else states[beside]
         open_ = value != deciding
-        found[slot] = open_ if state is None else open_ | (state != 0)
-    return found
+        undecided[slot] = open_ if state is None else open_ | (state != 0)
+    return undecided
 
 
 def _added_to(site: Site, frame: Frame) -> dict[int, Array]:
@@ -70,8 +70,8 @@ def _added_to(site: Site, frame: Frame) -> dict[int, Array]:
     form = form_of(site.instruction).matrix
     if form is None:
         return {}
-    place = [operand.name for operand in form.signature].index("scale-d")
-    holds = operand_value(site, frame, site.instruction.operands[place], "pred")
+    index = [operand.name for operand in form.signature].index("scale-d")
+    holds = operand_value(site, frame, site.instruction.operands[index], "pred")
     d = slots(site, site.instruction.operands[0])
     return {} if holds is None else {slot: holds for slot in d if slot is not None}
 

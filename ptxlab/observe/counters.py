@@ -161,7 +161,7 @@ class Counts:
         setattr(self, name, getattr(self, name) + count)
 
 
-COUNTERS = tuple(Counter(one.name, **one.metadata) for one in fields(Counts))
+COUNTERS = tuple(Counter(field.name, **field.metadata) for field in fields(Counts))
 IDEAL = {counter.name: counter.ideal for counter in COUNTERS if counter.ideal}
 """The counters that should not exceed another one, and that one."""
 

@@ -154,17 +154,17 @@ class Counting(Watcher):
         if tally is None:
             return
         if tally.work.kind == PRODUCT:
-            for one in moved:
-                _read_by_tensor_cores(tally.counts, one.first.reshape(1, -1), one.size)
+            for access in moved:
+                _read_by_tensor_cores(tally.counts, access.first.reshape(1, -1), access.size)
         if tally.work.kind != COPY:
             return
         tally.counts.engine_copies += threads.size
-        for one in moved:
-            space = "global" if isinstance(one.memory, Allocation) else "shared"
-            first = one.first
-            if not one.writes:  # once for all CTAs that it is for
-                first = np.unique(first + (one.owner.astype(np.int64) << _OWNER_AT))
-            tally.counts.add(f"engine_{space}", first.size * one.size)
+        for access in moved:
+            space = "global" if isinstance(access.memory, Allocation) else "shared"
+            first = access.first
+            if not access.writes:  # once for all CTAs that it is for
+                first = np.unique(first + (access.owner.astype(np.int64) << _OWNER_AT))
+            tally.counts.add(f"engine_{space}", first.size * access.size)
 
     def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
         """Count what the tensor cores do with Tensor Memory."""
@@ -299,9 +299,9 @@ class Counting(Watcher):
         if conflict is None:
             return
         cta, warp = divmod(conflict.warp, self._wave.cta_width // WARP)
-        found = replace(conflict, cta=self._wave.numbers[cta], warp=warp)
-        if tally.conflict is None or _severity(found) < _severity(tally.conflict):
-            tally.conflict = found
+        worst = replace(conflict, cta=self._wave.numbers[cta], warp=warp)
+        if tally.conflict is None or _severity(worst) < _severity(tally.conflict):
+            tally.conflict = worst
 
 
 def _read_by_tensor_cores(counts: Counts, first: Array, size: int) -> None:

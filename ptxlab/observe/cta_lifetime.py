@@ -78,14 +78,14 @@ class CtaLifetime:
         columns = min(known.shape[1], times.shape[1])
         left = (times > 0)[:, :columns] & (times[:, :columns] >= known[:, :columns])
         for at in np.flatnonzero(left.any(axis=1)).tolist():
-            cta, found = int(ctas[at]), np.flatnonzero(left[at])
-            for place in np.unique(places[at, found]).tolist():
-                column = found[places[at, found] == place]
+            cta, late = int(ctas[at]), np.flatnonzero(left[at])
+            for number in np.unique(places[at, late]).tolist():
+                column = late[places[at, late] == number]
                 agents = self._clocks.agents.of(np.full(column.shape, cta), column)
-                self._tell(cta, place, agents, self._clocks.agents)
+                self._tell(cta, number, agents, self._clocks.agents)
 
-    def _tell(self, cta: int, place: int, agents: Array, known: Agents) -> None:
-        site = self._context.numbered(place)
+    def _tell(self, cta: int, number: int, agents: Array, known: Agents) -> None:
+        site = self._context.numbered(number)
         engine = known.engine(int(agents[0]))
         name = self._context.wave.cta(cta)
         words: Wording

@@ -118,7 +118,9 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     Raises PtxlabError where the launch fails on one of them.
     """
     bound = launch.bound(a)
-    (left, unknown), (right, others) = (_arrays(launch, one) for one in (bound, launch.bound(b)))
+    (left, unknown), (right, others) = (
+        _arrays(launch, packed) for packed in (bound, launch.bound(b))
+    )
     outputs = tuple(
         _compare(name, one, other) for (name, one), (_, other) in zip(left, right, strict=True)
     )
@@ -138,13 +140,13 @@ def _arrays(
     return [(name, array.numpy()) for name, array in bound.arrays], result.unverified
 
 
-def _compare(name: str, one: Array, other: Array) -> Output:
-    differing = _raw(one) != _raw(other)
+def _compare(name: str, values: Array, other: Array) -> Output:
+    differing = _raw(values) != _raw(other)
     if not differing.any():
-        return Output(name, 0, one.size)
-    place = np.unravel_index(int(np.argmax(differing)), one.shape)
-    where = tuple(int(index) for index in place)
-    return Output(name, int(differing.sum()), one.size, where, one[place], other[place])
+        return Output(name, 0, values.size)
+    first = np.unravel_index(int(np.argmax(differing)), values.shape)
+    where = tuple(int(index) for index in first)
+    return Output(name, int(differing.sum()), values.size, where, values[first], other[first])
 
 
 def _raw(array: Array) -> Array:
@@ -172,13 +174,15 @@ def _sites(launch: Repeatable, bound: DeviceLaunch) -> list[Traced]:
     function = definition(launch.module, launch.kernel)
     names = [declaration.names[0].name for declaration in function.parameters]
     given = [*zip(names, bound.args, strict=True), *bound.variables.items()]
-    skipped = device_dependent(function, [name for name, one in given if isinstance(one, Buffer)])
-    found = []
+    skipped = device_dependent(
+        function, [name for name, value in given if isinstance(value, Buffer)]
+    )
+    sites = []
     for site in instructions(function):
         kept = _typed(site, [name for name in results(site) if name not in skipped])
         if kept:
-            found.append(Traced(site, kept))
-    return found
+            sites.append(Traced(site, kept))
+    return sites
 
 
 def _typed(site: Scoped, registers: Sequence[str]) -> list[tuple[str, str]]:
@@ -197,15 +201,15 @@ def _first_parting(
     last = np.zeros(launch.config.threads, np.int64)
     while True:
         module = trace(launch.module, launch.kernel, sites, first, steps)
-        one, other = (_rows(launch, device, module, 1 + steps) for device in (a, b))
-        counts = np.stack([one[:, 0], other[:, 0]]).astype(np.int64) - first
+        first_words, other = (_rows(launch, device, module, 1 + steps) for device in (a, b))
+        counts = np.stack([first_words[:, 0], other[:, 0]]).astype(np.int64) - first
         made += int(np.clip(counts, 0, steps).min(axis=0).sum())
-        parting = _parting(one[:, 1:], other[:, 1:], counts, first, last)
+        parting = _parting(first_words[:, 1:], other[:, 1:], counts, first, last)
         if parting is not None:
             return parting, made
         if counts.max() <= steps:
             return None, made
-        last = (one[:, -1] & np.uint64((1 << SITE_BITS) - 1)).astype(np.int64)
+        last = (first_words[:, -1] & np.uint64((1 << SITE_BITS) - 1)).astype(np.int64)
         first += steps
 
 
@@ -219,9 +223,9 @@ def _rows(launch: Repeatable, device: Device, module: PtxModule, slots: int) -> 
 
 
 def _parting(
-    one: Words, other: Words, counts: Integers, first: int, last: Integers
+    first_words: Words, other: Words, counts: Integers, first: int, last: Integers
 ) -> _Parting | None:
-    differing = one != other
+    differing = first_words != other
     if not differing.any():
         return None
     column = int(np.argmax(differing.any(axis=0)))
@@ -229,9 +233,9 @@ def _parting(
     mask = (1 << SITE_BITS) - 1
     sites = [
         int(words[thread, column]) & mask if counts[side, thread] > column else None
-        for side, words in enumerate((one, other))
+        for side, words in enumerate((first_words, other))
     ]
-    before = int(one[thread, column - 1]) & mask if column else int(last[thread])
+    before = int(first_words[thread, column - 1]) & mask if column else int(last[thread])
     return _Parting(thread, first + column, (sites[0], sites[1]), before)
 
 

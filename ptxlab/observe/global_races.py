@@ -46,9 +46,9 @@ class _Entries:
         self.keys: ShadowTable = shadow.table(np.int64)
         self.places: ShadowTable = shadow.table(np.int32)
 
-    def note(self, granules: Array, keys: Array, place: int | Array) -> None:
+    def note(self, granules: Array, keys: Array, instruction: int | Array) -> None:
         self.keys.data[granules] = keys
-        self.places.data[granules] = place
+        self.places.data[granules] = instruction
 
 
 @dataclass(slots=True)
@@ -59,15 +59,15 @@ class _Known:
     write: _Entries
     reads: tuple[_Entries, _Entries]
 
-    def read(self, granules: Array, keys: Array, place: int) -> None:
+    def read(self, granules: Array, keys: Array, instruction: int) -> None:
         """Note reads: of those by one instruction the last, and the first if it is of another warp."""
         latest, other = self.reads
         before = latest.keys.data[granules]
         apart = np.flatnonzero((before != 0) & ((before ^ keys) & _WARPS != 0))
         other.note(granules[apart], before[apart], latest.places.data[granules[apart]])
-        latest.note(granules, keys, place)
+        latest.note(granules, keys, instruction)
         apart = np.flatnonzero((keys ^ latest.keys.data[granules]) & _WARPS)[::-1]
-        other.note(granules[apart], keys[apart], place)
+        other.note(granules[apart], keys[apart], instruction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Accesses:
     known: _Known
     granules: Array
     threads: Array
-    place: int
+    instruction: int
     writes: bool
     items: Array | None
 
@@ -159,9 +159,9 @@ class GlobalRaces:
         keys = known.write.keys.data.take(granules).reshape(-1, count)
         last = keys.argmax(axis=1)[:, None]
         places = known.write.places.data.take(granules).reshape(-1, count)
-        place = np.take_along_axis(places, last, axis=1)[:, 0] // 2
+        number = np.take_along_axis(places, last, axis=1)[:, 0] // 2
         keys = np.take_along_axis(keys, last, axis=1)[:, 0]
-        return keys >> _THREAD_BITS, keys & _THREADS, place
+        return keys >> _THREAD_BITS, keys & _THREADS, number
 
     def touch(
         self,
@@ -182,21 +182,21 @@ class GlobalRaces:
         me = entries(self._threads[threads], count)
         keys = self._now << _THREAD_BITS | me
         strong = effects_of(self._context.site.instruction).strong
-        place = 2 * self._context.number(self._context.site) + strong
-        accesses = _Accesses(memory, known, granules, me, place, writes, items)
+        instruction = 2 * self._context.number(self._context.site) + strong
+        accesses = _Accesses(memory, known, granules, me, instruction, writes, items)
         self._compare(accesses, known.write)
         if not writes:
-            known.read(granules, keys, place)
+            known.read(granules, keys, instruction)
             return
         for read in known.reads:
             self._compare(accesses, read)
-        known.write.note(granules, keys, place)
+        known.write.note(granules, keys, instruction)
         if not strong and (known.write.keys.data.take(granules) != keys).any():
             self._compare(accesses, known.write, now=True)
 
     def _compare(self, accesses: _Accesses, entries: _Entries, *, now: bool = False) -> None:
         """Report those of the ``entries`` that accesses race with; they may be made just ``now``."""
-        granules, me, place = accesses.granules, accesses.threads, accesses.place
+        granules, me, instruction = accesses.granules, accesses.threads, accesses.instruction
         known, writes = accesses.known, accesses.writes
         keys = entries.keys.data.take(granules)
         raced = ((keys ^ me) & _WARPS != 0) & (keys != 0)
@@ -205,7 +205,7 @@ class GlobalRaces:
         width = self._context.wave.cta_width
         other, time = keys & _THREADS, keys >> _THREAD_BITS
         places = entries.places.data.take(granules)
-        if place % 2:
+        if instruction % 2:
             raced &= places % 2 == 0
         if not raced.any():
             return
@@ -223,14 +223,14 @@ class GlobalRaces:
         for number in np.unique(places[at]):
             here = at[places[at] == number]
             for equal in (False, True):
-                found = here[same[here] == equal]
-                if not found.size:
+                equals = here[same[here] == equal]
+                if not equals.size:
                     continue
-                one = int(found[0])
-                pair = int(me[one]), int(keys[one] & _THREADS)
-                where = accesses.memory, int(granules[one]) * known.shadow.size
+                nearest = int(equals[0])
+                pair = int(me[nearest]), int(keys[nearest] & _THREADS)
+                where = accesses.memory, int(granules[nearest]) * known.shadow.size
                 rule, words = self._words(writes, wrote, equal, where, pair)
-                count = found.size * known.shadow.size
+                count = equals.size * known.shadow.size
                 site = self._context.numbered(int(number) // 2)
                 self._context.find("race", "info" if equal else "error", rule, count, words, site)
 

@@ -31,14 +31,14 @@ class GridOrder:
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
-        found = {
+        orders = {
             effects.meets
             for function in context.wave.functions
             for site in instructions(function)
             if (effects := effects_of(site.instruction)).barrier == "grid"
         }
-        self.controls = bool(found)
-        self._waits = "wait" in found
+        self.controls = bool(orders)
+        self._waits = "wait" in orders
         self._waited = np.zeros(context.wave.ctas, bool)
 
     def control(self, effects: Effects, threads: Threads) -> None:

@@ -45,7 +45,7 @@ class Log:
         self.unsorted += touch.granules.size
 
     def forget(self, before: int) -> None:
-        self.new = [one for one in self.new if one[0] >= before]
+        self.new = [entry for entry in self.new if entry[0] >= before]
         self.unsorted = sum(touch.granules.size for _, touch, _ in self.new)
 
     def sort(self) -> None:
@@ -54,7 +54,7 @@ class Log:
         for time, touch, columns in self.new:
             keys.append(touch.granules << _COLUMN_BITS | columns)
             times.append(np.full(touch.granules.size, time))
-            places.append(np.full(touch.granules.size, touch.place))
+            places.append(np.full(touch.granules.size, touch.instruction))
         self.new, self.unsorted = [], 0
         self.keep(np.concatenate(keys), np.concatenate(times), np.concatenate(places))
 
@@ -92,8 +92,8 @@ class _Last:
     def candidates(self, touch: Touch, clocks: Clocks, layer: int, settled: Array) -> Array:
         """Return which accesses may be unordered with one before."""
         entries, by = self._entries.data.take(touch.granules), touch.by
-        found = entries >> _AGENT_BITS >= np.maximum(settled, 1)
-        at = np.flatnonzero(found)
+        unsettled = entries >> _AGENT_BITS >= np.maximum(settled, 1)
+        at = np.flatnonzero(unsettled)
         if not at.size:
             return at
         entries, by = entries[at], by[at]
@@ -172,11 +172,11 @@ class History:
         other = self._clocks.agents.of(self._ctas(touch.granules[at]), log.keys[entry] & _COLUMNS)
         times = log.times[entry]
         unheard = (other != by) & (times >= self._clocks.of(other, by))
-        found = unheard if layer == HEARD else times >= self._clocks.of(other, by, layer)
-        if not found.any():
+        earlier = unheard if layer == HEARD else times >= self._clocks.of(other, by, layer)
+        if not earlier.any():
             return None
         at, entry, by, other, unheard = (
-            column[found] for column in (at, entry, by, other, unheard)
+            column[earlier] for column in (at, entry, by, other, unheard)
         )
         other_warp = by // WARP != other // WARP
         best = np.lexsort((log.times[entry], other_warp, unheard, at))

@@ -98,9 +98,9 @@ class MapUse:
         times, writers, places = self._memory.last_write(memory, first, nbytes)
         width = context.wave.cta_width
         mine = np.asarray(context.wave.numbers)[threads // width]
-        for place in np.unique(places[times > 0]).tolist():
-            site = context.numbered(place)
-            here = (times > 0) & (places == place)
+        for number in np.unique(places[times > 0]).tolist():
+            site = context.numbered(number)
+            here = (times > 0) & (places == number)
             released = self._released[writers // width] > times
             if effects_of(site.instruction).fence == _PROXY:  # it releases what it writes
                 released[:] = True

@@ -135,16 +135,16 @@ class MbarrierOrder:
         """See plain accesses to shared memory: none may be to an mbarrier."""
         valid = self._context.wave.mbarriers.valid
         words = first[:, None] // OBJECT_BYTES + np.arange(-(-nbytes // OBJECT_BYTES))
-        found = np.flatnonzero(valid[words].any(axis=1))
-        if found.size:
-            at = int(found[0])
+        objects = np.flatnonzero(valid[words].any(axis=1))
+        if objects.size:
+            at = int(objects[0])
             did = "stores to" if writes else "loads"
             where = self._context.shared_at(int(words[at][valid[words[at]]][0]) * OBJECT_BYTES)
             message = (
                 f"{self._context.thread(int(threads[at]))} {did} {where}, which is an mbarrier"
             )
             hint = "only mbarrier instructions may access it; mbarrier.inval gives the memory back"
-            count = found.size * nbytes
+            count = objects.size * nbytes
             self._context.find("async", "error", "object", count, (message, hint))
 
     def _again(self, threads: Threads, words: Array) -> None:
@@ -186,8 +186,8 @@ class MbarrierOrder:
     def _touch(self, kind: AccessKind, threads: Array, words: Array) -> None:
         context = self._context
         granules, count = context.shadow.cover(words * OBJECT_BYTES, OBJECT_BYTES)
-        place = context.number(context.site)
-        self._races.see(Touch(kind, place, np.repeat(threads, count), granules))
+        number = context.number(context.site)
+        self._races.see(Touch(kind, number, np.repeat(threads, count), granules))
 
     def _of(self, words: Array) -> Array:
         new = np.unique(words[self._numbers[words] < 0])

@@ -24,11 +24,11 @@ class Touch:
     """Accesses of one kind by one instruction, an entry a granule.
 
     ``threads`` are the agents: threads of the wave, ascending, or engines, which threads have begin
-    ``behind`` what these know: rows of ``clocks``. ``place`` is the number of the instruction.
+    ``behind`` what these know: rows of ``clocks``. ``instruction`` is the number of the instruction.
     """
 
     kind: AccessKind
-    place: int
+    instruction: int
     threads: Array
     granules: Array
     behind: Array | None = None

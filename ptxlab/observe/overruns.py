@@ -53,8 +53,10 @@ class Overruns:
 
     def _variable(self, site: Site) -> Variable | None:
         """Return the variable that an instruction's address belongs to."""
-        found = [one for one in site.instruction.operands if isinstance(one, Address)]
-        base = found[0].base if found else None
+        addresses = [
+            operand for operand in site.instruction.operands if isinstance(operand, Address)
+        ]
+        base = addresses[0].base if addresses else None
         if base is None:
             return None
         known = {
@@ -70,24 +72,24 @@ class Overruns:
 
     def _of(self, name: str) -> dict[str, set[str]]:
         """Return the variables that each register of a function is computed from."""
-        found = self._bases.get(name)
-        if found is None:
-            [function] = [one for one in self._context.wave.functions if one.name == name]
-            found = self._bases[name] = _bases(function)
-        return found
+        bases = self._bases.get(name)
+        if bases is None:
+            [function] = [each for each in self._context.wave.functions if each.name == name]
+            bases = self._bases[name] = _bases(function)
+        return bases
 
 
 def _bases(function: Function) -> dict[str, set[str]]:
     sites = list(instructions(function))
-    found: dict[str, set[str]] = defaultdict(set)
+    bases: dict[str, set[str]] = defaultdict(set)
     size = -1
-    while size < (now := sum(map(len, found.values()))):
+    while size < (now := sum(map(len, bases.values()))):
         size = now
         for site in sites:
-            made = _made_of(site, found)
+            made = _made_of(site, bases)
             for register in results(site):
-                found[register] |= made
-    return found
+                bases[register] |= made
+    return bases
 
 
 def _made_of(site: Scoped, known: dict[str, set[str]]) -> set[str]:

@@ -70,7 +70,7 @@ class Phases:
         wave = self._context.wave
         width = wave.cta_width
         ended = self._ended[objects][:, None]
-        seen, time, place = self._threads.data[:, objects, :width]
+        seen, time, numbers = self._threads.data[:, objects, :width]
         waits = (seen == ended) & (ended > 0)
         self._ended[objects] += 1
         if not waits.any():
@@ -87,22 +87,22 @@ class Phases:
         some = (waits & heard).reshape(len(objects), -1, WARP).any(axis=2)
         in_warp = np.repeat(some, WARP, axis=1)
         for severity, chosen in (("error", missed & ~in_warp), ("warning", missed & in_warp)):
-            for number in np.unique(place[chosen]).tolist():
-                at, lane = (int(one[0]) for one in np.nonzero(chosen & (place == number)))
-                count = int((chosen & (place == number)).sum())
+            for number in np.unique(numbers[chosen]).tolist():
+                at, lane = (int(axis[0]) for axis in np.nonzero(chosen & (numbers == number)))
+                count = int((chosen & (numbers == number)).sum())
                 self._tell(severity, count, int(words[at]), int(ctas[at]) * width + lane, number)
 
     def _copied(self, threads: Array, time: Array, told: Array) -> Array:
         """Say what threads did by a ``time`` each came before a copy of which it is ``told``, in a row each."""
-        found = np.zeros(threads.size, bool)
+        copied = np.zeros(threads.size, bool)
         for column, (last, heard) in self._begun.items():
             if column < told.shape[1]:
                 cluster, inside = np.divmod(threads, heard.shape[1])
-                found |= (heard[cluster, inside] > time) & (told[:, column] > last[cluster])
-        return found
+                copied |= (heard[cluster, inside] > time) & (told[:, column] > last[cluster])
+        return copied
 
-    def _tell(self, severity: str, count: int, word: int, thread: int, place: int) -> None:
-        context, site = self._context, self._context.numbered(place)
+    def _tell(self, severity: str, count: int, word: int, thread: int, number: int) -> None:
+        context, site = self._context, self._context.numbered(number)
         message = (
             f"{context.thread(thread)} waits here for a phase of the mbarrier {context.shared_at(word * OBJECT_BYTES)}, and "
             "the next phase can end before it has looked: it would wait for one that is long over"
@@ -144,9 +144,9 @@ class MbarrierBytes:
         """See phases end, which copies under way are not to outlive."""
         self._copied[words] = 0
         early = words[self._under_way[words] > 0]
-        for place in np.unique(self._copying[early]).tolist():
-            here = early[self._copying[early] == place]
-            site = self._context.numbered(place)
+        for number in np.unique(self._copying[early]).tolist():
+            here = early[self._copying[early] == number]
+            site = self._context.numbered(number)
             where = self._context.shared_at(int(here[0]) * OBJECT_BYTES)
             message = (
                 f"a phase of the mbarrier {where} ends before this copy has landed: nobody said in time that "
@@ -166,8 +166,8 @@ class MbarrierBytes:
             words[missing != 0].tolist(), missing[missing != 0].tolist(), strict=True
         ):
             copied = int(self._copied[word])
-            places = [int(one[word]) for one in (self._expecting, self._copying)]
-            sites = [context.numbered(place) for place in places if place != _NOWHERE]
+            places = [int(numbers[word]) for numbers in (self._expecting, self._copying)]
+            sites = [context.numbered(number) for number in places if number != _NOWHERE]
             message = (
                 f"the mbarrier {context.shared_at(word * OBJECT_BYTES)} expects {tx + copied} bytes in this phase, "
                 f"and the copies that it hears of have {copied}"

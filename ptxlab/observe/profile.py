@@ -83,25 +83,32 @@ class Profile:
 
     @cached_property
     def totals(self) -> Counts:
-        return total(one.counts for one in self.instructions)
+        return total(instruction.counts for instruction in self.instructions)
 
     @cached_property
     def mix(self) -> dict[str, int]:
         """How many instructions of each class warps executed, the most first."""
-        found: Counter[str] = Counter()
-        for one in self.instructions:
-            found[one.kind] += one.counts.executed
-        return {kind: count for kind, count in found.most_common() if count}
+        mix: Counter[str] = Counter()
+        for instruction in self.instructions:
+            mix[instruction.kind] += instruction.counts.executed
+        return {kind: count for kind, count in mix.most_common() if count}
 
     @cached_property
     def lines(self) -> Sequence[ProfiledLine]:
-        placed = ((SourceLine(self.path, one.line), one) for one in self.instructions)
+        placed = (
+            (SourceLine(self.path, instruction.line), instruction)
+            for instruction in self.instructions
+        )
         return _by_file(placed).get(self.path, ())
 
     @cached_property
     def sources(self) -> dict[str, Sequence[ProfiledLine]]:
         """The lines of every file of CUDA C that instructions come from, the busiest file first."""
-        files = _by_file((one.source, one) for one in self.instructions if one.source is not None)
+        files = _by_file(
+            (instruction.source, instruction)
+            for instruction in self.instructions
+            if instruction.source is not None
+        )
         busy = {path: sum(line.counts.executed for line in files[path]) for path in files}
         return {path: files[path] for path in sorted(files, key=lambda path: -busy[path])}
 
@@ -110,13 +117,13 @@ class Profile:
         """The instructions of the innermost loop that has half of all executions; none if none has."""
         least = MAIN_SHARE * self.totals.executed
         for body in sorted(self.loops, key=len):
-            if sum(one.counts.executed for one in body) >= least:
+            if sum(instruction.counts.executed for instruction in body) >= least:
                 return body
         return ()
 
     @cached_property
     def main_loop_totals(self) -> Counts:
-        return total(one.counts for one in self.main_loop)
+        return total(instruction.counts for instruction in self.main_loop)
 
     @property
     def bytes_per_flop(self) -> dict[str, float] | None:
@@ -165,7 +172,7 @@ def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
         config,
         module.source.path,
         tuple(module.source.text.split("\n")),
-        tuple(one for body in bodies for one in body),
+        tuple(instruction for body in bodies for instruction in body),
         counting.barriers,
         tuple(loop for pair in zip(functions, bodies, strict=True) for loop in _loops(*pair)),
         counting.unverified,
@@ -191,11 +198,11 @@ def _counted(
     function: Function, places: Mapping[int, SourceLine], tallies: Mapping[tuple[str, int], Tally]
 ) -> list[Counted]:
     """Return every instruction of ``function``, with nothing counted where it was not executed."""
-    found = []
+    counted = []
     for number, site in enumerate(instructions(function)):
         tally = tallies.get((function.name, number)) or Tally(work(site.instruction))
         line = site.instruction.position.line
-        found.append(
+        counted.append(
             Counted(
                 function.name,
                 site.instruction,
@@ -206,18 +213,20 @@ def _counted(
                 tally.conflict,
             )
         )
-    return found
+    return counted
 
 
 def _by_file(placed: Iterable[tuple[SourceLine, Counted]]) -> dict[str, Sequence[ProfiledLine]]:
     """Return the lines of each file in order, of instructions and where they are."""
     groups: dict[SourceLine, list[Counted]] = defaultdict(list)
-    for place, one in placed:
-        groups[place].append(one)
+    for line_of_source, instruction in placed:
+        groups[line_of_source].append(instruction)
     files: dict[str, list[ProfiledLine]] = defaultdict(list)
-    for place, of in sorted(groups.items(), key=lambda group: group[0]):
-        conflicts = [one.conflict for one in of if one.conflict is not None]
+    for line_of_source, of in sorted(groups.items(), key=lambda group: group[0]):
+        conflicts = [instruction.conflict for instruction in of if instruction.conflict is not None]
         worst = max(conflicts, key=lambda conflict: conflict.ways, default=None)
-        line = ProfiledLine(place.line, tuple(of), total(one.counts for one in of), worst)
-        files[place.path].append(line)
+        line = ProfiledLine(
+            line_of_source.line, tuple(of), total(instruction.counts for instruction in of), worst
+        )
+        files[line_of_source.path].append(line)
     return {**files}

@@ -86,7 +86,7 @@ class Races:
         for first, count in zip(
             *np.unique(groups, return_index=True, return_counts=True)[1:], strict=True
         ):
-            context, site = self._context, self._context.numbered(touch.place)
+            context, site = self._context, self._context.numbered(touch.instruction)
             other = context.numbered(int(earlier.places[first]))
             granule = int(touch.granules[earlier.at[first]])
             pair = int(threads[first]), int(earlier.threads[first])
@@ -133,8 +133,8 @@ def _copied(context: CheckContext, granule: int, thread: int, other: int) -> Wor
     ), "a wait is for the copies of the thread itself; those of others need a barrier after it"
 
 
-def _conflict(one: AccessKind, other: AccessKind) -> bool:
-    return (one.writes or other.writes) and not (one.strong and other.strong)
+def _conflict(kind: AccessKind, other: AccessKind) -> bool:
+    return (kind.writes or other.writes) and not (kind.strong and other.strong)
 
 
 def _same_value(touch: Touch, earlier: EarlierAccesses, stored: Stored, now: Array) -> Array:

@@ -113,8 +113,8 @@ def _fragments(site: Site) -> Iterator[tuple[FragmentLayout, RegisterNumbers, bo
 
 def matrix_form(site: Site) -> Form | None:
     """Return the form of a matrix instruction; of a warpgroup's product the one with A where it is."""
-    found, operands = _form(site), site.instruction.operands
-    form = None if found is None else found.matrix
+    matrix, operands = _form(site), site.instruction.operands
+    form = None if matrix is None else matrix.matrix
     if form is None or not form.variant:
         return form
     return named(f"{form.name}.{'rs' if len(slots(site, operands[1])) > 1 else 'ss'}") or form
@@ -175,7 +175,9 @@ def factors(site: Site, frame: Frame, threads: Threads, position: int) -> Iterat
         return
     wave, first = frame.wave, position * frame.wave.cta_width
     mine = threads.index[(threads.index >= first) & (threads.index < first + wave.cta_width)]
-    given = dict(zip((one.name for one in form.signature), site.instruction.operands, strict=True))
+    given = dict(
+        zip((operand.name for operand in form.signature), site.instruction.operands, strict=True)
+    )
     for name, slot in descriptor_slots(site):
         operand = form.held(name.upper())
         if slot is None or not isinstance(operand, SharedOperand):

@@ -177,7 +177,7 @@ class Recording:
         held: dict[tuple[int, int], Words32] = {}
         end = 0
         entries = (self.changes.step, self.changes.warp, self.changes.register)
-        for step, warp, number in zip(*(one.tolist() for one in entries), strict=True):
+        for step, warp, number in zip(*(column.tolist() for column in entries), strict=True):
             words = self.registers[number].words
             first, end = end, end + WARP * words
             change = self.changes.words[first:end].reshape(words, WARP).T
@@ -190,7 +190,7 @@ class Recording:
         memory = np.zeros(size, np.uint32)
         end = 0
         entries = (self.shared.step, self.shared.first, self.shared.count)
-        for step, at, count in zip(*(one.tolist() for one in entries), strict=True):
+        for step, at, count in zip(*(column.tolist() for column in entries), strict=True):
             first, end = end, end + count
             memory[at : at + count] ^= self.shared.words[first:end]
             yield step, at, memory[at : at + count].copy()

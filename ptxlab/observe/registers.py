@@ -66,10 +66,13 @@ class RegisterStates:
             return
         self._use(flow.used, states, passing)
         if flow.stored:
-            found = [(one, None if one is None else states[one[0]]) for one in flow.stored]
-            if any(state is not None for _, state in found):
-                self._stored += found
-        tainted = [one for one in flow.sources if states[one[0]] is not None]
+            stored = [
+                (register, None if register is None else states[register[0]])
+                for register in flow.stored
+            ]
+            if any(state is not None for _, state in stored):
+                self._stored += stored
+        tainted = [register for register in flow.sources if states[register[0]] is not None]
         results: dict[int, Array] = {}
         if tainted:
             results = self._results(site, flow, tainted, frame, states, passing)
@@ -100,9 +103,9 @@ class RegisterStates:
     def _arrive(self, name: str, state: State, threads: Threads) -> None:
         """See the value of a register used by the instruction at hand."""
         if state is not None:
-            found = self._read(name, np.where(threads.mask, state, 0))
-            if found.any():
-                self._reads.arrive(found[found != 0])
+            states = self._read(name, np.where(threads.mask, state, 0))
+            if states.any():
+                self._reads.arrive(states[states != 0])
 
     def _read(self, name: str, state: Array) -> Array:
         """Return a state with what was only moved till here read by the instruction at hand."""
@@ -131,7 +134,7 @@ class RegisterStates:
         """Return the states of the results where some sources are not written all over."""
         form = form_of(site.instruction)
         reads = taken(site, frame, states)
-        found: dict[int, Array] = {}
+        results: dict[int, Array] = {}
         for slot, name in tainted:
             state = states[slot]
             here = threads.mask & reads.get(slot, np.True_)
@@ -139,14 +142,14 @@ class RegisterStates:
                 continue
             state = np.where(here, state, 0)
             moved = flow.moves or (form.effects.passes == "chosen" and slot in reads)
-            found[slot] = state if moved else self._read(name, state)
-        if not found:
+            results[slot] = state if moved else self._read(name, state)
+        if not results:
             return {}
         product = isinstance(form.matrix, MatrixInstruction) and not form.effects.begins
-        apart = multiplied(site, found) if product else None
+        apart = multiplied(site, results) if product else None
         if apart is not None:
             return apart
-        worst: Array = np.maximum.reduce([*found.values()])
+        worst: Array = np.maximum.reduce([*results.values()])
         if flow.by_warp:
             worst = np.repeat(worst.reshape(-1, WARP).max(axis=1), WARP)
         return dict.fromkeys(flow.writes, worst)
@@ -205,14 +208,14 @@ class RegisterStates:
         if not self._loaded:
             return
         results, states = self._flows[site].loads, self._states[frame]
-        for threads, found in self._loaded:
+        for threads, loaded in self._loaded:
             if isinstance(form_of(site.instruction).matrix, RowMove):
                 rows = np.zeros_like(self._new)
-                rows[threads] = found.max(axis=1)
+                rows[threads] = loaded.max(axis=1)
                 columns = loaded_rows(site, rows)
             else:
                 columns = np.zeros((self._new.size, len(results)), np.int32)
-                columns[threads] = _by_register(found, len(results))
+                columns[threads] = _by_register(loaded, len(results))
             for slot, column in zip(results, columns.T, strict=True):
                 if slot is not None and column.any():
                     before = states[slot]

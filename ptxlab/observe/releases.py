@@ -71,8 +71,8 @@ class Releases:
 
     def _of_ctas(self, threads: Threads, objects: Array) -> Array:
         first = np.unique(self._clocks.cta_of[threads.index], return_index=True)[1]
-        found: Array = objects[first]
-        return found
+        of_ctas: Array = objects[first]
+        return of_ctas
 
     def reset(self, objects: Array) -> None:
         """Have objects tell nothing of what they were told."""

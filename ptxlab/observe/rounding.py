@@ -60,9 +60,9 @@ def judge(step: Executed, lane: int, column: int) -> Judgement:
     if kind not in UNIT:
         whole = TYPES[kind if kind in TYPES else step.types[column]]
         values = [np.array([word], np.uint64).astype(f"u{whole.bytes}") for word in bits]
-        found = tuple((int(value.view(_integer(whole.dtype))[0]),) for value in values)
+        words_of = tuple((int(value.view(_integer(whole.dtype))[0]),) for value in values)
         return Judgement(
-            "wrong", whole.name, (found[0], found[1]), "it is no floating-point number"
+            "wrong", whole.name, (words_of[0], words_of[1]), "it is no floating-point number"
         )
     a, b = (_elements(word, TYPES[step.types[column]].bits, kind) for word in bits)
     values_of = (tuple(map(float, a)), tuple(map(float, b)))

@@ -133,8 +133,8 @@ class StepRecorder(Tracer):
         """Note what a product reads of shared memory; what its descriptors say wrongly stops the launch."""
         if effects_of(site.instruction).begins == "products":
             with suppress(ValueError):
-                found = tuple(factors(site, frame, threads, self._position))
-                self._factors[len(self._flights.found) - 1] = found
+                operands = tuple(factors(site, frame, threads, self._position))
+                self._factors[len(self._flights.found) - 1] = operands
 
     def recording(self, kernel: str, fault: str | None) -> Recording:
         known, context = self._registers.known, self._context
@@ -150,7 +150,9 @@ class StepRecorder(Tracer):
             changes=self._registers.changes(),
             shared_bytes=context.wave.shared_bytes,
             shared_base=context.wave.shared_base,
-            variables={one.name: start for one, start in context.wave.shared.starts.items()},
+            variables={
+                variable.name: start for variable, start in context.wave.shared.starts.items()
+            },
             shared=self._shared.changes(),
             accesses=self._shared.accesses(),
             swizzles=self._swizzles,

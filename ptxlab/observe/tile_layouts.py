@@ -73,13 +73,13 @@ class TileLayouts:
         for number, copy in copies:
             if copy is None or copy[1:] == layout:
                 continue
-            found = np.flatnonzero(filled == number)
+            there = np.flatnonzero(filled == number)
             message = (
-                f"this product reads {context.shared(int(granules[found[0]]))} by a descriptor of "
+                f"this product reads {context.shared(int(granules[there[0]]))} by a descriptor of "
                 f"{_layout(tiles.swizzle, tiles.row_bytes)}, and line {copy.site.line} fills that by a "
                 f"tensor map of {_layout(copy.swizzle, copy.row_bytes)}"
             )
-            count = found.size * context.shadow.size
+            count = there.size * context.shadow.size
             words = message, _remedy(copy, tiles)
             context.find("async", "warning", "swizzle", count, words, copy.site)
         return all(copy is not None and copy[1:] == layout for _, copy in copies)

@@ -241,11 +241,11 @@ class Timeline:
 
 def united(spans: Iterable[SharedSpan], gap: int = 0) -> list[SharedSpan]:
     """Return spans with those joined that overlap or, at a ``gap`` of 0, touch each other."""
-    found: list[SharedSpan] = []
+    joined: list[SharedSpan] = []
     for span in sorted(spans):
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if last is not None and last.cta == span.cta and span.start <= last.end - gap:
-            found[-1] = SharedSpan(last.cta, last.start, max(last.end, span.end))
+            joined[-1] = SharedSpan(last.cta, last.start, max(last.end, span.end))
         else:
-            found.append(span)
-    return found
+            joined.append(span)
+    return joined

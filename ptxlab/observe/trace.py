@@ -144,18 +144,18 @@ class Tracer(Watcher):
             return
         for part in parts:
             index = threads.index if part.where is None else threads.index[part.where]
-            place, first = part.memory, np.broadcast_to(part.index, index.shape) * access.nbytes
+            where, first = part.memory, np.broadcast_to(part.index, index.shape) * access.nbytes
             first = first[self._context.follows(index)]
-            if not first.size or place.name in ("local", "param"):
+            if not first.size or where.name in ("local", "param"):
                 continue
-            self._see(access, place, first)
+            self._see(access, where, first)
             if self._flights.beginning is not None:
-                self._flights.move(place, first, access.nbytes, writes=access.writes)
-            elif place.name == "shared":
+                self._flights.move(where, first, access.nbytes, writes=access.writes)
+            elif where.name == "shared":
                 self._flights.access(first, writes=access.writes)
 
-    def _see(self, access: Access, place: memory.Bytes, first: Array) -> None:
-        context, name, base = self._context, place.name, 0
+    def _see(self, access: Access, where: memory.Bytes, first: Array) -> None:
+        context, name, base = self._context, where.name, 0
         low, high = int(first.min()), int(first.max()) + access.nbytes
         if name == "shared":
             cta = low // context.wave.shared_pitch

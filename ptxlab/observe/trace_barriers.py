@@ -159,7 +159,7 @@ class MbarrierTrace:
         states.append(now)
 
     def _made(self, word: int, expected: int) -> TracedMbarrier:
-        cta, place = divmod(word - self._range.start, self._words)
-        address = place * OBJECT_BYTES
+        cta, offset = divmod(word - self._range.start, self._words)
+        address = offset * OBJECT_BYTES
         name = self._context.name(SharedSpan(cta, address, address + OBJECT_BYTES))
         return TracedMbarrier(cta, address, name, expected, [])

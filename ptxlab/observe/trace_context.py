@@ -68,7 +68,9 @@ class TraceContext:
         starts, ends = first[np.r_[0, cuts]], first[np.r_[cuts - 1, first.size - 1]] + size
         ctas = starts // pitch
         places = (ctas - self.first, starts - ctas * pitch, ends - ctas * pitch)
-        return [SharedSpan(*place) for place in zip(*(one.tolist() for one in places), strict=True)]
+        return [
+            SharedSpan(*span) for span in zip(*(column.tolist() for column in places), strict=True)
+        ]
 
     def cells(self, cells: Array) -> Array:
         """Return those cells of the wave's Tensor Memory that are the followed CTAs', as numbers in theirs."""
@@ -78,8 +80,8 @@ class TraceContext:
 
     def name(self, span: SharedSpan) -> str:
         """Return the variable that a span begins in, with the distance from its beginning."""
-        found = self.wave.shared.at(span.start)
-        if found is None:
+        variable_at = self.wave.shared.at(span.start)
+        if variable_at is None:
             return "shared"
-        variable, offset = found
+        variable, offset = variable_at
         return f"{called(variable.name)}+{offset:#x}" if offset else called(variable.name)

@@ -116,9 +116,9 @@ class Flights:
                 self._filled[first // GRANULE] = len(self.found) - 1
 
     def begun(self, threads: Threads, moved: list[MemoryAccess]) -> None:
-        for one in moved:
-            mine = self._context.follows(threads.index[one.owner])
-            self.move(one.memory, one.first[mine], one.size, writes=one.writes)
+        for access in moved:
+            mine = self._context.follows(threads.index[access.owner])
+            self.move(access.memory, access.first[mine], access.size, writes=access.writes)
         if self.beginning is not None and self.beginning.queue == "products":
             self._feed(self.beginning)
 
@@ -180,13 +180,13 @@ def tiles(flights: Sequence[Flight], name: Callable[[SharedSpan], str]) -> tuple
             together[_waited_for(flight)].append(number)
     parts = [(numbers, _touched(flights, numbers)) for numbers in together.values()]
     places = united((span for _, spans in parts for span in spans), gap=1)
-    fills: dict[SharedSpan, list[TileFill]] = {place: [] for place in places}
+    fills: dict[SharedSpan, list[TileFill]] = {span: [] for span in places}
     for turn, (numbers, spans) in enumerate(parts):
-        for place in places:
-            if any(span.overlaps(place) for span in spans):
-                here = [n for n in numbers if any(s.overlaps(place) for s in _of(flights[n]))]
-                fills[place].append(_fill(turn, flights, here, place))
-    return tuple(FilledTile(place, name(place), tuple(found)) for place, found in fills.items())
+        for tile in places:
+            if any(span.overlaps(tile) for span in spans):
+                here = [n for n in numbers if any(s.overlaps(tile) for s in _of(flights[n]))]
+                fills[tile].append(_fill(turn, flights, here, tile))
+    return tuple(FilledTile(span, name(span), tuple(fill)) for span, fill in fills.items())
 
 
 def _waited_for(flight: Flight) -> tuple[object, ...]:
@@ -202,7 +202,7 @@ def _touched(flights: Sequence[Flight], numbers: Sequence[int]) -> list[SharedSp
 
 
 def _fill(
-    turn: int, flights: Sequence[Flight], numbers: Sequence[int], place: SharedSpan
+    turn: int, flights: Sequence[Flight], numbers: Sequence[int], tile: SharedSpan
 ) -> TileFill:
     chosen = [flights[number] for number in numbers]
     landed = [flight.landed for flight in chosen]
@@ -210,7 +210,7 @@ def _fill(
         turn,
         tuple(numbers),
         min(flight.step for flight in chosen),
-        None if None in landed else max(one for one in landed if one is not None),
-        sum(s.end - s.start for flight in chosen for s in _of(flight) if s.overlaps(place)),
+        None if None in landed else max(landing for landing in landed if landing is not None),
+        sum(s.end - s.start for flight in chosen for s in _of(flight) if s.overlaps(tile)),
         tuple(sorted({step for flight in chosen for step in flight.read})),
     )

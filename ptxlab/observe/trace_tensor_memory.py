@@ -41,9 +41,9 @@ class TensorMemoryTrace:
         if taken:
             self.allocations.append(AllocatedColumns(own, start, start + count, context.now))
             return
-        for one in self.allocations:
-            if (one.cta, one.start, one.until) == (own, start, None):
-                one.until = context.now
+        for allocation in self.allocations:
+            if (allocation.cta, allocation.start, allocation.until) == (own, start, None):
+                allocation.until = context.now
 
     def write(self, flight: Flight, number: int, cells: Array) -> None:
         """Have a flight, by its number, write cells of the wave."""
@@ -67,17 +67,19 @@ class TensorMemoryTrace:
 
 def _spans(cells: Array) -> list[TensorSpan]:
     """Return of each CTA the columns and lanes that some of its cells lie in."""
-    found = []
+    spans = []
     for cta in np.unique(cells // CTA_CELLS).tolist():
         lane, column = np.divmod(cells[cells // CTA_CELLS == cta] % CTA_CELLS, COLUMNS)
         lanes = int(lane.min()), int(lane.max()) + 1
-        found.append(TensorSpan(cta, int(column.min()), int(column.max()) + 1, lanes))
-    return found
+        spans.append(TensorSpan(cta, int(column.min()), int(column.max()) + 1, lanes))
+    return spans
 
 
 def filled_columns(flights: Sequence[Flight]) -> tuple[FilledColumns, ...]:
     """Return the columns that flights fill, in their order."""
-    written = [(number, span) for number, one in enumerate(flights) for span in one.cells_written]
+    written = [
+        (number, span) for number, flight in enumerate(flights) for span in flight.cells_written
+    ]
     return tuple(
         FilledColumns(place, tuple(_fills(flights, place, written)))
         for place in _united([span for _, span in written])
@@ -86,25 +88,25 @@ def filled_columns(flights: Sequence[Flight]) -> tuple[FilledColumns, ...]:
 
 def _united(spans: Sequence[TensorSpan]) -> list[TensorSpan]:
     """Return spans with those joined that have columns in common."""
-    found: list[TensorSpan] = []
+    united: list[TensorSpan] = []
     for span in sorted(spans):
-        last = found[-1] if found else None
+        last = united[-1] if united else None
         if last is None or not last.overlaps(span):
-            found.append(span)
+            united.append(span)
             continue
         lanes = min(last.lanes[0], span.lanes[0]), max(last.lanes[1], span.lanes[1])
-        found[-1] = TensorSpan(last.cta, last.start, max(last.end, span.end), lanes)
-    return found
+        united[-1] = TensorSpan(last.cta, last.start, max(last.end, span.end), lanes)
+    return united
 
 
 def _fills(
-    flights: Sequence[Flight], place: TensorSpan, written: Sequence[tuple[int, TensorSpan]]
+    flights: Sequence[Flight], tile: TensorSpan, written: Sequence[tuple[int, TensorSpan]]
 ) -> Iterator[TileFill]:
     """Yield what fills a place: work goes on with the fill before it until that has been read."""
     together: list[int] = []
     number = 0
     for at, span in written:
-        if not span.overlaps(place):
+        if not span.overlaps(tile):
             continue
         begun = flights[at].step
         if any(step < begun for before in together for step in flights[before].read):
@@ -121,7 +123,7 @@ def _fill(number: int, flights: Sequence[Flight], together: Sequence[int]) -> Ti
         number,
         tuple(together),
         min(flight.step for flight in chosen),
-        None if None in landed else max(one for one in landed if one is not None),
+        None if None in landed else max(landing for landing in landed if landing is not None),
         sum(flight.nbytes for flight in chosen),
         tuple(sorted({step for flight in chosen for step in flight.read})),
     )

@@ -81,7 +81,7 @@ class Traffic:
 
     def times(self, count: int) -> Traffic:
         sums = (self.requests, self.units, self.ideal, self.nbytes, self.collisions)
-        requests, units, ideal, nbytes, collisions = (count * one for one in sums)
+        requests, units, ideal, nbytes, collisions = (count * amount for amount in sums)
         return Traffic(requests, units, ideal, self.conflict, nbytes, collisions)
 
     def moved(self, by: int) -> Traffic:

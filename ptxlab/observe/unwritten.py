@@ -131,8 +131,8 @@ class LocalMemory:
         """Return the states of ``nbytes`` from each of the bytes ``first`` on: [first, nbytes]."""
         self._grow(region)
         at = first[:, None] + np.arange(nbytes)
-        found: Array = self._states.reshape(-1)[at]
-        return found
+        states: Array = self._states.reshape(-1)[at]
+        return states
 
     def enter(self, frame: Frame, threads: Threads) -> None:
         """Begin an activation of a function: its part of local memory is new."""

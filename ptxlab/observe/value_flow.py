@@ -64,13 +64,13 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueF
     reads = site.reads - guards.keys()
     used = reads & addresses
     if row.mix == "store" and not fills_parameter(instruction):
-        found = slots(site, operands[1])
-        stored = tuple(None if slot is None else (slot, names[slot]) for slot in found)
+        named = slots(site, operands[1])
+        stored = tuple(None if slot is None else (slot, names[slot]) for slot in named)
     elif row.mix in _USING or not writes:
         used = reads
     elif row.mix == "warp":
         others = operands[2:] or operands[1:]  # which lanes, and those that take part
-        used = used | {slot for one in others for slot in slots(site, one) if slot in reads}
+        used = used | {slot for operand in others for slot in slots(site, operand) if slot in reads}
     if effects.leads == "caller":
         used = used | set(layout.results)
     loading = bool(addresses) and row.mix in _LOADING
@@ -92,9 +92,9 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueF
     )
 
 
-def _named(found: Iterable[int], names: Mapping[int, str]) -> tuple[NamedRegister, ...]:
+def _named(slots: Iterable[int], names: Mapping[int, str]) -> tuple[NamedRegister, ...]:
     """Return the registers among numbers, which may be those of constants and addresses too."""
-    return tuple((slot, names[slot]) for slot in sorted(found) if slot in names)
+    return tuple((slot, names[slot]) for slot in sorted(slots) if slot in names)
 
 
 def _addresses(operands: Iterable[Operand]) -> Iterator[Address]:
@@ -196,9 +196,9 @@ def multiplied(site: Site, states: dict[int, Array]) -> dict[int, Array] | None:
     )
     result = np.maximum(np.maximum(a.max(axis=2)[:, :, None], b.max(axis=1)[:, None, :]), c)
     row, col = np.moveaxis(layouts[0].table(), -1, 0)[-2:]
-    found = result[:, row, col].max(axis=3)
+    highest = result[:, row, col].max(axis=3)
     targets = enumerate(slots(site, d))
-    return {slot: found[:, :, at].reshape(-1) for at, slot in targets if slot is not None}
+    return {slot: highest[:, :, at].reshape(-1) for at, slot in targets if slot is not None}
 
 
 def _matrix(layout: FragmentLayout, states: Sequence[Array | None]) -> Array:
@@ -222,5 +222,5 @@ def loaded_rows(site: Site, states: Array) -> Array:
     assert form is not None
     [layout] = form.operands
     rows = layout.table()[..., 0]  # as many as threads that give an address
-    found: Array = states.reshape(-1, WARP)[:, rows].max(axis=3)
-    return found.reshape(states.size, -1)
+    loaded: Array = states.reshape(-1, WARP)[:, rows].max(axis=3)
+    return loaded.reshape(states.size, -1)

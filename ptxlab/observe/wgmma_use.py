@@ -114,10 +114,10 @@ class WgmmaUse:
 
     def _touch(self, touched: _Touched, frame: Frame, threads: Threads) -> None:
         registers, warps = self._of(frame), _warps(threads)
-        place = self._context.number(self._context.site)
+        number = self._context.number(self._context.site)
         for slot, name in (touched.reads | touched.writes).items():
             registers.touched[slot, warps] = self._time
-            registers.place[slot, warps] = place
+            registers.place[slot, warps] = number
             under_way = registers.product[slot, warps]
             if under_way.any():
                 at = int(np.flatnonzero(under_way)[0])
@@ -156,22 +156,22 @@ class WgmmaUse:
         self._groups.start(threads, land)
 
     def _fragments_of(self, site: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        found = self._fragments.get(site)
-        if found is None:
-            found = self._fragments[site] = _fragments(site)
-        return found
+        fragments = self._fragments.get(site)
+        if fragments is None:
+            fragments = self._fragments[site] = _fragments(site)
+        return fragments
 
     def _clashing(self, site: Site, other: _Product) -> tuple[int, ...]:
         """Return which of its registers, as counted in D and A, a product may not have after another one."""
-        found = self._clashes.get((site, other.site))
-        if found is None:
+        clashes = self._clashes.get((site, other.site))
+        if clashes is None:
             d, a = self._fragments_of(site)
-            found = self._clashes[site, other.site] = tuple(
+            clashes = self._clashes[site, other.site] = tuple(
                 row
                 for row, slot in enumerate((*d, *a))
                 if not _may_follow(site, slot in d, other, slot in other.d)
             )
-        return found
+        return clashes
 
     def _fences_before(
         self, site: Site, registers: _Registers, slots: tuple[int, ...], warps: Array
@@ -184,7 +184,7 @@ class WgmmaUse:
             return
         late = registers.touched[np.ix_(np.array(slots), warps)] > fenced
         if late.any():
-            row, at = (int(one[0]) for one in np.nonzero(late))
+            row, at = (int(axis[0]) for axis in np.nonzero(late))
             where = self._context.numbered(int(registers.place[slots[row], warps[at]]))
             name = self._context.names.seen_from(site.scope)[slots[row]]
             self._find_unfenced(name, where, int(warps[at]))
@@ -242,7 +242,7 @@ def _is_about_products(effects: Effects) -> bool:
 
 def _names_of_products(context: CheckContext) -> dict[str, frozenset[str]]:
     """Return the names of the registers that products have, by function."""
-    found: dict[str, frozenset[str]] = {}
+    by_site: dict[str, frozenset[str]] = {}
     for function in context.wave.functions:
         names: set[str] = set()
         for site in instructions(function):
@@ -250,8 +250,8 @@ def _names_of_products(context: CheckContext) -> dict[str, frozenset[str]]:
                 for operand in site.instruction.operands[:2]:
                     names.update(site.registers(operand) if isinstance(operand, Vector) else ())
         if names:
-            found[function.name] = frozenset(names)
-    return found
+            by_site[function.name] = frozenset(names)
+    return by_site
 
 
 def _fragments(site: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -269,7 +269,7 @@ def _may_follow(site: Site, into_d: bool, other: _Product, was_d: bool) -> bool:
     """Say whether a product may have a register that another one under way has."""
     if not into_d and not was_d:
         return True
-    shapes = [_shape(one) for one in (site, other.site)]
+    shapes = [_shape(each) for each in (site, other.site)]
     return into_d and was_d and shapes[0] == shapes[1]
 
 
