@@ -185,8 +185,8 @@ def with_table(readme: str, data: dict[str, Any]) -> str:
 
 def on_one_core(row: dict[str, Any]) -> str:
     """Write the time on one core, and how many times that of all cores it is."""
-    one = row["best_on_one_core"]
-    return f"{shown(one)}, x {one / row['best']:.2f}"
+    best = row["best_on_one_core"]
+    return f"{shown(best)}, x {best / row['best']:.2f}"
 
 
 def rate(a_second: float) -> str:
@@ -232,18 +232,18 @@ def measure(repeats: int) -> list[dict[str, Any]]:
         once = child(workload, repeats)
         twice = child(workload, repeats, columns=2)
         arrays = min(child(workload, repeats, engine="array")["seconds"])
-        one = min(child(workload, repeats, cores=1)["seconds"])
+        alone = min(child(workload, repeats, cores=1)["seconds"])
         seconds = once["seconds"]
         best = min(seconds)
         growth = min(twice["seconds"]) / best
-        passed = one <= workload.target and once["peak"] <= MEMORY and growth <= GROWTH
+        passed = alone <= workload.target and once["peak"] <= MEMORY and growth <= GROWTH
         row = {
             **asdict(workload),
             "launches": len(seconds),
             "peak": once["peak"],
             "thread_instructions": once["thread_instructions"],
             "best": best,
-            "best_on_one_core": one,
+            "best_on_one_core": alone,
             "best_as_arrays": arrays,
             "median": statistics.median(seconds),
             "multiply_adds_per_second": workload.multiply_adds / best,
@@ -254,7 +254,7 @@ def measure(repeats: int) -> list[dict[str, Any]]:
         cells = (
             f"{workload.name} {workload.size}^3",
             shown(best),
-            shown(one),
+            shown(alone),
             shown(arrays),
             shown(row["median"]),
             shown(workload.target),

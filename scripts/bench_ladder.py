@@ -34,11 +34,11 @@ def main() -> int:
     jobs = [RungJob(rung, Problem(SIZE, SIZE, SIZE, *rung.types[0])) for rung in every]
     with executor(usual()) as workers:
         for name in GPUS:
-            chip, found = find(name), []
-            for one in predict_ladder(jobs, chip, None, workers):
-                found.append(one)
-                status(f"{chip.gpu.name}: {one.rung.name}")
-            of_gpus.append((chip.gpu, found))
+            chip, rungs = find(name), []
+            for predicted in predict_ladder(jobs, chip, None, workers):
+                rungs.append(predicted)
+                status(f"{chip.gpu.name}: {predicted.rung.name}")
+            of_gpus.append((chip.gpu, rungs))
     status.clear()
     try:
         page = with_table(PAGE.read_text(encoding="utf-8"), table(of_gpus))
@@ -56,7 +56,7 @@ def table(of_gpus: Sequence[tuple[Gpu, Sequence[PredictedRung]]]) -> str:
         ["---"] * (1 + len(of_gpus)),
     ]
     for of_rung in zip(*(rungs for _, rungs in of_gpus), strict=True):
-        if any(one.prediction for one in of_rung):
+        if any(rung.prediction for rung in of_rung):
             name = f"`{of_rung[0].rung.name}` {of_rung[0].problem.types}"
             rows.append([name, *map(_cell, of_rung)])
     for types in TYPES:
@@ -66,19 +66,19 @@ def table(of_gpus: Sequence[tuple[Gpu, Sequence[PredictedRung]]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _cell(one: PredictedRung) -> str:
-    others = ", ".join(figure.rate for figure in one.published)
-    predicted = f"{one.tflops:.3g}" if one.tflops else "-"
+def _cell(rung: PredictedRung) -> str:
+    others = ", ".join(figure.rate for figure in rung.published)
+    predicted = f"{rung.tflops:.3g}" if rung.tflops else "-"
     return f"{predicted} ({others})" if others else predicted
 
 
-def with_table(page: str, found: str) -> str:
+def with_table(page: str, table: str) -> str:
     """Return ``page`` with the table between its marks. Raises PtxlabError where it has none."""
     before, began, rest = page.partition(MARKS[0])
     _, ended, after = rest.partition(MARKS[1])
     if not (began and ended):
         raise PtxlabError(f"{PAGE.name} has no place for the ladder: {''.join(MARKS)}".strip())
-    return f"{before}{began}\n{found}\n{ended}{after}"
+    return f"{before}{began}\n{table}\n{ended}{after}"
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         seconds = {
             "rates": 2 * n**3 / told / 1e9, "cycles": told / row["clock"] / 1e6, "times": told / 1e6
         }[unit]  # fmt: skip
-        grid = [blocks(one, n) if isinstance(one, str) else one for one in row["grid"]]
+        grid = [blocks(size, n) if isinstance(size, str) else size for size in row["grid"]]
         held_out = row.get("held_out", [])
         yield row | {
             "n": n, "seconds": seconds, "grid": grid, "held_out": held_out is True or n in (held_out or []),
@@ -94,7 +94,7 @@ def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
     n = row["n"]
     types = {"A": "dtype", "B": "dtype", "C": "result"}
     words, maps = row["args"].split(), row.get("maps", {})
-    used = {*words, *(one["of"] for one in maps.values())}
+    used = {*words, *(tensor_map["of"] for tensor_map in maps.values())}
     held = {
         name: device.zeros(
             tuple(row.get("shapes", {}).get(name, (n, n))), TYPES[row.get(kind, "f32")]
@@ -107,7 +107,9 @@ def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
         in_memory = told.get("in_memory")
         held[name] = device.upload(np.frombuffer(made.data, np.uint8)) if in_memory else made
     if "tiles" in row:
-        held["tiles"] = device.upload(schedule([n // one for one in row["tiles"]], row["workers"]))
+        held["tiles"] = device.upload(
+            schedule([n // tile for tile in row["tiles"]], row["workers"])
+        )
     return [held[word] if word in held else _number(word, n) for word in words]
 
 
@@ -134,11 +136,11 @@ def schedule(tiles: list[int], workers: int, longest: int = 128) -> npt.NDArray[
     side = 1 << (max(tiles) - 1).bit_length()
     curve = (hilbert(side, step) for step in range(side * side))
     ordered = [row << 16 | column for row, column in curve if row < rows and column < columns]
-    found = np.full((2 * workers, longest), -1, np.int32)
+    table = np.full((2 * workers, longest), -1, np.int32)
     for worker in range(workers):
         own = ordered[worker::workers]
-        found[worker, : len(own)] = own
-    return found
+        table[worker, : len(own)] = own
+    return table
 
 
 def hilbert(side: int, step: int) -> tuple[int, int]:
@@ -175,14 +177,14 @@ def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, 
     for source in (file, *(include or folder).iterdir()):
         if source.suffix in CODE:
             lines = source.read_text(encoding="utf-8").splitlines()
-            left = (one for one in lines if not re.match(row["omit"], one))
+            left = (line for line in lines if not re.match(row["omit"], line))
             (folder / source.name).write_text("\n".join(left), encoding="utf-8")
     return folder / file.name, folder
 
 
-def line(row: dict[str, Any], found: Prediction) -> tuple[tuple[str, ...], float]:
+def line(row: dict[str, Any], prediction: Prediction) -> tuple[tuple[str, ...], float]:
     """Return a row of the table, and how far off the predicted time is."""
-    error = found.seconds / row["seconds"] - 1
+    error = prediction.seconds / row["seconds"] - 1
     shape = row.get("shapes", {}).get("A")
 
     def told(seconds: float) -> str:
@@ -192,9 +194,9 @@ def line(row: dict[str, Any], found: Prediction) -> tuple[tuple[str, ...], float
 
     clock = f"{row['clock']} MHz{', locked' if row.get('locked') else ''}"
     return (
-        row["name"], row["repository"], found.gpu, " x ".join(map(str, shape or [row["n"]])), clock,
-        told(row["seconds"]), told(found.seconds), f"{error:+.1%}",
-        f"{found.bound_by} {found.used[found.bound_by]:.0%}",
+        row["name"], row["repository"], prediction.gpu, " x ".join(map(str, shape or [row["n"]])), clock,
+        told(row["seconds"]), told(prediction.seconds), f"{error:+.1%}",
+        f"{prediction.bound_by} {prediction.used[prediction.bound_by]:.0%}",
     ), error  # fmt: skip
 
 
@@ -206,7 +208,7 @@ def main() -> None:
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
     rows, absent = [], []
     errors: dict[str, list[float]] = {"all": [], "locked": [], "held_out": []}
-    for row in (one for told in published["kernel"] for one in sizes(told)):
+    for row in (kernel for told in published["kernel"] for kernel in sizes(told)):
         if args.only not in f"{row['repository']} {row['name']}":
             continue
         try:

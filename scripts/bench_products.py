@@ -102,11 +102,11 @@ def main() -> None:
         form = multiplication(name)
         kernel = open_device("emulator", arch=arch).load(program(form, arch)).kernel("k")
         for warps in (4, 256):
-            found = {}
+            timings = {}
             for engine in ("array", "native"):
                 os.environ[VARIABLE] = engine
-                found[engine] = measure(kernel, form, warps, options.repeats)
-            arrays, native = found["array"], found["native"]
+                timings[engine] = measure(kernel, form, warps, options.repeats)
+            arrays, native = timings["array"], timings["native"]
             if arrays.d != native.d:
                 raise SystemExit(f"{name} on {arch} differs")
             print(

@@ -43,13 +43,13 @@ def main() -> int:
 
 def runs(folder: Path) -> list[Run]:
     """Return all runs that are on record, by date."""
-    found = [
+    runs = [
         run
         for path in sorted(folder.glob("*.json"))
         if path.name != "emulator.json"
         for run in read_runs(path)
     ]
-    return sorted(found, key=lambda run: str(run["machine"]["date"]))
+    return sorted(runs, key=lambda run: str(run["machine"]["date"]))
 
 
 def with_tables(page: str, several: Iterable[Run]) -> str:
@@ -64,17 +64,17 @@ def with_tables(page: str, several: Iterable[Run]) -> str:
 
 def by_gpu(several: Iterable[Run]) -> dict[str, dict[Key, tuple[Run, Run]]]:
     """Return what was right by GPU and by what was measured, each with its machine."""
-    found: dict[str, dict[Key, tuple[Run, Run]]] = {}
+    rows: dict[str, dict[Key, tuple[Run, Run]]] = {}
     for run in several:
         machine = run["machine"]
         for result in run["results"]:
             names = ("dtype", "acc", "layout", "epilogue", "m", "n", "k", "algorithm")
             key = tuple(result[name] for name in names)
-            of_gpu = found.setdefault(machine["gpu"], {})
+            of_gpu = rows.setdefault(machine["gpu"], {})
             of_gpu.pop(key, None)
             if result["passed"]:
                 of_gpu[key] = machine, result
-    return {gpu: results for gpu, results in found.items() if results}
+    return {gpu: results for gpu, results in rows.items() if results}
 
 
 def table(gpu: str, results: Mapping[Key, tuple[Run, Run]]) -> str:

@@ -87,7 +87,7 @@ def differences(
 def _targets() -> list[Target]:
     """Return all targets of these numbers that nvJitLink knows."""
     plain = TARGETS["sm_75"]
-    found = []
+    targets = []
     for number in NUMBERS:
         for suffix in ("", "a", "f"):
             name = f"sm_{number}{suffix}"
@@ -95,8 +95,8 @@ def _targets() -> list[Target]:
                 link_ptx(collection([], name, _version(number)), arch=name)
             except ToolchainError:
                 continue
-            found.append(Target(name, number, 0, plain.arithmetic, suffix))
-    return found
+            targets.append(Target(name, number, 0, plain.arithmetic, suffix))
+    return targets
 
 
 def _version(number: int) -> Version:

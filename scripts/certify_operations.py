@@ -227,12 +227,12 @@ def rejected(lines: list[str], target: str, version: Version) -> set[int]:
         link_ptx(text, arch=target)
     except ToolchainError as error:
         said = [(int(n) - _FIRST_LINE, kind) for n, kind in _REJECTED.findall(error.log)]
-        found = {number for number, _ in said if number >= 0}
+        numbers = {number for number, _ in said if number >= 0}
         last = next((number for number, kind in said if kind == "fatal"), None)
         if last is not None:  # it has not looked at what follows
-            return found | _behind(last + 1, lines, target, version)
-        if found:
-            return found
+            return numbers | _behind(last + 1, lines, target, version)
+        if numbers:
+            return numbers
         if len(lines) == 1:
             raise
         half = (
@@ -271,15 +271,15 @@ def versions(target: str) -> list[Version]:
 
 def main() -> int:
     """Certify all, and print what differs."""
-    found = [
+    rows = [
         problem
         for target in TARGETS
         for version in versions(target)
         for problem in differences(target, version)
     ]
     count = len(all_forms()) + len(OTHERS)
-    print("\n".join(found) or f"{count} forms on {len(TARGETS)} targets: ptxas agrees")
-    return 1 if found else 0
+    print("\n".join(rows) or f"{count} forms on {len(TARGETS)} targets: ptxas agrees")
+    return 1 if rows else 0
 
 
 if __name__ == "__main__":

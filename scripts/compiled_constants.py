@@ -72,23 +72,25 @@ PRODUCTS = {75: ("m16n8k8", 2, 1), 80: ("m16n8k16", 4, 2)}
 
 def source(target: Target) -> str:
     """Return CUDA C with two kernels an operation: ``FFMA_chain``, ``FFMA_beside``."""
-    kernels = [_kernel(one, how) for one in _operations(target) for how in (CHAIN, BESIDE)]
+    kernels = [
+        _kernel(operation, how) for operation in _operations(target) for how in (CHAIN, BESIDE)
+    ]
     return "\n".join([*kernels, *(_product(target, how) for how in (CHAIN, BESIDE))])
 
 
 def _operations(target: Target) -> list[Operation]:
-    return [one for one in OPERATIONS if one.first <= target.capability]
+    return [operation for operation in OPERATIONS if operation.first <= target.capability]
 
 
-def _kernel(one: Operation, how: str) -> str:
+def _kernel(operation: Operation, how: str) -> str:
     values = 1 if how == CHAIN else LENGTH
     steps = "\n".join(
-        f'    asm volatile("{one.ptx}" : "+{one.letter}"(x[{n % values}]) : "{one.letter}"(a), "{one.letter}"(b));'
+        f'    asm volatile("{operation.ptx}" : "+{operation.letter}"(x[{n % values}]) : "{operation.letter}"(a), "{operation.letter}"(b));'
         for n in range(LENGTH)
     )
     return f"""\
-extern "C" __global__ void {one.opcode}_{how}({one.ctype} *p, {one.ctype} a, {one.ctype} b) {{
-    {one.ctype} x[{values}];
+extern "C" __global__ void {operation.opcode}_{how}({operation.ctype} *p, {operation.ctype} a, {operation.ctype} b) {{
+    {operation.ctype} x[{values}];
     for (int i = 0; i < {values}; i++) x[i] = p[i * 32 + threadIdx.x];
     __syncthreads();
 {steps}
@@ -97,7 +99,7 @@ extern "C" __global__ void {one.opcode}_{how}({one.ctype} *p, {one.ctype} a, {on
 
 
 def _product(target: Target, how: str) -> str:
-    first = max(one for one in PRODUCTS if one <= target.capability)
+    first = max(capability for capability in PRODUCTS if capability <= target.capability)
     shape, of_a, of_b = PRODUCTS[first]
     values = 1 if how == CHAIN else 4
     a = ", ".join(f"%{4 + n}" for n in range(of_a))
@@ -140,7 +142,7 @@ def _between(
     for first in (
         i for i in code if i.sass.opcode == opcode and (paced or i.control.writes is None)
     ):
-        cycles, outs = first.control.stall, [one.number for one in first.outs]
+        cycles, outs = first.control.stall, [operand.number for operand in first.outs]
         for later in code[first.number + 1 :]:
             guarded = later.guard is not None and later.guard.number in outs
             if guarded or later.sass.opcode == opcode:
@@ -150,7 +152,7 @@ def _between(
 
 
 def _reads(later: DecodedInstruction, first: DecodedInstruction) -> bool:
-    read = {one.number for one in later.sources if isinstance(one, SassRegister)}
+    read = {source.number for source in later.sources if isinstance(source, SassRegister)}
     return first.dest is not None and first.dest.number in read
 
 
@@ -160,19 +162,19 @@ def constants(target: Target) -> dict[str, dict[str, int]]:
         file = Path(folder) / "operations.cu"
         file.write_text(source(target), encoding="utf-8")
         assembly = Assembly(*load_assembled(file, target))
-    found: dict[str, dict[str, int]] = {"latency": {}, "issue": {}}
-    for one in (*_operations(target), Operation("HMMA", "float", "f", "")):
+    constants: dict[str, dict[str, int]] = {"latency": {}, "issue": {}}
+    for operation in (*_operations(target), Operation("HMMA", "float", "f", "")):
         chain, beside = (
-            decode(assembly.cubin, assembly.functions, f"{one.opcode}_{how}")
+            decode(assembly.cubin, assembly.functions, f"{operation.opcode}_{how}")
             for how in (CHAIN, BESIDE)
         )
         for kind, cycles in (
-            ("latency", latency(chain, one.opcode)),
-            ("issue", issue(beside, one.opcode, one.paced)),
+            ("latency", latency(chain, operation.opcode)),
+            ("issue", issue(beside, operation.opcode, operation.paced)),
         ):
             if cycles is not None:
-                found[kind][one.opcode] = cycles
-    return found
+                constants[kind][operation.opcode] = cycles
+    return constants
 
 
 def main() -> int:

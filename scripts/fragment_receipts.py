@@ -32,12 +32,12 @@ class Recorder:
     left_open: dict[Form, list[str]] = field(default_factory=dict)
     dumps: dict[str, Array] = field(default_factory=dict)
 
-    def __call__(self, trial: Trial, found: Array) -> None:
+    def __call__(self, trial: Trial, records: Array) -> None:
         first = trial.unspecified
         self.given.setdefault(trial.form, []).append(digest(trial.given))
-        self.promised.setdefault(trial.form, []).append(self._keep(found[..., first:]))
+        self.promised.setdefault(trial.form, []).append(self._keep(records[..., first:]))
         if first:
-            self.left_open.setdefault(trial.form, []).append(self._keep(found[..., :first]))
+            self.left_open.setdefault(trial.form, []).append(self._keep(records[..., :first]))
 
     def _keep(self, words: Array) -> str:
         name = digest(words)
@@ -90,13 +90,13 @@ class Recorder:
 def dumps(receipt: Receipt) -> dict[str, Array]:
     """Return all dumps, [probes, 32, words], by digest. Raises PtxlabError if one is not what it was."""
     raw = lzma.decompress(base64.b85decode(receipt.data))
-    found = {}
+    dumps = {}
     first = 0
     for name, (bits, *shape) in receipt.shapes.items():
         size = bits // 8 * int(np.prod(shape))
         words = np.frombuffer(raw[first : first + size], f"<u{bits // 8}").reshape(shape)
         if digest(words) != name:
             raise PtxlabError(f"a dump of {receipt.family} on {receipt.gpu} was changed: {name}")
-        found[name] = words
+        dumps[name] = words
         first += size
-    return found
+    return dumps

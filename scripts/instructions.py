@@ -63,15 +63,15 @@ that family. `m64nNk16` is of every n that `ptxlab ops` lists.
 
 def boxes(forms: Iterable[Sequence[str]]) -> list[Box]:
     """Cover forms, given slot by slot, with few products, each form exactly once."""
-    found: list[Box] = []
+    boxes: list[Box] = []
     by_length: dict[int, list[Box]] = {}
     for slots in forms:
         by_length.setdefault(len(slots), []).append(tuple(frozenset((part,)) for part in slots))
     for length, cover in by_length.items():
         forward, backward = range(length), range(length - 1, -1, -1)
         first, second = _merged(cover, forward), _merged(cover, backward)
-        found += first if len(first) <= len(second) else second
-    return found
+        boxes += first if len(first) <= len(second) else second
+    return boxes
 
 
 def _merged(cover: list[Box], order: Iterable[int]) -> list[Box]:
@@ -194,9 +194,9 @@ def rules() -> Iterator[str]:
         for names, need in row.needs.items():
             opcodes.setdefault((names, need), {})[f"`{row.opcode}`"] = None
     groups: dict[tuple[str, str], list[str]] = {}
-    for (names, need), found in opcodes.items():
+    for (names, need), opcodes_of in opcodes.items():
         condition = " and ".join(f"`.{name}`" for name in names.split())
-        key = (", ".join(found), wanted(need))
+        key = (", ".join(opcodes_of), wanted(need))
         groups.setdefault(key, []).append(condition)
     for (instructions, least), conditions in groups.items():
         yield _row(instructions, " or ".join(conditions), least)

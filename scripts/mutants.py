@@ -141,8 +141,8 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
             print(f"stale: {error}")
     for mistake, outcome, tests in try_all(root, list(lines), known, args.workers):
         outcomes.append((mistake, outcome))
-        place = f"{mistake.file}:{lines[mistake]}"
-        print(f"[{len(outcomes)}/{len(chosen)}] {place}: {outcome}", *tests, file=sys.stderr)
+        line = f"{mistake.file}:{lines[mistake]}"
+        print(f"[{len(outcomes)}/{len(chosen)}] {line}: {outcome}", *tests, file=sys.stderr)
         if outcome == UNSEEN:
             print(described(mistake, lines[mistake]), flush=True)
         today = datetime.date.today().isoformat()

@@ -70,12 +70,12 @@ Record = dict[str, Result]
 
 def table(root: Path) -> list[Mistake]:
     """Return all mistakes, room by room."""
-    found = []
+    mistakes = []
     for path in sorted((root / FOLDER).glob("*.toml")):
         room = tomllib.loads(path.read_text(encoding="utf-8"))
         tests = tuple(room["tests"])
-        found += [Mistake(path.stem, tests, **entry) for entry in room["mistake"]]
-    return found
+        mistakes += [Mistake(path.stem, tests, **entry) for entry in room["mistake"]]
+    return mistakes
 
 
 def record(root: Path) -> Record:

@@ -140,14 +140,14 @@ class Trial:
         outcome = self._right.run(tests)
         if outcome.status == 0 or (outcome.status == 1 and outcome.failed):
             failed = [f"{test}::" for test in outcome.failed]
-            found = [t for t in tests if not any(test.startswith(f"{t}::") for test in failed)]
+            passing = [t for t in tests if not any(test.startswith(f"{t}::") for test in failed)]
         elif len(tests) == 1:
-            found = []
+            passing = []
         else:  # one that does not exist keeps pytest from running the others
             half = len(tests) // 2
-            found = self.sound(tests[:half]) + self.sound(tests[half:])
-        self._passing |= {(test,): test in found for test in tests}
-        return found
+            passing = self.sound(tests[:half]) + self.sound(tests[half:])
+        self._passing |= {(test,): test in passing for test in tests}
+        return passing
 
     def result(self, mistake: Mistake, order: Iterable[Sequence[str]]) -> tuple[str, list[str]]:
         """Return the outcome of a mistake and the tests that notice it, tried in this ``order``."""
@@ -158,9 +158,9 @@ class Trial:
                 shutil.copytree(self._right.cache, copy.cache, copy_function=os.link)
             with copy.having(mistake):
                 for tests in order:
-                    found = self._noticing(copy, tests)
-                    if found is not None:
-                        return HANG if found.hang else SEEN, list(found.failed)
+                    noticing = self._noticing(copy, tests)
+                    if noticing is not None:
+                        return HANG if noticing.hang else SEEN, list(noticing.failed)
             return UNSEEN, []
         finally:
             self._free.put(copy)

@@ -152,7 +152,7 @@ class Algorithm(Rung):
 
     def _for(self, tile: Tile, dtype: str) -> Tile:
         """Return a tile with as many bytes along k as for the first types: fewer elements if they are larger."""
-        first, own = (memory_type(one).itemsize for one in (self.types[0][0], dtype))
+        first, own = (memory_type(name).itemsize for name in (self.types[0][0], dtype))
         return replace(tile, bk=tile.bk * first // own)
 
     def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:

@@ -121,19 +121,19 @@ class Bench:
         return all(result.verdict.passed for result in self.results)
 
 
-def beside_measured(found: Bench, chip: Chip) -> Bench:
+def beside_measured(bench: Bench, chip: Chip) -> Bench:
     """Return what was measured with what is predicted of the same, tile by tile, at the clock it ran at."""
 
-    def predicted(one: BenchResult) -> BenchResult:
-        if not isinstance(one.rung, Algorithm):
-            return one
-        mhz = one.timed.reading.clock if one.timed else None
-        sizes = AS_IT_IS if one.rung.handwritten else one.tile
-        job = RungJob(one.rung, one.problem, dict(sizes))
+    def predicted(result: BenchResult) -> BenchResult:
+        if not isinstance(result.rung, Algorithm):
+            return result
+        mhz = result.timed.reading.clock if result.timed else None
+        sizes = AS_IT_IS if result.rung.handwritten else result.tile
+        job = RungJob(result.rung, result.problem, dict(sizes))
         [told] = predict_ladder([job], chip, round(mhz) if mhz else None)
-        return replace(one, predicted=told)
+        return replace(result, predicted=told)
 
-    return replace(found, results=tuple(map(predicted, found.results)))
+    return replace(bench, results=tuple(map(predicted, bench.results)))
 
 
 # ---- how ----------------------------------------------------------------------------------------
@@ -242,11 +242,11 @@ class TimedField(Closing):
         timed = {}
         for rung in rungs:
             pair = list(dict.fromkeys((rung, library or rung)))
-            self._tell(f"timing {' and '.join(one.name for one in pair)}")
-            timings, reading = sustained(stopwatch, [arms[one] for one in pair], procedure)
+            self._tell(f"timing {' and '.join(arm.name for arm in pair)}")
+            timings, reading = sustained(stopwatch, [arms[arm] for arm in pair], procedure)
             speeds = {
-                one: Speed(bursts[one], timing, colds.get(one))
-                for one, timing in zip(pair, timings, strict=True)
+                arm: Speed(bursts[arm], timing, colds.get(arm))
+                for arm, timing in zip(pair, timings, strict=True)
             }
             other = library if library != rung else None
             beside = speeds[other] if other else None

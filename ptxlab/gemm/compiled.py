@@ -73,5 +73,5 @@ def read() -> dict[str, Any]:
     import lzma  # here: not every Python was built with it
 
     packed = files("ptxlab.gemm").joinpath(FILE).read_bytes()
-    found: dict[str, Any] = json.loads(lzma.decompress(packed))
-    return found
+    kernels: dict[str, Any] = json.loads(lzma.decompress(packed))
+    return kernels

@@ -197,8 +197,8 @@ def _compute_type(api: Any, problem: Problem) -> int:
         name = "COMPUTE_32F_FAST_TF32"
     else:
         name = "COMPUTE_32F"
-    found: int = api.ComputeType[name]
-    return found
+    compute_type: int = api.ComputeType[name]
+    return compute_type
 
 
 def _factors(problem: Problem) -> tuple[Any, Any]:

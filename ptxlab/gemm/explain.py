@@ -93,9 +93,9 @@ def explain(
     raises.
     """
     jobs = [RungJob(rung, problem, dict(sizes)) for rung, problem in problems]
-    found = list(each(device, facts_of, jobs, executor))
-    counted = [one for one in found if not isinstance(one, Absent)]
-    absent = tuple(one for one in found if isinstance(one, Absent))
+    facts = list(each(device, facts_of, jobs, executor))
+    counted = [known for known in facts if not isinstance(known, Absent)]
+    absent = tuple(known for known in facts if isinstance(known, Absent))
     return replace(tell(counted, gpu), absent=absent)
 
 
@@ -134,10 +134,10 @@ def story(
     if before is None:
         return Story("", (), (), limit, caches)
     earlier, was = before
-    found = list(changes(earlier, facts))
-    better = [change for change in found if change.factor >= NOTABLE]
+    changed = list(changes(earlier, facts))
+    better = [change for change in changed if change.factor >= NOTABLE]
     better.sort(key=lambda change: (was.by not in change.measure.relieves, -change.factor))
-    worse = [change for change in found if change.factor <= 1 / NOTABLE]
+    worse = [change for change in changed if change.factor <= 1 / NOTABLE]
     worse.sort(key=lambda change: change.factor)
     held_back = f"{earlier.algorithm.name} was held back by {held(earlier, was)}."
     return Story(held_back, tuple(better[:MOST]), tuple(worse[:MOST]), limit, caches)

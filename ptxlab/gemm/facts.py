@@ -188,11 +188,13 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
         threads=config.cta_threads,
         shared=config.shared,
         counts=profile.totals,
-        copies=total(one.counts for one in profile.instructions if one.kind == COPY),
+        copies=total(
+            instruction.counts for instruction in profile.instructions if instruction.kind == COPY
+        ),
         products=sum(
-            one.counts.executed
-            for one in profile.instructions
-            if _multiplies(one.instruction, algorithm.method)
+            instruction.counts.executed
+            for instruction in profile.instructions
+            if _multiplies(instruction.instruction, algorithm.method)
         ),
         barriers=profile.barriers,
         bytes_per_flop=profile.bytes_per_flop or {},
@@ -256,7 +258,7 @@ def loops(function: SassFunction) -> tuple[SassLoop, ...]:
         if instruction.opcode == "BRA" and start is not None and start <= instruction.address:
             ends[start] = instruction.address
     return tuple(
-        SassLoop(tuple(one for one in function.instructions if start <= one.address <= end))
+        SassLoop(tuple(i for i in function.instructions if start <= i.address <= end))
         for start, end in sorted(ends.items())
     )
 

@@ -139,20 +139,20 @@ def shapes(text: str) -> tuple[ProblemSizes, ...]:
 
     Raises PtxlabError for anything else.
     """
-    found: list[ProblemSizes] = []
+    shapes_of: list[ProblemSizes] = []
     for part in text.split(","):
         sizes = part.split("x")
         if part in SHAPES:
-            found += SHAPES[part]
+            shapes_of += SHAPES[part]
         elif len(sizes) in (1, 3) and all(s.isascii() and s.isdecimal() and int(s) for s in sizes):
             m, n, k = map(int, sizes * 3 if len(sizes) == 1 else sizes)
-            found.append((m, n, k))
+            shapes_of.append((m, n, k))
         else:
             raise PtxlabError(
                 f"{part!r} is no size such as 4096 or 1024x768x512",
                 hint=did_you_mean(part, SHAPES) or f"names are {', '.join(SHAPES)}",
             )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(shapes_of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +178,12 @@ class Choice:
     seed: int = 0
 
     def types_of(self, rung: Rung) -> list[tuple[str, str]]:
-        found = [
+        types = [
             (dtype, acc)
             for dtype, acc in rung.types
             if dtype in (self.dtypes or (dtype,)) and acc == (self.acc or acc)
         ]
-        return found if self.dtypes or self.acc else found[:1]
+        return types if self.dtypes or self.acc else types[:1]
 
 
 def plan(sizes: Sequence[ProblemSizes], choice: Choice) -> Iterator[PlannedProblem]:

@@ -63,16 +63,16 @@ class MeasuredMachine:
 
 
 def machine_of(device: CudaDevice, sensors: Sensors | str) -> MeasuredMachine:
-    found, version = device.properties, driver_version()
+    properties, version = device.properties, driver_version()
     known = None if isinstance(sensors, str) else sensors
     return MeasuredMachine(
         gpu=device.name,
         arch=device.target.name,
         capability=device.target.capability,
-        multiprocessors=found.multiprocessors,
-        clock=found.clock,
-        l2_bytes=found.l2_bytes,
-        memory_bytes=found.memory_bytes,
+        multiprocessors=properties.multiprocessors,
+        clock=properties.clock,
+        l2_bytes=properties.l2_bytes,
+        memory_bytes=properties.memory_bytes,
         power_limit=None if known is None else known.power_limit,
         driver=None if known is None else known.driver,
         cuda=f"{version // 1000}.{version % 1000 // 10}",

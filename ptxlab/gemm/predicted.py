@@ -47,8 +47,12 @@ class PredictedRung:
     @property
     def tflops(self) -> float | None:
         """TFLOP/s, None where nothing is predicted."""
-        found = self.prediction
-        return self.problem.flops / found.seconds / 1e12 if found and found.seconds else None
+        prediction = self.prediction
+        return (
+            self.problem.flops / prediction.seconds / 1e12
+            if prediction and prediction.seconds
+            else None
+        )
 
     @property
     def published(self) -> tuple[Figure, ...]:
@@ -94,11 +98,11 @@ def predict_tiles(
     target = target_of(chip)
     own = algorithm.tile_for(problem, target)
     tiles = candidates(algorithm, problem.dtype, own, together=1)
-    jobs, found = [RungJob(algorithm, problem, tile) for tile in tiles], []
-    for one in predict_ladder(jobs, chip, clock, executor):
-        found.append(one)
-        progress(len(found), len(jobs))
-    return sorted(found, key=lambda one: -(one.tflops or 0))
+    jobs, predicted = [RungJob(algorithm, problem, tile) for tile in tiles], []
+    for cut in predict_ladder(jobs, chip, clock, executor):
+        predicted.append(cut)
+        progress(len(predicted), len(jobs))
+    return sorted(predicted, key=lambda rung: -(rung.tflops or 0))
 
 
 def _attempted(chip: Chip, clock: int | None, job: RungJob) -> PredictedRung:
@@ -106,8 +110,8 @@ def _attempted(chip: Chip, clock: int | None, job: RungJob) -> PredictedRung:
     try:
         if not isinstance(rung, Algorithm):
             raise Unsupported(f"{rung.name} is no kernel of ptxlab's")
-        found = predict_rung(problem, rung, chip, sizes, clock)
-        return PredictedRung(rung, problem, chip.gpu, found, tile=sizes)
+        prediction = predict_rung(problem, rung, chip, sizes, clock)
+        return PredictedRung(rung, problem, chip.gpu, prediction, tile=sizes)
     except PtxlabError as error:
         reason = lacking(error) or error.message.splitlines()[0]
         return PredictedRung(rung, problem, chip.gpu, None, reason, sizes)

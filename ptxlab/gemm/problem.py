@@ -121,8 +121,8 @@ class Problem:
         """Elements from one row in memory to the next, of A, B and D; at least 1."""
         given = (self.lda, self.ldb, self.ldd)
         return tuple(  # type: ignore[return-value]
-            max(width, 1) if one is None else one
-            for one, (_, width) in zip(given, self.stored, strict=True)
+            max(width, 1) if given_stride is None else given_stride
+            for given_stride, (_, width) in zip(given, self.stored, strict=True)
         )
 
     @property

@@ -40,7 +40,7 @@ class Figure:
 
         A speed on another chip says little, but what it is of that chip's peak can be compared.
         """
-        gpu = next((one for one in GPUS if one.name == self.gpu), None)
+        gpu = next((gpu for gpu in GPUS if gpu.name == self.gpu), None)
         flop = gpu and (gpu.fp32 if self.types[0] == "f32" else gpu.tensor.get(self.types))
         return (self.up_to or self.tflops) / gpu.tflops(flop) if gpu and flop else None
 
@@ -52,7 +52,7 @@ class Figure:
     @property
     def rate(self) -> str:
         """The speed in TFLOP/s as text."""
-        return " to ".join(three_digits(one) for one in (self.tflops, self.up_to) if one)
+        return " to ".join(three_digits(rate) for rate in (self.tflops, self.up_to) if rate)
 
     def __str__(self) -> str:
         of_peak = "" if self.of_peak is None else f", {100 * self.of_peak:.1f} % of its peak"

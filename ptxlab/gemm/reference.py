@@ -191,7 +191,7 @@ def _finished(method: Method, relative: float, floor: float, acc: str) -> tuple[
     return relative, floor
 
 
-def compare(found: Array, parts: Iterable[ExpectedPart], bound: ErrorBound) -> Comparison:
+def compare(computed: Array, parts: Iterable[ExpectedPart], bound: ErrorBound) -> Comparison:
     """Find the element of ``found`` furthest from the ``parts`` of its reference, in units of what it may be.
 
     D is right if and only if the error found is at most ``bound.coefficient``. A and B are finite; an
@@ -199,7 +199,7 @@ def compare(found: Array, parts: Iterable[ExpectedPart], bound: ErrorBound) -> C
     """
     worst = Comparison(0.0, None, None, None)
     for part in parts:
-        block = found[part.rows, part.columns].astype(np.float64)
+        block = computed[part.rows, part.columns].astype(np.float64)
         error = _error(block, part, bound)
         at = np.unravel_index(np.argmax(error), error.shape)
         if worst.place is None or error[at] > worst.error:
@@ -237,14 +237,14 @@ def _finish(
     return np.maximum(expected, 0) if epilogue.relu else expected, magnitude
 
 
-def _error(found: Doubles, part: ExpectedPart, bound: ErrorBound) -> Doubles:
+def _error(computed: Doubles, part: ExpectedPart, bound: ErrorBound) -> Doubles:
     """Return the error of every element: infinite where it must not differ and does."""
     magnitude = part.magnitude
     with np.errstate(invalid="ignore", divide="ignore"):
-        difference = np.abs(found - part.expected)
+        difference = np.abs(computed - part.expected)
         unit = magnitude + bound.floor / bound.coefficient if bound.coefficient else magnitude
         error = np.where(magnitude > 0, difference / unit, np.where(difference == 0, 0.0, np.inf))
     largest = np.maximum(magnitude, part.of_sums) * (1 + bound.coefficient) + bound.floor
-    error[np.isinf(found) & (largest > bound.largest)] = 0.0
+    error[np.isinf(computed) & (largest > bound.largest)] = 0.0
     error[np.isnan(error)] = np.inf
     return error

@@ -190,7 +190,7 @@ def cutting(
     What a kernel's own static_assert refuses becomes a user's error.
     """
     if not target.runs(algorithm.target):
-        able = [name for name, one in TARGETS.items() if one.runs(algorithm.target)]
+        able = [name for name, target in TARGETS.items() if target.runs(algorithm.target)]
         raise Unsupported(
             f"{algorithm.name} is for {algorithm.target}, and this is {target.name}",
             hint=f"--device emulator --arch {able[0]} is one",

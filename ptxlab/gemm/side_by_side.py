@@ -48,8 +48,8 @@ def lacking(error: PtxlabError) -> str:
     """Return what a kernel needs that its target lacks, in the words of who says so; else ""."""
     if isinstance(error, Unsupported):
         return error.message
-    found = re.search(r"Feature .* requires \.target .*", error.message)
-    return found[0] if found and isinstance(error, ToolchainError) else ""
+    match = re.search(r"Feature .* requires \.target .*", error.message)
+    return match[0] if match and isinstance(error, ToolchainError) else ""
 
 
 def each(
@@ -67,13 +67,13 @@ def each(
     """
     there = partial(_elsewhere, work, device.target.name)
     here = partial(_attempt, work, device)
-    for job, found in zip(jobs, results(executor, there if executor else here, jobs), strict=True):
-        if not isinstance(found, PtxlabError):
-            yield found
-        elif excused(found):
-            yield Absent.of(job.rung, job.problem, found)
+    for job, result in zip(jobs, results(executor, there if executor else here, jobs), strict=True):
+        if not isinstance(result, PtxlabError):
+            yield result
+        elif excused(result):
+            yield Absent.of(job.rung, job.problem, result)
         else:
-            raise found
+            raise result
 
 
 def _elsewhere(

@@ -110,9 +110,9 @@ class _Extent:
         self.largest: Array = np.array(-np.inf, np.float32)
 
     def add(self, result: GemmResult, d: Array) -> None:
-        found = d.astype(np.float32)
-        self.least = np.minimum(self.least, found)
-        self.largest = np.maximum(self.largest, found)
+        values = d.astype(np.float32)
+        self.least = np.minimum(self.least, values)
+        self.largest = np.maximum(self.largest, values)
         self.results.append(result)
 
     def agreement(self, verification: Verification) -> Agreement:

@@ -76,10 +76,10 @@ def keep(
 
 def _read() -> dict[str, Any]:
     try:
-        found = json.loads(path().read_text(encoding="utf-8"))
+        tiles = json.loads(path().read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
+    return tiles if isinstance(tiles, dict) and tiles.get("schema") == SCHEMA else {}
 
 
 def _key(algorithm: Algorithm, problem: Problem) -> str:

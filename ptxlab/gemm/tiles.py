@@ -69,9 +69,9 @@ class RankedTiles:
     own: Sizes
     candidates: tuple[Candidate, ...]
 
-    def tflops(self, one: Candidate) -> float:
-        assert one.timing is not None
-        return self.problem.flops / one.timing.median / 1e12
+    def tflops(self, candidate: Candidate) -> float:
+        assert candidate.timing is not None
+        return self.problem.flops / candidate.timing.median / 1e12
 
 
 def candidates(
@@ -82,14 +82,14 @@ def candidates(
     ``together`` sizes at most differ from ``own``. Many of them cannot be.
     """
     others = {name: _others(name, size) for name, size in own.macros.items()}
-    found = [
+    tiles = [
         {**own.macros, **dict(zip(names, sizes, strict=True))}
         for count in range(together + 1)
         for names in combinations(others, count)
         for sizes in product(*(others[name] for name in names))
     ]
-    found += [tile.macros for _, tile in algorithm.tiles(dtype)]
-    yield from {tuple(macros.items()): macros for macros in found}.values()
+    tiles += [tile.macros for _, tile in algorithm.tiles(dtype)]
+    yield from {tuple(macros.items()): macros for macros in tiles}.values()
 
 
 def compare_counted(
@@ -108,15 +108,15 @@ def compare_counted(
     own = algorithm.tile_for(problem, device.target)
     tiles = candidates(algorithm, problem.dtype, own, together=1)
     jobs = [RungJob(algorithm, problem, macros) for macros in tiles]
-    found = []
+    compared = []
     counting = each(device, facts_of, jobs, executor, excused=lambda _: True)
     for job, counted in zip(jobs, counting, strict=True):
         if isinstance(counted, Absent):
-            found.append(_refused(job.sizes, counted.reason))
+            compared.append(_refused(job.sizes, counted.reason))
         else:
-            found.append(Candidate(job.sizes, _why_not(counted), facts=counted))
-        progress(len(found), len(jobs))
-    return _ordered(device, problem, algorithm, found)
+            compared.append(Candidate(job.sizes, _why_not(counted), facts=counted))
+        progress(len(compared), len(jobs))
+    return _ordered(device, problem, algorithm, compared)
 
 
 def compare_timed(
@@ -143,19 +143,22 @@ def compare_timed(
 
         own = algorithm.tile_for(problem, device.target)
         several = list(candidates(algorithm, problem.dtype, own, together=2))
-        found: list[Candidate] = []
+        compared: list[Candidate] = []
         for macros in several:
-            progress(len(found), len(several))
+            progress(len(compared), len(several))
             try:
-                found.append(attempt(macros))
+                compared.append(attempt(macros))
             except PtxlabError as error:
                 if device.lost:
                     raise
-                found.append(_refused(macros, error.message))
+                compared.append(_refused(macros, error.message))
         progress(len(several), len(several))
         arms = [warmed(stopwatch, work, procedure) for work in right]
         timings = iter(sustained(stopwatch, arms, procedure)[0] if arms else ())
-    timed = [one if one.refused else replace(one, timing=next(timings)) for one in found]
+    timed = [
+        candidate if candidate.refused else replace(candidate, timing=next(timings))
+        for candidate in compared
+    ]
     return _ordered(device, problem, algorithm, timed)
 
 
@@ -194,8 +197,10 @@ def _why_not(counted: KernelFacts) -> str:
 
 
 def _ordered(
-    device: Device, problem: Problem, algorithm: Algorithm, found: list[Candidate]
+    device: Device, problem: Problem, algorithm: Algorithm, candidates: list[Candidate]
 ) -> RankedTiles:
-    found.sort(key=lambda one: (True, ()) if one.refused else (False, one.cost))
+    candidates.sort(
+        key=lambda candidate: (True, ()) if candidate.refused else (False, candidate.cost)
+    )
     own = algorithm.tile_for(problem, device.target).macros
-    return RankedTiles(algorithm, device.kind, device.target.name, problem, own, tuple(found))
+    return RankedTiles(algorithm, device.kind, device.target.name, problem, own, tuple(candidates))

@@ -99,8 +99,8 @@ def checked(
     problem, d = verification.problem, operands.d
     device.fill(d.address, d.nbytes, NAN)
     device.timed("compute D", work)
-    found = d.numpy().reshape(problem.m, problem.n)
-    return verification.verdict(found, method, device.target.dot16)
+    product = d.numpy().reshape(problem.m, problem.n)
+    return verification.verdict(product, method, device.target.dot16)
 
 
 def drawn(rows: int, seed: int) -> Array:

@@ -69,8 +69,8 @@ def _in_window(address: Array, base: int) -> Array:
 
 
 def _is_constant(address: int, memory: GlobalMemory) -> bool:
-    found = memory.find(address)
-    return found is not None and found.space == "const" and address < found.end
+    allocation = memory.find(address)
+    return allocation is not None and allocation.space == "const" and address < allocation.end
 
 
 _NEEDS = {

@@ -79,7 +79,7 @@ def atomic(context: Context, form: RowForm) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         count = threads.size
-        found = np.empty((size, count), kind.dtype)
+        before = np.empty((size, count), kind.dtype)
         for part in parts(access, frame, threads):
             where = np.arange(count) if part.where is None else part.where
             _refuse_local(part, access, frame, int(threads.index[where[0]]))
@@ -89,9 +89,9 @@ def atomic(context: Context, form: RowForm) -> Step:
             for element, own in enumerate(zip(*columns, strict=True)):
                 given = [threads.pick(source.read(frame.registers)) for source in own]
                 values = [np.broadcast_to(value, (count,))[where] for value in given]
-                found[element, where] = take_turns(memory, index + element, change, values)
+                before[element, where] = take_turns(memory, index + element, change, values)
         if destinations:
-            write(frame, threads.spread, destinations, found)
+            write(frame, threads.spread, destinations, before)
 
     return run
 
@@ -110,28 +110,28 @@ def take_turns(memory: Array, index: Array, change: AtomicChange, values: list[A
     order = np.argsort(index, kind="stable")
     places, starts = np.unique(index[order], return_index=True)
     lengths = np.diff(starts, append=len(order))
-    found = np.empty(len(order), memory.dtype)
+    before = np.empty(len(order), memory.dtype)
     if int(lengths.max()) <= len(places):
         for rank in range(int(lengths.max())):
             waiting = lengths > rank
             at, threads = places[waiting], order[starts[waiting] + rank]
-            old = found[threads] = memory[at]
+            old = before[threads] = memory[at]
             memory[at] = change.update(old, *(value[threads] for value in values))
-        return found
-    for place, start, length in zip(places, starts, lengths, strict=True):
+        return before
+    for word, start, length in zip(places, starts, lengths, strict=True):
         threads = order[start : start + length]
         given = [value[threads] for value in values]
-        found[threads], memory[place] = change.queue(memory[place : place + 1], *given)
-    return found
+        before[threads], memory[word] = change.queue(memory[word : word + 1], *given)
+    return before
 
 
 def _in_turn(update: Update) -> AtomicChange:
     def queue(old: Array, *values: Array) -> tuple[Array, Array]:
-        found = np.empty(len(values[0]), old.dtype)
-        for turn in range(len(found)):
-            found[turn] = old[0]
+        before = np.empty(len(values[0]), old.dtype)
+        for turn in range(len(before)):
+            before[turn] = old[0]
             old = update(old, *(value[turn : turn + 1] for value in values))
-        return found, old[0]
+        return before, old[0]
 
     return AtomicChange(update, queue)
 
@@ -159,17 +159,17 @@ def _compare_and_swap(old: Array, compared: Array, new: Array) -> Array:
 
 def _swaps(old: Array, compared: Array, new: Array) -> tuple[Array, Array]:
     """Let many compare and swap: nothing changes up to the first one that finds what it expects."""
-    found = np.empty_like(new)
+    swapped = np.empty_like(new)
     at = 0
     while at < len(new):
         hits = np.flatnonzero(_equal(compared[at:], np.broadcast_to(old, len(new) - at)))
         if not hits.size:
             break
         hit = at + int(hits[0])
-        found[at : hit + 1] = old
+        swapped[at : hit + 1] = old
         old, at = new[hit : hit + 1], hit + 1
-    found[at:] = old
-    return found, old[0]
+    swapped[at:] = old
+    return swapped, old[0]
 
 
 def _exchanges(old: Array, new: Array) -> tuple[Array, Array]:

@@ -53,10 +53,10 @@ def _bfind(shiftamt: str, T: str) -> Callable[[Array], Array]:
 
     def compute(a: Array) -> Array:
         number = np.where(a < 0, ~a, a) if kind.kind == "signed" else a
-        place = bit_length(number.view(f"u{kind.bytes}")) - 1
+        position = bit_length(number.view(f"u{kind.bytes}")) - 1
         if shiftamt:
-            place = np.where(place < 0, place, kind.bits - 1 - place)
-        return place.astype(np.uint32)
+            position = np.where(position < 0, position, kind.bits - 1 - position)
+        return position.astype(np.uint32)
 
     return compute
 
@@ -69,14 +69,14 @@ def _fns(mask: Array, base: Array, offset: Array) -> Array:
     down = offset < 0
     width = np.broadcast_shapes(mask.shape, base.shape, offset.shape)
     left = np.broadcast_to(np.where(down, -offset, np.maximum(offset, 1)), width).astype(np.int64)
-    found = np.full(width, 0xFFFFFFFF, np.uint32)
+    result = np.full(width, 0xFFFFFFFF, np.uint32)
     for distance in range(32):
-        place = np.where(down, -distance, distance) + base.astype(np.int64)
-        inside = (place >= 0) & (place < 32) & ((offset != 0) | (distance == 0))
-        one = inside & (mask >> np.clip(place, 0, 31).astype(np.uint32) & 1).astype(bool)
-        left = left - one
-        found = np.where(one & (left == 0), place, found).astype(np.uint32)
-    return found
+        bit = np.where(down, -distance, distance) + base.astype(np.int64)
+        inside = (bit >= 0) & (bit < 32) & ((offset != 0) | (distance == 0))
+        is_set = inside & (mask >> np.clip(bit, 0, 31).astype(np.uint32) & 1).astype(bool)
+        left = left - is_set
+        result = np.where(is_set & (left == 0), bit, result).astype(np.uint32)
+    return result
 
 
 _REVERSED_BYTE = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)
@@ -114,19 +114,19 @@ def _extract(T: str) -> Callable[[Array, Array, Array], Array]:
 def _insert(T: str) -> Callable[[Array, Array, Array, Array], Array]:
     """Return b with d bits of a put in from bit c up."""
     dtype = TYPES[T].dtype
-    one = dtype.type(1)
+    unit = dtype.type(1)
 
     def compute(a: Array, b: Array, c: Array, d: Array) -> Array:
-        place = (c & _BYTE).astype(dtype)
-        mask = ((one << (d & _BYTE).astype(dtype)) - one) << place
-        merged: Array = b ^ ((b ^ (a << place)) & mask)
+        start = (c & _BYTE).astype(dtype)
+        mask = ((unit << (d & _BYTE).astype(dtype)) - unit) << start
+        merged: Array = b ^ ((b ^ (a << start)) & mask)
         return merged
 
     return compute
 
 
-def _ones_from(place: Array) -> Array:
-    return np.left_shift(np.uint32(0xFFFFFFFF), place)
+def _ones_from(start: Array) -> Array:
+    return np.left_shift(np.uint32(0xFFFFFFFF), start)
 
 
 def _mask(mode: str) -> Callable[[Array, Array], Array]:

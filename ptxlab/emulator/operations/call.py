@@ -200,15 +200,15 @@ def _arguments(context: Context, operand: tree.Operand, declaration: tree.Declar
     """Return the registers that an argument is passed in, made of a plain value where it is one."""
     variable, kind = _param_variable(context, operand, declaration), TYPES[declaration.type]
     if variable is None:
-        found = []
+        parts = []
         for part in _parts(context, operand, declaration):
             check_value(context, part, _checked(declaration))
-            found.append(context.source(part, kind.name))
+            parts.append(context.source(part, kind.name))
         if declaration.space == "reg":
-            context.pinned.update(source.slot for source in found)
-            return [source.slot for source in found]
+            context.pinned.update(source.slot for source in parts)
+            return [source.slot for source in parts]
         slot = context.argument_slot(kind.bytes)
-        context.prologue.append(store_argument(slot, 0, found))
+        context.prologue.append(store_argument(slot, 0, parts))
         return [slot]
     if declaration.space != "reg":
         return [variable.offset]
@@ -227,13 +227,13 @@ def _results(
     if variable is not None:
         context.returned.add(variable)
         return [CallResult(variable.offset, keeps_bytes=in_register)]
-    found = []
+    taken = []
     for part in _parts(context, operand, declaration):
         check_result(context, part, _checked(declaration))
         slot = context.destination(part, kind.name).slot
         context.pinned.add(slot)
-        found.append(CallResult(slot, None if in_register else kind.dtype))
-    return found
+        taken.append(CallResult(slot, None if in_register else kind.dtype))
+    return taken
 
 
 def _parts(
@@ -247,10 +247,10 @@ def _parts(
     parts: Sequence[tree.Operand] = context.components(operand)
     parts = parts or [operand] * (count if name == SINK else 1)
     if len(parts) != count:
-        found = (
+        passed = (
             "a vector where one register" if count == 1 else f"another operand where a .v{count}"
         )
-        context.refuse(f"{found} is passed", operand)
+        context.refuse(f"{passed} is passed", operand)
     in_memory = declaration.space != "reg"
     if in_memory and (
         declaration.names[0].dimensions or _alignment(declaration) > TYPES[declaration.type].bytes

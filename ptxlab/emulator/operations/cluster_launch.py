@@ -111,7 +111,7 @@ def first_cta(context: Context, form: RowForm) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         words = _words(threads, source.read(frame.registers))
         columns = [np.ascontiguousarray(words[:, number]) for _, number in destinations]
-        write(frame, threads.spread, [one for one, _ in destinations], columns)
+        write(frame, threads.spread, [destination for destination, _ in destinations], columns)
 
     return run
 

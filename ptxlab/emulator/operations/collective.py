@@ -166,8 +166,8 @@ def redux_float(context: Context, form: RowForm) -> Step:
         ordered = np.where(bits & sign, ~bits, bits | sign)
         ordered = np.where(members & ~is_nan, ordered, np.uint32(0 if largest else 0xFFFFFFFF))
         choose = np.max if largest else np.min
-        found = choose(ordered, axis=1, keepdims=True)
-        words = np.where(found & sign, found ^ sign, ~found)
+        chosen = choose(ordered, axis=1, keepdims=True)
+        words = np.where(chosen & sign, chosen ^ sign, ~chosen)
         none = ~(members & ~is_nan).any(axis=1, keepdims=True)
         wrong = none | is_nan.any(axis=1, keepdims=True) if takes_nan else none
         result: Array = np.where(wrong, np.uint32(0x7FFFFFFF), words).view(np.float32)
@@ -238,8 +238,8 @@ def shuffle(context: Context, form: RowForm) -> Step:
         write(frame, threads.merge, destinations, (value, inside))
 
     given = [
-        int(context.immediate(one, "b32")[0]) if isinstance(one, Integer) else None
-        for one in operands[1:]
+        int(context.immediate(operand, "b32")[0]) if isinstance(operand, Integer) else None
+        for operand in operands[1:]
     ]
     return natively(run, mode, [*sources, mask], given, destinations)
 

@@ -170,8 +170,8 @@ def _set(cmp: str, D: str, T: str, boolean: str = "", ftz: str = "") -> Callable
     test, dtype = _combined(_comparison(cmp, T, ftz), boolean), TYPES[D].dtype
     part = TYPES[_HALF_OF[D] if two else D]
     word = np.dtype(f"u{part.bytes}")
-    one = np.ones(1, part.dtype) if part.kind == "float" else ~np.zeros(1, part.dtype)
-    true, false = one.view(word), np.zeros(1, word)
+    yes = np.ones(1, part.dtype) if part.kind == "float" else ~np.zeros(1, part.dtype)
+    true, false = yes.view(word), np.zeros(1, word)
     if not two:
         return lambda *inputs: np.where(test(*inputs), true, false).view(dtype)
 
@@ -214,8 +214,8 @@ def selected(c: Array, a: Array, b: Array) -> Array:
         return a if c[0] else b
     word = np.dtype(f"i{a.dtype.itemsize}")
     x, y = a.view(word), b.view(word)
-    found: Array = y ^ ((x ^ y) & -c.astype(word))
-    return found.view(a.dtype)
+    bits: Array = y ^ ((x ^ y) & -c.astype(word))
+    return bits.view(a.dtype)
 
 
 def _select(a: Array, b: Array, c: Array) -> Array:

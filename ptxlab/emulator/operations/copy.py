@@ -120,14 +120,14 @@ def _pieces(read: Access, given: Array, frame: Frame, threads: Threads) -> list[
     for byte in range(read.nbytes):
         short = (given > byte) & (given < read.nbytes)
         reads.append((replace(read, offset=read.offset + byte, nbytes=1), short, byte))
-    found = []
+    pieces = []
     for access, chosen, at in reads:
         where = np.flatnonzero(chosen)
         if where.size:
             some = Threads(threads.width, index=threads.index[where])
             for part in parts(access, frame, some):
-                found.append(_Piece(part, where if part.where is None else where[part.where], at))
-    return found
+                pieces.append(_Piece(part, where if part.where is None else where[part.where], at))
+    return pieces
 
 
 # ---- groups of copies -----------------------------------------------------------------------

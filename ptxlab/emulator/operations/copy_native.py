@@ -77,7 +77,7 @@ class Ring:
             some = places if chosen is None else np.ascontiguousarray(places[:, chosen])
             ring, count = np.zeros(HEAD + ROW, np.int64), some.shape[1]
             ring[COUNT] = 1
-            ring[HEAD:] = *(one.ctypes.data for one in some), nbytes, 0
+            ring[HEAD:] = *(addresses.ctypes.data for addresses in some), nbytes, 0
             [function] = cores.functions(copies.groups(), "land")
             header = cores.header(count, (function, count))
             cores.pool(self._cores).run(cores.packed(*header, ring.ctypes.data, -1))

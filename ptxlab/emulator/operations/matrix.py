@@ -84,10 +84,10 @@ class _Scales:
         """Return [m, blocks, warps] of A's scales, or [blocks, n, warps] of B's."""
         ids = []
         for name, source in self.ids.items():
-            found = np.unique(warps.read(source))
-            if found.size > 1:
+            codes = np.unique(warps.read(source))
+            if codes.size > 1:
                 raise warps.fault(f"{warps.name}: {name} differs between threads")
-            ids.append(int(found[0]))
+            ids.append(int(codes[0]))
         try:
             scales = self.scale.unpack(warps.read(self.source), *ids)
         except ValueError as error:

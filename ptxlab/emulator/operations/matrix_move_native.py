@@ -53,7 +53,9 @@ def natively(
         return step
     checked = WARP if all_addresses else form.matrices * form.rows
     text = _text(form.matrices, checked, tuple(order))
-    return LoadStep(step, [access.base], [one.slot for one in destinations], text, access)
+    return LoadStep(
+        step, [access.base], [destination.slot for destination in destinations], text, access
+    )
 
 
 @cache
@@ -82,6 +84,6 @@ def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
             for row in range(ROWS):
                 line = shared.at(moved.pick(ROWS * matrix + row), 1).load("i8", ROW, align=1)
                 rows.at(row, ROW).store(line, align=ROW)
-            found = rows.load("i16", len(order), align=ROW).shuffle(order)
-            registers[1 + matrix].at(lane, 4).store(found, align=4)
+            loaded = rows.load("i16", len(order), align=ROW).shuffle(order)
+            registers[1 + matrix].at(lane, 4).store(loaded, align=4)
     return f.function(LoadStep.name).text

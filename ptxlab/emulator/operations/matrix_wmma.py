@@ -53,8 +53,8 @@ class WmmaMatrix:
         first, pitch = self.first.read(frame.registers).astype(np.int64), self._pitch(frame)
         for unit in range(self.layout.elements_per_register):
             row, col = self.layout.table()[:, register, unit].T
-            line, place = (row, col) if self.form.order == "row" else (col, row)
-            inside = np.tile(place, frame.wave.warps) * self.access.nbytes
+            line, within = (row, col) if self.form.order == "row" else (col, row)
+            inside = np.tile(within, frame.wave.warps) * self.access.nbytes
             offset = np.tile(line, frame.wave.warps) * pitch + inside
             frame.registers[self.address] = (first + offset).view(np.uint64)
             yield unit

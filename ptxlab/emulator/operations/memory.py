@@ -36,12 +36,12 @@ def gather(access: Access, frame: Frame, threads: Threads, *, wide: bool = False
 
     ``wide`` returns one per thread of the wave, of which those not active have no meaning.
     """
-    found = parts(access, frame, threads, wide=wide)
+    reached = parts(access, frame, threads, wide=wide)
     # Every index is known to be inside; "wrap" is numpy's fastest way of taking.
-    if len(found) == 1 and found[0].where is None:
-        return found[0].memory.items(access.nbytes).take(found[0].index, mode="wrap")
+    if len(reached) == 1 and reached[0].where is None:
+        return reached[0].memory.items(access.nbytes).take(reached[0].index, mode="wrap")
     items = np.empty(threads.width if wide else threads.size, ITEM[access.nbytes])
-    for part in found:
+    for part in reached:
         items[part.where] = part.memory.items(access.nbytes).take(part.index, mode="wrap")
     return items
 

@@ -84,8 +84,8 @@ def _ranged(priorities: int, offset: int, base: Array, primary: Array, total: Ar
     start: Array = base.astype(np.uint64) + np.uint64(offset)
     exponent = np.ceil(np.log2(np.maximum(total, 1).astype(np.float32)))
     shift = np.maximum(exponent.astype(np.int64) - 7, 12).astype(np.uint64)
-    one = np.uint64(1)
-    end = start + (primary.astype(np.uint64) + (one << shift) - one)
+    unit = np.uint64(1)
+    end = start + (primary.astype(np.uint64) + (unit << shift) - unit)
     first = start >> shift
     blocks = np.minimum((end >> shift) - first, np.uint64(127))
     size = np.uint64(priorities) | (shift - np.uint64(12))

@@ -42,12 +42,14 @@ def natively(
     destinations: Sequence[Destination],
 ) -> Step:
     """Return the step that is a task too; ``given`` are b, c and the membermask where they are constants."""
-    if any(one.widen for one in destinations) or not is_possible():
+    if any(destination.widen for destination in destinations) or not is_possible():
         return step
     value, *numbers = sources
-    read = [one for one, constant in zip(numbers, given, strict=True) if constant is None]
+    read = [number for number, constant in zip(numbers, given, strict=True) if constant is None]
     text = _text(mode, tuple(given), tells=len(destinations) == 2)
-    return ShuffleStep(step, [value, *read], [one.slot for one in destinations], text)
+    return ShuffleStep(
+        step, [value, *read], [destination.slot for destination in destinations], text
+    )
 
 
 @cache

@@ -94,9 +94,9 @@ class Tensor:
             for at, given in enumerate(zip(maps, coordinates, offsets, strict=True))
         ]
         if frame.wave.watched:
-            for at, one in enumerate(rows):
-                thread, outside = int(threads.index[at]), not one.addresses.size
-                frame.wave.watcher.box(thread, one.box.map, coordinates[at], outside=outside)
+            for at, box_rows in enumerate(rows):
+                thread, outside = int(threads.index[at]), not box_rows.addresses.size
+                frame.wave.watcher.box(thread, box_rows.box.map, coordinates[at], outside=outside)
         return rows
 
     def together(self, frame: Frame, threads: Threads) -> BoxRows | None:
@@ -162,7 +162,7 @@ class BoxCopies:
         frame: Frame,
         rows: list[BoxRows],
         places: list[list[Array]],
-        found: list[Allocation | None],
+        allocations: list[Allocation | None],
         write: Write | None,
     ) -> None:
         self._region = frame.wave.regions["shared"]
@@ -170,7 +170,7 @@ class BoxCopies:
         self._rows = rows
         self._places = places
         self._write = write
-        self._found = found
+        self._found = allocations
         self._data: dict[int, Array] = {}
 
     def read(self, chosen: Array | None) -> None:
@@ -178,13 +178,13 @@ class BoxCopies:
         for at in range(len(self._rows)) if chosen is None else chosen.tolist():
             if at in self._data:
                 continue
-            rows, found = self._rows[at], self._found[at]
+            rows, allocation = self._rows[at], self._found[at]
             if self._write is not None:
                 self._data[at] = self._shared[self._places[at][0]]
-            elif found is None:
+            elif allocation is None:
                 self._data[at] = rows.box.outside().view(self._shared.dtype)
             else:
-                self._data[at] = rows.gather(found.data, found.address)
+                self._data[at] = rows.gather(allocation.data, allocation.address)
 
     def moved(self) -> list[MemoryAccess]:
         loads = self._write is None
@@ -205,12 +205,12 @@ class BoxCopies:
     def land(self, chosen: Array | None) -> None:
         self.read(chosen)
         for at in range(len(self._rows)) if chosen is None else chosen.tolist():
-            found = self._found[at]
+            allocation = self._found[at]
             if self._write is None:
                 for places in self._places[at]:
                     self._shared[places] = self._data[at]
-            elif found is not None:
-                self._write(self._rows[at], found, self._data[at])
+            elif allocation is not None:
+                self._write(self._rows[at], allocation, self._data[at])
 
 
 def _allocation(frame: Frame, rows: BoxRows) -> Allocation | None:
@@ -218,12 +218,12 @@ def _allocation(frame: Frame, rows: BoxRows) -> Allocation | None:
     if rows.extent is None:
         return None
     first, end = rows.extent
-    found = frame.wave.memory.find(first)
-    if found is None or end > found.address + found.size:
+    allocation = frame.wave.memory.find(first)
+    if allocation is None or end > allocation.address + allocation.size:
         raise ValueError(
             f"the box reaches from {first:#x} to {end:#x} in global memory, which no allocation holds"
         )
-    return found
+    return allocation
 
 
 def _places(
@@ -234,7 +234,7 @@ def _places(
     owners = Threads(frame.wave.width, index=copies.threads.index[copies.thread])
     [part] = located(access, frame, owners, copies.address(access, frame))
     region = frame.wave.regions["shared"]
-    found: list[list[Array]] = [[] for _ in rows]
+    places: list[list[Array]] = [[] for _ in rows]
     inside = (address & np.uint64((1 << RANK_SHIFT) - 1)).astype(np.int64)
     index = np.broadcast_to(part.index, inside.shape)
     for thread, offset, unit in zip(
@@ -244,8 +244,8 @@ def _places(
         units = attempt(access, frame, copies.threads, thread, partial(box.units, offset))
         if offset + box.nbytes > region.size:
             raise _outside(access, frame, copies.threads, thread, offset + box.nbytes)
-        found[thread].append(units + (unit - offset // UNIT_BYTES))
-    return found
+        places[thread].append(units + (unit - offset // UNIT_BYTES))
+    return places
 
 
 def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -> BoxCopies | None:
@@ -261,7 +261,7 @@ def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -
     if not alike or outside or offset % SHARED_ALIGNMENT:
         return None
     try:
-        found = _allocation(frame, rows)
+        allocation = _allocation(frame, rows)
     except ValueError:  # which is told of the thread whose box it is
         return None
     owners = Threads(frame.wave.width, index=threads.index[copies.thread])
@@ -269,7 +269,7 @@ def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -
     units = box.units(offset) - offset // UNIT_BYTES
     places = np.add.outer(np.broadcast_to(part.index, inside.shape), units)
     of_each = [places[number::ctas] for number in range(ctas)]
-    return BoxCopies(frame, [rows], [of_each], [found], None)
+    return BoxCopies(frame, [rows], [of_each], [allocation], None)
 
 
 def _outside(access: Access, frame: Frame, threads: Threads, at: int, end: int) -> LaunchError:
@@ -287,8 +287,8 @@ def load(context: Context, form: RowForm) -> Step:
     operands = list(context.instruction.operands)
     policy(context, form, operands)
     mask = multicast(context, form, operands)
-    target, place, barrier, *offsets = operands
-    tensor = Tensor.of(context, form, place, *offsets)
+    target, source, barrier, *offsets = operands
+    tensor = Tensor.of(context, form, source, *offsets)
     write = _in_shared(context, target, form["to"], "write")
     signal = Signal.of(context, form, barrier, pairs=form["group"] == "cta_group::2")
 
@@ -301,7 +301,7 @@ def load(context: Context, form: RowForm) -> Step:
             return
         each = tensor.rows(frame, threads)
         boxes = _boxes(frame, threads, write, each, _places(write, copies, frame, each), None)
-        nbytes = np.array([one.box.nbytes for one in each])[copies.thread]
+        nbytes = np.array([row.box.nbytes for row in each])[copies.thread]
         signal.start(frame, copies, boxes, nbytes)
 
     return run
@@ -311,8 +311,8 @@ def store(context: Context, form: RowForm) -> Step:
     """Copy a box to global memory, or reduce it into that; what is outside the tensor is left out."""
     operands = list(context.instruction.operands)
     policy(context, form, operands)
-    place, origin = operands
-    tensor = Tensor.of(context, form, place, stores=True)
+    target, origin = operands
+    tensor = Tensor.of(context, form, target, stores=True)
     read = _in_shared(context, origin, "shared::cta", "read")
     write = _reducing(form) if form["op"] else _storing
 
@@ -333,11 +333,11 @@ def _boxes(
     places: list[list[Array]],
     write: Write | None,
 ) -> BoxCopies:
-    found = [
-        attempt(access, frame, threads, at, partial(_allocation, frame, one))
-        for at, one in enumerate(rows)
+    allocations = [
+        attempt(access, frame, threads, at, partial(_allocation, frame, row))
+        for at, row in enumerate(rows)
     ]
-    return BoxCopies(frame, rows, places, found, write)
+    return BoxCopies(frame, rows, places, allocations, write)
 
 
 def _in_shared(context: Context, operand: Operand, space: str, verb: str) -> Access:

@@ -61,24 +61,24 @@ def both_halves(b: Array, group: int) -> Array:
 
 
 def from_tensor_memory(
-    wave: Wave, problem: TensorCoreProblem, place: Cells, *, shifted: bool
+    wave: Wave, problem: TensorCoreProblem, cells: Cells, *, shifted: bool
 ) -> list[Array]:
     """Return A as it lies in the lanes of each part of D; ``shifted`` takes each row from a lane further on."""
     rows, k = problem.a.rows, problem.a.cols
-    words = words_of_tensor_memory(wave, problem, place, shifted=shifted)
+    words = words_of_tensor_memory(wave, problem, cells, shifted=shifted)
     parts = _elements(words, problem.bits).reshape(len(words), -1, rows, k)
     return [part.transpose(1, 2, 0) for part in parts.swapaxes(0, 1)]
 
 
 def words_of_tensor_memory(
-    wave: Wave, problem: TensorCoreProblem, place: Cells, *, shifted: bool = False
+    wave: Wave, problem: TensorCoreProblem, cells: Cells, *, shifted: bool = False
 ) -> Array:
     """Return the words of A in the lanes of each part of D, [products, parts, rows, words]."""
     lanes = problem.path.lanes()
     if shifted:
         lanes = np.minimum(lanes + 1, LANES - 1)
     column = np.arange(problem.a.cols * problem.bits // _WORD_BITS)
-    words: Array = wave.tensor_memory.cells.take(place.at(lanes[..., np.newaxis], column))
+    words: Array = wave.tensor_memory.cells.take(cells.at(lanes[..., np.newaxis], column))
     return words
 
 
@@ -100,43 +100,43 @@ class Differing(ValueError):
         self.at = at
 
 
-def scales(wave: Wave, problem: TensorCoreProblem, name: str, place: Cells) -> Array:
+def scales(wave: Wave, problem: TensorCoreProblem, name: str, cells: Cells) -> Array:
     """Return the scales of A, [rows, blocks, products], or B, [blocks, n, products].
 
     Raises Differing where copies differ.
     """
     path = problem.path
     lanes, column = path.scales_of_a() if name == "A" else path.scales_of_b()
-    words = wave.tensor_memory.cells.take(place.at(lanes, column))
+    words = wave.tensor_memory.cells.take(cells.at(lanes, column))
     first = problem.scale_ids[name == "B"]
     octets = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 4)
     octets = octets[..., first : first + problem.blocks]
     differ = (octets != octets[:, :1]).any(axis=(1, 2, 3))
     if differ.any():
         raise Differing(name, int(differ.argmax()))
-    found = octets[:, 0]
-    return found.transpose(1, 2, 0) if name == "A" else found.transpose(2, 1, 0)
+    codes = octets[:, 0]
+    return codes.transpose(1, 2, 0) if name == "A" else codes.transpose(2, 1, 0)
 
 
 def _meaning(problem: TensorCoreProblem) -> Metadata:
     return Metadata(problem.k, problem.bits, ordered=True, rows=problem.a.rows)
 
 
-def metadata_cells(problem: TensorCoreProblem, place: Cells) -> tuple[Array, Array]:
+def metadata_cells(problem: TensorCoreProblem, cells: Cells) -> tuple[Array, Array]:
     """Return where the metadata of a sparse A lies: cells [products, parts of D, rows, chunks], and lowest bits."""
     rows = problem.a.rows
     lane, column, bit = metadata(rows, _meaning(problem).chunks, problem.bits)
     lanes = lane + rows * np.arange(problem.path.parts)[:, np.newaxis, np.newaxis]
-    return place.at(lanes, column + problem.selector), bit.astype(np.uint32)
+    return cells.at(lanes, column + problem.selector), bit.astype(np.uint32)
 
 
-def places(wave: Wave, problem: TensorCoreProblem, place: Cells, part: int) -> Array:
+def places(wave: Wave, problem: TensorCoreProblem, held: Cells, part: int) -> Array:
     """Return the k of every element of a sparse A, [rows, k / 2, products], for a part of D.
 
     Raises InvalidMetadata, whose ``matrix`` is the product.
     """
     meaning = _meaning(problem)
-    cells, bit = metadata_cells(problem, place)
+    cells, bit = metadata_cells(problem, held)
     values = wave.tensor_memory.cells.take(cells[:, part]) >> bit & np.uint32(15)
     meaning.validate(values)
     return np.moveaxis(meaning.columns(values), 0, -1)

@@ -43,7 +43,7 @@ def map_at(context: Context, operand: Operand, space: str, *, writes: bool) -> S
 def read_maps(pieces: Sequence[Access], frame: Frame, threads: Threads) -> list[bytes]:
     columns = [np.resize(gather(piece, frame, threads), threads.size) for piece in pieces]
     table = np.stack(columns, axis=1)
-    return [one.tobytes() for one in table]
+    return [row.tobytes() for row in table]
 
 
 def _write_maps(

@@ -180,8 +180,8 @@ def allocate(context: Context, asked: RowForm) -> Step:
                 for cta in ctas.tolist():
                     frame.wave.watcher.columns(cta, int(start), int(count), taken=True)
         order = np.argsort(together.reshape(-1))
-        found = np.repeat(starts, group)[order].astype(np.uint32)
-        scatter(written, frame, Threads(threads.width, index=warps.first), found)
+        columns = np.repeat(starts, group)[order].astype(np.uint32)
+        scatter(written, frame, Threads(threads.width, index=warps.first), columns)
 
     return run
 

@@ -143,8 +143,8 @@ def _reduction(text: str) -> Callable[[Array], Array]:
     def reduced(words: Array) -> Array:
         if "abs" in modifiers:
             words = words & np.uint32(0x7FFFFFFF)
-        found: Array = reduce(compute, words.view(dtype))
-        return np.ascontiguousarray(found).view(np.uint32)
+        reduced_words: Array = reduce(compute, words.view(dtype))
+        return np.ascontiguousarray(reduced_words).view(np.uint32)
 
     return reduced
 

@@ -40,9 +40,9 @@ _WHOLE = ("",) * 4
 
 def _part(x: Array, field: BitRange, T: str) -> Array:
     """Return a part of 32-bit words as int64, extended as the type says."""
-    place, bits = field
+    start, bits = field
     unused = np.uint32(32 - bits)
-    top = (x >> np.uint32(place)) << unused
+    top = (x >> np.uint32(start)) << unused
     wide: Array = ((top.view(np.int32) if T == "s32" else top) >> unused).astype(np.int64)
     return wide
 
@@ -59,11 +59,11 @@ def _low_word(x: Array) -> Array:
 
 def _put(x: Array, field: BitRange, word: Array) -> Array:
     """Put the low bits of int64 numbers into a part of ``word``."""
-    place, bits = field
+    start, bits = field
     if field == _WORD:
         return _low_word(x)
-    mask = np.uint32(((1 << bits) - 1) << place)
-    return ((_low_word(x) << np.uint32(place)) & mask) | (word & ~mask)
+    mask = np.uint32(((1 << bits) - 1) << start)
+    return ((_low_word(x) << np.uint32(start)) & mask) | (word & ~mask)
 
 
 # ---- which parts ----------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _multiply_add(
     signed = "s32" in (A, B) or flip or negated[2]
     x_field, y_field = _PARTS[parts[1]], _PARTS[parts[2]]
     # Minus is the complement plus one.
-    one = int(bool(po) or flip or negated[2])
+    plus_one = int(bool(po) or flip or negated[2])
 
     def compute(a: Array, b: Array, c: Array) -> Array:
         product = _part(a, x_field, A) * _part(b, y_field, B)
@@ -231,7 +231,7 @@ def _multiply_add(
         low = product & _MASK
         if flip:
             low, high = low ^ _MASK, ~high
-        low = low + _part(~c if negated[2] else c, _WORD, "s32" if signed else "u32") + one
+        low = low + _part(~c if negated[2] else c, _WORD, "s32" if signed else "u32") + plus_one
         return scaled(low & _MASK, high + (low >> 32))
 
     def scaled(low: Array, high: Array) -> Array:
