@@ -59,9 +59,9 @@ def text(
         ]
     lines += [line for line in left_out(absent) if line]
     lines += [
-        f"{one.rung.name} is not predicted: {one.reason}"
-        for one in predicted.values()
-        if one.reason
+        f"{rung.rung.name} is not predicted: {rung.reason}"
+        for rung in predicted.values()
+        if rung.reason
     ]
     if predicted:
         gpu = next(iter(predicted.values())).gpu.name
@@ -100,7 +100,7 @@ def bench_as_json(
             }
             for facts in several
         ],
-        "absent": [asdict(one) for one in absent],
+        "absent": [asdict(left_out) for left_out in absent],
     }
 
 
@@ -181,5 +181,5 @@ def as_json(facts: KernelFacts) -> dict[str, Any]:
     }
 
 
-def _ratio(found: int, ideal: int) -> str:
-    return f"{found / ideal:.3g}" if ideal else ""
+def _ratio(actual: int, ideal: int) -> str:
+    return f"{actual / ideal:.3g}" if ideal else ""

@@ -190,16 +190,16 @@ def _wrong(results: Sequence[BenchResult]) -> list[str]:
     ]
 
 
-def predicted_as_json(one: PredictedRung | None) -> dict[str, Any] | None:
+def predicted_as_json(rung: PredictedRung | None) -> dict[str, Any] | None:
     """Return what is predicted of a rung as JSON data: times are null where there is a ``reason``."""
-    if one is None:
+    if rung is None:
         return None
     names = ("clock_mhz", "seconds", "low", "high", "bound", "bound_by")
     return {
-        "gpu": one.gpu.name,
-        "tflops": one.tflops,
-        **members(one.prediction, *names),
-        "reason": one.reason or None,
+        "gpu": rung.gpu.name,
+        "tflops": rung.tflops,
+        **members(rung.prediction, *names),
+        "reason": rung.reason or None,
     }
 
 

@@ -19,15 +19,15 @@ SCHEMA = "ptxlab.bench.tiles/1"
 
 def text(comparison: RankedTiles, kept: str, width: int | None = None) -> str:
     """Return the tiles, the best first, and why others are refused; ``kept`` is the file of the best."""
-    able = [one for one in comparison.candidates if not one.refused]
-    refused = [one for one in comparison.candidates if one.refused]
+    able = [candidate for candidate in comparison.candidates if not candidate.refused]
+    refused = [candidate for candidate in comparison.candidates if candidate.refused]
     where = f"on {comparison.device}, {comparison.arch}"
     lines = [f"tiles of {comparison.algorithm.name}, {title(comparison.problem)}, {where}", ""]
     if able:
         lines += [*stacked(_table(comparison, able), width), ""]
     if refused:
         lines.append("refused")
-        lines += [f"  {_name(one, comparison)}: {one.refused}" for one in refused]
+        lines += [f"  {_name(candidate, comparison)}: {candidate.refused}" for candidate in refused]
         lines.append("")
     if kept:
         lines.append(
@@ -51,33 +51,33 @@ def as_json(comparison: RankedTiles, kept: str) -> dict[str, Any]:
         "kept": kept or None,
         "tiles": [
             {
-                "tile": one.tile,
-                "refused": one.refused or None,
-                "seconds": None if one.timing is None else one.timing.median,
-                "tflops": None if one.timing is None else comparison.tflops(one),
-                "facts": None if one.facts is None else facts_view.as_json(one.facts),
+                "tile": candidate.tile,
+                "refused": candidate.refused or None,
+                "seconds": None if candidate.timing is None else candidate.timing.median,
+                "tflops": None if candidate.timing is None else comparison.tflops(candidate),
+                "facts": None if candidate.facts is None else facts_view.as_json(candidate.facts),
             }
-            for one in comparison.candidates
+            for candidate in comparison.candidates
         ],
     }
 
 
 def _table(comparison: RankedTiles, able: list[Candidate]) -> list[tuple[str, ...]]:
-    names = [_name(one, comparison) for one in able]
+    names = [_name(candidate, comparison) for candidate in able]
     if able[0].facts is None:
         rows: list[tuple[str, ...]] = [("", "TFLOP/s", "of the usual")]
-        usual = next((one for one in able if one.tile == comparison.own), None)
-        for name, one in zip(names, able, strict=True):
-            tflops = comparison.tflops(one)
+        usual = next((candidate for candidate in able if candidate.tile == comparison.own), None)
+        for name, candidate in zip(names, able, strict=True):
+            tflops = comparison.tflops(candidate)
             share = f"{100 * tflops / comparison.tflops(usual):.1f} %" if usual else ""
             rows.append((name, f"{tflops:,.2f}", share))
         return rows
-    counted = [one.facts for one in able if one.facts is not None]
+    counted = [candidate.facts for candidate in able if candidate.facts is not None]
     heads = facts_view.rows([])
     return [*heads, *((n, *facts_view.row(f)) for n, f in zip(names, counted, strict=True))]
 
 
-def _name(one: Candidate, comparison: RankedTiles) -> str:
+def _name(candidate: Candidate, comparison: RankedTiles) -> str:
     own = comparison.own
-    changed = [f"{name}={size}" for name, size in one.tile.items() if own.get(name) != size]
+    changed = [f"{name}={size}" for name, size in candidate.tile.items() if own.get(name) != size]
     return " ".join(changed) or "as usual: " + " ".join(f"{n}={s}" for n, s in own.items())

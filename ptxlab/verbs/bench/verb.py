@@ -153,17 +153,17 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
         gpu, status = stopwatch.device, StatusLine()
         machine = machine_of(gpu, stopwatch.sensors)
         chip = measured_chip(args, machine) if args.predict else None
-        found = bench(gpu, stopwatch, machine, planned, procedure(args), status)
+        timed = bench(gpu, stopwatch, machine, planned, procedure(args), status)
         if chip:
             status("predicting")
-            found = beside_measured(found, chip)
+            timed = beside_measured(timed, chip)
         status.clear()
-    data = view.as_json(found)
+    data = view.as_json(timed)
     if args.record:
         record(args.record, data)
-    text, svg = (lambda: view.text(found, terminal_width(args))), (lambda: view.svg(found))
+    text, svg = (lambda: view.text(timed, terminal_width(args))), (lambda: view.svg(timed))
     emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
-    return 0 if found.passed else 1
+    return 0 if timed.passed else 1
 
 
 def measured_chip(args: argparse.Namespace, machine: MeasuredMachine) -> Chip | None:
@@ -219,7 +219,7 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
                 "--predict is for a GPU, and none is here", hint="say which: --gpu rtx3090"
             )
         chip = find(args.gpu)
-    found: list[KernelFacts] = []
+    counted_facts: list[KernelFacts] = []
     absent: list[Absent] = []
     jobs = [RungJob(rung, entry.problem) for entry in planned for rung in entry.rungs]
     status = StatusLine()
@@ -230,20 +230,20 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
         if isinstance(counted, Absent):
             absent.append(counted)
         else:
-            found.append(counted)
-    jobs = [RungJob(one.algorithm, one.problem) for one in found]
+            counted_facts.append(counted)
+    jobs = [RungJob(facts.algorithm, facts.problem) for facts in counted_facts]
     status("predicting")
     told = predict_ladder(jobs, chip, None, executor) if chip else ()
-    predicted = {(one.rung.name, one.problem): one for one in told}
+    predicted = {(rung.rung.name, rung.problem): rung for rung in told}
     status.clear()
     width = terminal_width(args)
-    data = view.bench_as_json(found, absent, device.target.name, predicted)
+    data = view.bench_as_json(counted_facts, absent, device.target.name, predicted)
     emit(
         args,
-        lambda: view.text(found, absent, width, predicted),
+        lambda: view.text(counted_facts, absent, width, predicted),
         data,
         csv=lambda: csv(data["results"]),
-        svg=lambda: view.svg(found),
+        svg=lambda: view.svg(counted_facts),
     )
     return 0 if data["passed"] else 1
 

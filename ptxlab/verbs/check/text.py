@@ -20,34 +20,34 @@ _TOLD = ("kind", "severity", "line", "other_line", "count", "message", "rule", "
 
 
 def text(report: CheckReport, sources: Sources | None = None) -> str:
-    found = groups(report.findings)
-    blocks = ["\n".join(_finding(report, group, sources or {})) for group in found]
+    grouped = groups(report.findings)
+    blocks = ["\n".join(_finding(report, group, sources or {})) for group in grouped]
     return "\n\n".join([*blocks, "\n".join(_verdict(report))])
 
 
 def sources_of(report: CheckReport) -> Sources:
     """Read the files that the findings come from."""
     places = [f.source for f in report.findings] + [f.other_source for f in report.findings]
-    return read_sources({place.path for place in places if place is not None})
+    return read_sources({line.path for line in places if line is not None})
 
 
 def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Put together what breaks one rule at the same line, such as all that a copy was not waited for."""
-    found: list[list[Finding]] = []
+    grouped: list[list[Finding]] = []
     for finding in findings:
-        for group in found:
+        for group in grouped:
             if _alike(group[0], finding):
                 group.append(finding)
                 break
         else:
-            found.append([finding])
-    return found
+            grouped.append([finding])
+    return grouped
 
 
-def _alike(one: Finding, other: Finding) -> bool:
+def _alike(first: Finding, other: Finding) -> bool:
     """Say whether findings have a line in common, or one of CUDA C, such as the copies of an unrolled loop."""
-    rules = ((each.kind, each.rule, each.unit, each.severity == "info") for each in (one, other))
-    places, others = zip(_places(one), _places(other), strict=True)
+    rules = ((each.kind, each.rule, each.unit, each.severity == "info") for each in (first, other))
+    places, others = zip(_places(first), _places(other), strict=True)
     return next(rules) == next(rules) and (
         places[0] == places[1] or (others[0] is not None and others[0] == others[1])
     )
@@ -60,7 +60,7 @@ def _places(finding: Finding) -> tuple[SourceLine | int, SourceLine | int | None
 def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) -> Iterator[str]:
     """Yield the lines of a group, of which the first finding is told: it is the worst."""
     finding = group[0]
-    count = sum(one.count for one in group)
+    count = sum(finding.count for finding in group)
     amount = (
         f", {counted(count, finding.unit.removesuffix('s'))}" if finding.unit != "faults" else ""
     )

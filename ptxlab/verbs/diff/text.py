@@ -67,17 +67,17 @@ def _verdict(report: DiffReport) -> str:
 def _row(output: Output) -> list[str]:
     if output.place is None:
         return [output.name, "0", str(output.total), "-", "-", "-"]
-    place = ",".join(map(str, output.place))
+    index = ",".join(map(str, output.place))
     values = [number(output.a), number(output.b)]
-    return [output.name, str(output.differing), str(output.total), f"[{place}]", *values]
+    return [output.name, str(output.differing), str(output.total), f"[{index}]", *values]
 
 
 def _first(launch: Repeatable, first: FirstDifference) -> list[str]:
     location = locate(launch.module.source, first.instruction.position)
-    place, judgement = f"{location.path}:{location.line}", first.judgement
+    where, judgement = f"{location.path}:{location.line}", first.judgement
     if not first.register:
         return [
-            f"last common step: {place}",
+            f"last common step: {where}",
             f"    {location.text.strip()}",
             f"  {judgement.reason}",
         ]
@@ -87,7 +87,7 @@ def _first(launch: Repeatable, first: FirstDifference) -> list[str]:
         typed = [TYPES[judgement.type].dtype.type(value) for value in values]
         rows.append([name, _hex(bits, first), " ".join(map(number, typed))])
     return [
-        f"first difference: {place}",
+        f"first difference: {where}",
         f"    {location.text.strip()}",
         f"  register {first.register} of lane {inside % WARP} of warp {inside // WARP} of CTA {cta}, "
         f"step {first.step}; "

@@ -94,11 +94,11 @@ def packages() -> list[Report]:
     ``needed`` is what it asks for on this platform, and ``costs`` what cannot be done without it.
     """
     here = installation.has_nvidia_wheels()
-    found = []
+    rows = []
     for extra in ("", *EXTRAS):
         for name, requirement in installation.requirements(extra):
             cannot_be_had = name in COSTS and not here
-            found.append(
+            rows.append(
                 {
                     "name": name,
                     "version": wheel_version(name),
@@ -108,18 +108,18 @@ def packages() -> list[Report]:
                     "requirement": requirement,
                 }
             )
-    return found
+    return rows
 
 
 def advice(packages: Sequence[Report], tools: Sequence[Tool]) -> list[str]:
     """Return the commands that install what is missing: what is needed, and what each extra wants."""
-    missing = [one for one in packages if not one["version"] and one["advice"]]
-    known = {one["name"] for one in packages}
-    needed = [one["requirement"] for one in missing if one["needed"]]
+    missing = [package for package in packages if not package["version"] and package["advice"]]
+    known = {package["name"] for package in packages}
+    needed = [package["requirement"] for package in missing if package["needed"]]
     needed += [tool.package for tool in tools if tool.problem and tool.package not in known]
     lines = [installation.adding(*needed)] if needed else []
     for costs in EXTRAS.values():
-        optional = [one["requirement"] for one in missing if one["costs"] == costs]
+        optional = [package["requirement"] for package in missing if package["costs"] == costs]
         lines += [f"{installation.adding(*optional)}    ({costs})"] if optional else []
     return lines
 

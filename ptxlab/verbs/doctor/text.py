@@ -20,12 +20,19 @@ def text(report: Report) -> str:
         ("ptxlab", f"{report['version']}, in {report['home']}"),
         ("Python", f"{report['python']}, {report['executable']}"),
         ("system", report["platform"]),
-        *((one.name, f"{one.version}, {one.path}") for one in report["tools"] if not one.problem),
-        *((one.name, f"absent: {one.problem}") for one in report["tools"] if one.problem),
-        *((one["name"], one["version"] or _missing(one)) for one in report["packages"]),
+        *(
+            (tool.name, f"{tool.version}, {tool.path}")
+            for tool in report["tools"]
+            if not tool.problem
+        ),
+        *((tool.name, f"absent: {tool.problem}") for tool in report["tools"] if tool.problem),
+        *(
+            (package["name"], package["version"] or _missing(package))
+            for package in report["packages"]
+        ),
         ("clients", ", ".join(map(" ".join, report["clients"].items())) or "none"),
         ("driver", _driver(**report["driver"])),
-        *((f"GPU {one['ordinal']}", _gpu(**one)) for one in report["gpus"]),
+        *((f"GPU {gpu['ordinal']}", _gpu(**gpu)) for gpu in report["gpus"]),
         *_newest(report["newest_ptx"]),
         ("cache", f"{report['cache']}, {report['cache_bytes'] / 1e6:.1f} MB"),
     ]
@@ -69,7 +76,7 @@ def _trials(report: Report) -> list[tuple[str, str]]:
     gpus = [(f"GPU {gpu['ordinal']}", gpu["problem"]) for gpu in report["gpus"]]
     none = report["driver"]["problem"] or "the driver shows none"
     tried = [report["emulator"], *report["toolchain"]]
-    return [*((one["name"], one["problem"]) for one in tried), *(gpus or [("a GPU", none)])]
+    return [*((trial["name"], trial["problem"]) for trial in tried), *(gpus or [("a GPU", none)])]
 
 
 def _advice(report: Report) -> list[str]:

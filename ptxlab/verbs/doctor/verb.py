@@ -26,6 +26,6 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.doctor import text as view
     from ptxlab.verbs.doctor.examine import examine
 
-    found = examine()
-    emit(args, lambda: view.text(found), lambda: view.as_json(found))
-    return DeviceUnavailable.exit_status if found["emulator"]["problem"] else 0
+    report = examine()
+    emit(args, lambda: view.text(report), lambda: view.as_json(report))
+    return DeviceUnavailable.exit_status if report["emulator"]["problem"] else 0

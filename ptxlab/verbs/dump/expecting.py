@@ -43,15 +43,15 @@ def expected(
 ) -> dict[str, tuple[str, Array]]:
     """Compute what ``--expect`` asks for, by operand. Raises PtxlabError for a name that is no operand."""
     before = named(values)
-    found = {}
+    expectations = {}
     for name, text in wanted:
         if name.upper() not in OPERANDS:
             raise PtxlabError(
                 f"--expect {name}: operands are {', '.join(OPERANDS)}",
                 hint="ptxlab run --expect compares what a launch leaves in an array",
             )
-        found[name.upper()] = text, np.asarray(evaluate(text, before))
-    return found
+        expectations[name.upper()] = text, np.asarray(evaluate(text, before))
+    return expectations
 
 
 def compare(
@@ -63,7 +63,7 @@ def compare(
     were there.
     """
     layouts = {layout.operand: (layout, first) for layout, first in operands(shown)}
-    found = []
+    comparisons = []
     for operand, (text, array) in wanted.items():
         if operand not in layouts:
             raise PtxlabError(
@@ -76,10 +76,10 @@ def compare(
         words = shown.dumped.words[threads, first : first + layout.registers_per_lane]
         held = Held(layout, words, _near(layout, words, _bits(layout, text, array), tolerance))
         elements = layout.matrices * layout.rows * layout.cols
-        found.append(
+        comparisons.append(
             OperandComparison(operand, text, elements, len(held.wrong), tuple(held.explained()))
         )
-    return tuple(found)
+    return tuple(comparisons)
 
 
 def text(comparison: OperandComparison) -> list[str]:
@@ -112,11 +112,11 @@ def _bits(layout: FragmentLayout, text: str, array: Array) -> Array:
             hint=f"take a tile of it, such as {text}[0:{layout.rows},0:{layout.cols}]"
             + (f", or {text}.T" if array.shape == shape[::-1] else ""),
         )
-    found = patterns(layout, array)
-    if found is None:
+    words = patterns(layout, array)
+    if words is None:
         what = f"--expect {layout.operand}={text}: {array.dtype} is not .{layout.dtype}"
         raise PtxlabError(what, hint="an expression converts: a.astype(s8)")
-    return found
+    return words
 
 
 def patterns(layout: FragmentLayout, array: Array) -> Array | None:

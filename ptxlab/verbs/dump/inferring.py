@@ -27,7 +27,7 @@ def tile_of(layout: FragmentLayout, words: Array, arguments: Mapping[str, Any]) 
     if layout.matrices > 1:
         return None
     held = layout.unpack(words).astype(np.uint64)
-    best, found = (held.size // 2, 0), None
+    best, named = (held.size // 2, 0), None
     for name, array in arguments.items():
         for end in ("", ".T"):
             matrix = _matrix(layout, array, end)
@@ -40,8 +40,8 @@ def tile_of(layout: FragmentLayout, words: Array, arguments: Mapping[str, Any]) 
                 if score > best:
                     rows, cols = f"{row}:{row + layout.rows}", f"{col}:{col + layout.cols}"
                     where = f"{cols},{rows}" if end else f"{rows},{cols}"
-                    best, found = score, f"{name}[{where}]{end}"
-    return found
+                    best, named = score, f"{name}[{where}]{end}"
+    return named
 
 
 def _matrix(layout: FragmentLayout, array: Any, end: str) -> Array | None:
@@ -66,9 +66,9 @@ def _corners(held: Array, matrix: Array) -> Iterator[tuple[int, int]]:
     for at in np.argwhere((counts > 0) & (counts <= _COPIES)).tolist():
         begin = begins[tuple(at)]
         for flat in order[begin : begin + counts[tuple(at)]]:
-            place = np.array(np.unravel_index(flat, matrix.shape))
-            places.append(place)
-            corner = place - at
+            cell = np.array(np.unravel_index(flat, matrix.shape))
+            places.append(cell)
+            corner = cell - at
             if (corner >= 0).all() and (corner <= most).all():
                 votes[int(corner[0]), int(corner[1])] += 1
     if places:
@@ -77,8 +77,8 @@ def _corners(held: Array, matrix: Array) -> Iterator[tuple[int, int]]:
     yield from (corner for corner, _ in votes.most_common(_CANDIDATES))
 
 
-def _common(one: Array, other: Array) -> int:
+def _common(left: Array, other: Array) -> int:
     """Return how many numbers two matrices have in common, wherever they are."""
-    (a, first), (b, second) = (np.unique(each, return_counts=True) for each in (one, other))
+    (a, first), (b, second) = (np.unique(each, return_counts=True) for each in (left, other))
     _, at, beside = np.intersect1d(a, b, assume_unique=True, return_indices=True)
     return int(np.minimum(first[at], second[beside]).sum())

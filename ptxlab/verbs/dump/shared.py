@@ -69,12 +69,12 @@ class ShownTile:
         size = self.kind.bits // 8
         start = self.spot.address(memory, self.rows * self.cols * size)
         byte = start + np.arange(self.rows * self.cols * size)
-        found = MODES[self.swizzle].swizzle(byte)
-        if found.max() >= len(memory.data):
+        swizzled = MODES[self.swizzle].swizzle(byte)
+        if swizzled.max() >= len(memory.data):
             raise PtxlabError(
                 f"{self.spot.text}: its swizzle {self.swizzle} leads out of shared memory"
             )
-        words = memory.data[found].view(f"u{size}").reshape(self.rows, self.cols)
+        words = memory.data[swizzled].view(f"u{size}").reshape(self.rows, self.cols)
         return values(words, self.kind.dtype)
 
 
@@ -115,20 +115,18 @@ def text(
     blocks = []
     if spots:
         head = ["mbarrier", "address", "phase", "parity", "pending", "expected", "tx"]
-        rows = [[one.text, *_state(memory, one)] for one in spots]
+        rows = [[spot.text, *_state(memory, spot)] for spot in spots]
         blocks.append(aligned([head, *rows]))
-    for one in tiles:
-        cells = [[number(value) for value in row] for row in one.read(memory)]
-        title = (
-            f"{one.spot.text}  {one.rows} x {one.cols} of {one.kind.name}, swizzle {one.swizzle}"
-        )
-        nobody = dict.fromkeys(np.ndindex(one.rows, one.cols), 0)
+    for tile in tiles:
+        cells = [[number(value) for value in row] for row in tile.read(memory)]
+        title = f"{tile.spot.text}  {tile.rows} x {tile.cols} of {tile.kind.name}, swizzle {tile.swizzle}"
+        nobody = dict.fromkeys(np.ndindex(tile.rows, tile.cols), 0)
         blocks.append([title, *grid(cells, nobody, plain, width=width)])
     return blocks
 
 
-def _state(memory: SharedSnapshot, one: SharedSpot) -> list[str]:
-    address, state = one.mbarrier(memory)
+def _state(memory: SharedSnapshot, spot: SharedSpot) -> list[str]:
+    address, state = spot.mbarrier(memory)
     if state is None:
         return [f"{address:#x}", *"-----"]
     numbers = (state.phase, state.phase % 2, state.pending, state.expected, state.tx)
@@ -144,23 +142,23 @@ def as_json(
     return {
         "mbarriers": [
             {
-                "name": one.text,
+                "name": spot.text,
                 "address": address,
                 "state": None
                 if state is None
                 else members(state, "phase", "pending", "expected", "tx"),
             }
-            for one in spots
-            for address, state in [one.mbarrier(memory)]
+            for spot in spots
+            for address, state in [spot.mbarrier(memory)]
         ],
         "tiles": [
             {
-                "name": one.spot.text,
-                "address": one.spot.address(memory, 0),
-                "dtype": one.kind.name,
-                "swizzle": one.swizzle,
-                "values": one.read(memory),
+                "name": tile.spot.text,
+                "address": tile.spot.address(memory, 0),
+                "dtype": tile.kind.name,
+                "swizzle": tile.swizzle,
+                "values": tile.read(memory),
             }
-            for one in tiles
+            for tile in tiles
         ],
     }

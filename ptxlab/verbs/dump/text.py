@@ -115,7 +115,7 @@ def text(
 
 
 def as_json(shown: ShownDump) -> dict[str, Any]:
-    found, columns = shown.dumped, _columns(shown)
+    dumped, columns = shown.dumped, _columns(shown)
     threads = shown.numbers
     return {
         "schema": SCHEMA,
@@ -123,7 +123,7 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
         "device": shown.launch.device.kind,
         "arch": shown.launch.device.target.name,
         **members(shown.launch.config, "grid", "block"),
-        **members(found.dump, "at", "nth", "before"),
+        **members(dumped.dump, "at", "nth", "before"),
         "places": [
             {
                 "function": place.function,
@@ -131,48 +131,48 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
                 "instruction": place.instruction.name,
                 "registers": list(place.registers),
             }
-            for place in found.places
+            for place in dumped.places
         ],
-        **members(found, "registers", "types"),
+        **members(dumped, "registers", "types"),
         **members(shown, "cta", "warp", "unverified"),
         "lanes": [
             {
                 "lane": lane,
                 "thread": threads[lane],
-                "passes": found.passes[threads[lane]],
-                "reached": found.reached[threads[lane]],
+                "passes": dumped.passes[threads[lane]],
+                "reached": dumped.reached[threads[lane]],
                 "words": [
                     column.hexadecimal(int(word))
-                    for column, word in zip(columns, found.words[threads[lane]], strict=True)
+                    for column, word in zip(columns, dumped.words[threads[lane]], strict=True)
                 ],
                 "values": [
                     column.values(int(word))
-                    for column, word in zip(columns, found.words[threads[lane]], strict=True)
+                    for column, word in zip(columns, dumped.words[threads[lane]], strict=True)
                 ],
             }
             for lane in shown.lanes
         ],
         "matrices": {layout.operand: matrix for layout, matrix in _fragments(shown)},
-        **shared.as_json(found.shared, shown.spots, shown.tiles),
-        "tensor_memory": tensor_memory.as_json(found.shared, shown.tensor_tiles),
+        **shared.as_json(dumped.shared, shown.spots, shown.tiles),
+        "tensor_memory": tensor_memory.as_json(dumped.shared, shown.tensor_tiles),
     }
 
 
 def _header(shown: ShownDump) -> list[str]:
-    found, device = shown.dumped, shown.launch.device
-    first = found.places[0].instruction
-    lines = sorted({place.instruction.position.line for place in found.places})
+    dumped, device = shown.dumped, shown.launch.device
+    first = dumped.places[0].instruction
+    lines = sorted({place.instruction.position.line for place in dumped.places})
     where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} lines, {lines[0]} and later"
-    moment = "before" if found.dump.before else "after"
-    reached = int(np.count_nonzero(found.reached))
-    time = "" if found.dump.nth == 1 else f", time {found.dump.nth}"
+    moment = "before" if dumped.dump.before else "after"
+    reached = int(np.count_nonzero(dumped.reached))
+    time = "" if dumped.dump.nth == 1 else f", time {dumped.dump.nth}"
     return [
         f"{moment} {first.name} ({where}){time}",
         *fields(
             [
                 ("launch", f"{shown.launch.asked.file} on {device.kind} ({device.target.name})"),
                 ("shown", f"warp {shown.warp} of CTA {','.join(map(str, shown.cta))}"),
-                ("reached", f"{reached} of {len(found.reached)} threads"),
+                ("reached", f"{reached} of {len(dumped.reached)} threads"),
             ]
         ),
         *unverified(shown.unverified),
@@ -193,10 +193,8 @@ class _Column:
         bits = self.hexadecimal(word)
         if self.kind.kind == "bits" and self.kind.bits >= self.bits:
             return bits
-        found = " ".join(number(value) for value in self.values(word))
-        return (
-            found if self.kind.kind in ("predicate", "signed", "unsigned") else f"{found} ({bits})"
-        )
+        text = " ".join(number(value) for value in self.values(word))
+        return text if self.kind.kind in ("predicate", "signed", "unsigned") else f"{text} ({bits})"
 
     def values(self, word: int) -> Array:
         """Return the elements, low bits first."""
@@ -216,31 +214,31 @@ def _columns(shown: ShownDump) -> list[_Column]:
     for layout, first in operands(shown):
         columns = range(first, first + layout.registers_per_lane)
         of_fragments |= dict.fromkeys(columns, layout.dtype)
-    found = []
-    for place, own in enumerate(shown.dumped.types):
-        kind = _READABLE.get(shown.read_as or of_fragments.get(place, own), _READABLE[own])
+    shown_columns = []
+    for position, own in enumerate(shown.dumped.types):
+        kind = _READABLE.get(shown.read_as or of_fragments.get(position, own), _READABLE[own])
         if kind.kind == "packed":
             kind = _READABLE[kind.name.removesuffix("x2")]
         bits = TYPES[own].bits
-        found.append(_Column(bits, kind if kind.bits <= bits else _READABLE[own]))
-    return found
+        shown_columns.append(_Column(bits, kind if kind.bits <= bits else _READABLE[own]))
+    return shown_columns
 
 
 def _table(shown: ShownDump) -> list[list[str]]:
-    found, threads, columns = shown.dumped, shown.numbers, _columns(shown)
-    rows = [["lane", *_names(found)]]
+    dumped, threads, columns = shown.dumped, shown.numbers, _columns(shown)
+    rows = [["lane", *_names(dumped)]]
     for lane in shown.lanes:
-        words = zip(columns, found.words[threads[lane]], strict=True)
-        reached = found.reached[threads[lane]]
+        words = zip(columns, dumped.words[threads[lane]], strict=True)
+        reached = dumped.reached[threads[lane]]
         cells = [column.cell(int(word)) if reached else "-" for column, word in words]
         rows.append([str(lane), *cells])
     return rows
 
 
-def _names(found: Dumped) -> list[str]:
+def _names(dumped: Dumped) -> list[str]:
     """Return the columns' registers or, where they are others at other places, what was asked for."""
-    places = zip(*(place.registers for place in found.places), strict=True)
-    asked = found.places[0].asked
+    places = zip(*(place.registers for place in dumped.places), strict=True)
+    asked = dumped.places[0].asked
     return [names[0] if len(set(names)) == 1 else asked[i] for i, names in enumerate(places)]
 
 
@@ -249,8 +247,8 @@ def _names(found: Dumped) -> list[str]:
 
 def operands(shown: ShownDump) -> list[tuple[FragmentLayout, int]]:
     """Return the operands that were asked for by letter and are matrices, with their first column."""
-    found = shown.dumped
-    place = found.places[0]
+    dumped = shown.dumped
+    place = dumped.places[0]
     variant = ".rs" if "A[1]" in place.asked else ".ss"
     try:
         form = matching(place.of.name + variant * place.of.name.startswith("wgmma.mma_async"))[0]
@@ -259,24 +257,24 @@ def operands(shown: ShownDump) -> list[tuple[FragmentLayout, int]]:
     operands = [operand for operand in form.signature if operand.role in ("result", "source")]
     result = []
     column = 0
-    for asked in found.dump.registers:
+    for asked in dumped.dump.registers:
         operand = operands[OPERANDS.index(asked)] if asked in OPERANDS[: len(operands)] else None
-        if operand is not None and operand.layout is not None and asked not in found.registers:
+        if operand is not None and operand.layout is not None and asked not in dumped.registers:
             result.append((operand.layout, column))
         column += 1 if operand is None else operand.count
     return result
 
 
 def _fragments(shown: ShownDump) -> list[tuple[FragmentLayout, Array]]:
-    found = shown.dumped
+    dumped = shown.dumped
     result = []
     for layout, first in operands(shown):
         kind = _READABLE.get(shown.read_as or layout.dtype)
         threads = shown.holders(layout.threads)
-        whole = len(threads) == layout.threads and found.reached[threads].all()
+        whole = len(threads) == layout.threads and dumped.reached[threads].all()
         if not whole or kind is None or kind.bits != layout.bits:
             continue
-        words = found.words[threads, first : first + layout.registers_per_lane]
+        words = dumped.words[threads, first : first + layout.registers_per_lane]
         result.append((layout, values(layout.unpack(words), kind.dtype)))
     return result
 
@@ -285,7 +283,7 @@ def _matrices(shown: ShownDump, paint: Paint, width: int | None) -> list[list[st
     drawn = []
     for layout, matrix in _fragments(shown):
         cells = [[number(value) for value in row] for row in matrix]
-        lanes = {place: layout.registers(*place)[0].lane for place in np.ndindex(matrix.shape)}
+        lanes = {index: layout.registers(*index)[0].lane for index in np.ndindex(matrix.shape)}
         title = f"{layout.operand}  {layout.rows} x {layout.cols}"
         drawn.append([title, *grid(cells, lanes, paint, width=width)])
     return drawn

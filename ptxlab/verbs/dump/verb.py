@@ -118,8 +118,8 @@ def execute(args: argparse.Namespace) -> int:
         if args.mbarrier or args.tile or args.tmem:
             thread = view.number_of(launch.config, args.cta) + WARP * args.warp + (args.lane or 0)
         result = launch.run(Dump(args.at, regs, args.before, args.nth, args.of, thread))
-        found = result.dump
-        assert found is not None
+        dumped = result.dump
+        assert dumped is not None
         if device.kind == "cuda":
             compare(launch, bind_launch(asked, device))
         spots, tiles = tuple(args.mbarrier), tuple(args.tile)
@@ -129,7 +129,7 @@ def execute(args: argparse.Namespace) -> int:
             args.warp,
             args.lane,
             args.read_as,
-            found,
+            dumped,
             spots,
             tiles,
             tuple(args.tmem),
@@ -138,16 +138,19 @@ def execute(args: argparse.Namespace) -> int:
         shown.check()
         comparisons = expecting.compare(shown, wanted, args.tolerance)
     if args.save:
-        kept = {name: getattr(found, name) for name in ("words", "passes", "registers", "types")}
+        kept = {name: getattr(dumped, name) for name in ("words", "passes", "registers", "types")}
         write_whole(args.save, npz(kept))
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
-    verdicts = [expecting.text(one) for one in comparisons]
+    verdicts = [expecting.text(comparison) for comparison in comparisons]
     emit(
         args,
         lambda: view.text(shown, paint, terminal_width(args), verdicts),
-        lambda: {**view.as_json(shown), "expectations": [asdict(one) for one in comparisons]},
+        lambda: {
+            **view.as_json(shown),
+            "expectations": [asdict(comparison) for comparison in comparisons],
+        },
     )
-    return 1 if any(one.wrong for one in comparisons) else 0
+    return 1 if any(comparison.wrong for comparison in comparisons) else 0
 
 
 def shared_spot(text: str) -> SharedSpot:
@@ -173,9 +176,12 @@ def compare(launch: PreparedLaunch, plain: PreparedLaunch) -> None:
     import numpy as np
 
     plain.run()
-    for one, other in zip(launch.arguments(), plain.arguments(), strict=True):
-        if one.changed and np.asarray(one.value).tobytes() != np.asarray(other.value).tobytes():
+    for argument, other in zip(launch.arguments(), plain.arguments(), strict=True):
+        if (
+            argument.changed
+            and np.asarray(argument.value).tobytes() != np.asarray(other.value).tobytes()
+        ):
             raise PtxlabError(
-                f"{one.name} differs between a launch with and without the dump",
+                f"{argument.name} differs between a launch with and without the dump",
                 hint="the program's result depends on timing: ptxlab check may say why",
             )

@@ -120,13 +120,13 @@ def _report() -> None:
     """Write what this process launched, where it launched anything."""
     if not session.cache_info().currsize:
         return
-    usage = {name: asdict(one) for name, one in session().usage.items()}
-    found: dict[str, object] = {"usage": usage, "checks": [], "status": max(_failed, default=0)}
+    usage = {name: asdict(usage_of) for name, usage_of in session().usage.items()}
+    report: dict[str, object] = {"usage": usage, "checks": [], "status": max(_failed, default=0)}
     if session().reports:
         from ptxlab.verbs.check import text as view
 
-        found["checks"] = [
-            {"text": view.text(one, view.sources_of(one)), "json": view.as_json(one)}
-            for one in session().reports
+        report["checks"] = [
+            {"text": view.text(report, view.sources_of(report)), "json": view.as_json(report)}
+            for report in session().reports
         ]
-    Path(_options().folder, f"{os.getpid()}.json").write_text(json.dumps(found), encoding="utf-8")
+    Path(_options().folder, f"{os.getpid()}.json").write_text(json.dumps(report), encoding="utf-8")

@@ -37,7 +37,7 @@ class ProgramOutcome:
 
 
 def text(outcome: ProgramOutcome, *, table: bool) -> str:
-    blocks = [str(found["text"]) for found in outcome.checks or ()]
+    blocks = [str(check["text"]) for check in outcome.checks or ()]
     if table and outcome.usage:
         blocks.append("\n".join(_table(outcome)))
     return "\n\n".join([*blocks, "\n".join([*_unverified(outcome), _summary(outcome)])])
@@ -51,7 +51,7 @@ def _unverified(outcome: ProgramOutcome) -> Iterator[str]:
 def _table(outcome: ProgramOutcome) -> Iterator[str]:
     """Yield the kernels, the one that took longest first."""
     rows = [("kernel", "launches", "seconds", "share", "thread instructions")]
-    for name, used in sorted(outcome.usage.items(), key=lambda one: -one[1].seconds):
+    for name, used in sorted(outcome.usage.items(), key=lambda entry: -entry[1].seconds):
         share = used.seconds / outcome.seconds if outcome.seconds else 0.0
         numbers = (f"{used.launches:,}", f"{used.seconds:.3f}", f"{share:.1%}")
         rows.append((name, *numbers, f"{used.instructions:,}"))
@@ -74,7 +74,7 @@ def _summary(outcome: ProgramOutcome) -> str:
     )
     if outcome.checks is None:
         return what
-    failed = len({str(found["json"]["kernel"]) for found in outcome.checks})
+    failed = len({str(check["json"]["kernel"]) for check in outcome.checks})
     verdict = f"findings in {counted(failed, 'kernel')}" if failed else "nothing found"
     return f"{what}; checked: {verdict}"
 
@@ -92,5 +92,5 @@ def as_json(outcome: ProgramOutcome) -> dict[str, Any]:
             }
             for name, used in outcome.usage.items()
         ],
-        "checks": None if outcome.checks is None else [found["json"] for found in outcome.checks],
+        "checks": None if outcome.checks is None else [check["json"] for check in outcome.checks],
     }

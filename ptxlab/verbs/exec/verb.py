@@ -113,7 +113,7 @@ def summed(
             for what, number in counts.items():
                 setattr(used, what, getattr(used, what) + number)
             used.unverified = sorted({*used.unverified})
-    checks = [found for report in reports for found in report["checks"]]
+    checks = [check for report in reports for check in report["checks"]]
     if status == 1:
         status = max((report["status"] for report in reports), default=0) or 1
     if status == 0 and checks:

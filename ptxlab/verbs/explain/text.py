@@ -16,9 +16,9 @@ SCHEMA = "ptxlab.explain/1"
 _NAMED = 4
 
 
-def text(found: FormExplanation, *, full: bool = False) -> str:
+def text(explained: FormExplanation, *, full: bool = False) -> str:
     """Return what the instruction does, takes and becomes; in ``full`` also what else is known of it."""
-    form = found.form
+    form = explained.form
     variant = form.variant and f"{WHERE_A_LIES[form.variant]} ({form.variant})"
     pairs = [
         *([("PTX ISA", form.section)] if full else []),
@@ -26,29 +26,29 @@ def text(found: FormExplanation, *, full: bool = False) -> str:
         ("computes", _meaning(form)),
         ("needs", f"{form.minimum_target}, PTX {form.version}"),
         *([("runs on", ", ".join(form.targets) or "no target that ptxlab knows")] if full else []),
-        ("emulated", _emulated(found)),
-        *([("hardware", _hardware(found))] if full else []),
+        ("emulated", _emulated(explained)),
+        *([("hardware", _hardware(explained))] if full else []),
     ]
     holder = next((o.layout.holder for o in form.signature if o.layout), "lane")
     operands = [_operand(operand, holder) for operand in form.signature]
     blocks = [[form.name, *fields(pairs)]]
     if operands:
         blocks.append(["operands", *_indented(operands)])
-    if full and found.arithmetic:
-        notes = [(", ".join(names), note) for names, note in found.arithmetic]
+    if full and explained.arithmetic:
+        notes = [(", ".join(names), note) for names, note in explained.arithmetic]
         blocks.append(["arithmetic", *_indented(notes)])
-    blocks.append(["compiles to", *_compiled(found)])
+    blocks.append(["compiles to", *_compiled(explained)])
     if full:
         blocks.append(["as PTX", f"  {statement(form)}"])
-        blocks += [[_others(found)]] if found.others else []
+        blocks += [[_others(explained)]] if explained.others else []
     else:
-        also = f"; the same words describe {len(found.others)} more" * bool(found.others)
+        also = f"; the same words describe {len(explained.others)} more" * bool(explained.others)
         blocks.append([f"targets, arithmetic and PTX: --full{also}"])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def as_json(found: FormExplanation) -> dict[str, Any]:
-    form = found.form
+def as_json(explained: FormExplanation) -> dict[str, Any]:
+    form = explained.form
     shape = members(form, "m", "n", "k") if isinstance(form, MatrixInstruction) else None
     return {
         "schema": SCHEMA,
@@ -61,32 +61,34 @@ def as_json(found: FormExplanation) -> dict[str, Any]:
         "targets": list(form.minimum_targets),
         "runs_on": list(form.targets),
         "min_ptx": form.version,
-        **members(found, "emulated", "hardware"),
-        "fidelity": form.fidelity if found.emulated else None,
+        **members(explained, "emulated", "hardware"),
+        "fidelity": form.fidelity if explained.emulated else None,
         "statement": statement(form),
         "operands": [_operand_json(operand) for operand in form.signature],
-        "arithmetic": [{"targets": list(names), "note": note} for names, note in found.arithmetic],
-        "compiled": [
-            {"targets": list(one.targets), "sass": [[name, count] for name, count in one.opcodes]}
-            for one in found.compiled
+        "arithmetic": [
+            {"targets": list(names), "note": note} for names, note in explained.arithmetic
         ],
-        "not_compiled": found.not_compiled,
-        "others": [other.key for other in found.others],
+        "compiled": [
+            {"targets": list(code.targets), "sass": [[name, count] for name, count in code.opcodes]}
+            for code in explained.compiled
+        ],
+        "not_compiled": explained.not_compiled,
+        "others": [other.key for other in explained.others],
     }
 
 
-def _emulated(found: FormExplanation) -> str:
-    if not found.emulated:
+def _emulated(form: FormExplanation) -> str:
+    if not form.emulated:
         return "no"
-    return "yes" if found.form.fidelity != "unverified" else "yes; nobody has measured its bits"
+    return "yes" if form.form.fidelity != "unverified" else "yes; nobody has measured its bits"
 
 
-def _hardware(found: FormExplanation) -> str:
-    if found.hardware is None:
+def _hardware(form: FormExplanation) -> str:
+    if form.hardware is None:
         return "unverified"
-    if found.form.family == "wmma":  # PTX leaves the layouts open
-        return f"verified on {found.hardware}, from memory to memory"
-    return f"layouts verified on {found.hardware}"
+    if form.form.family == "wmma":  # PTX leaves the layouts open
+        return f"verified on {form.hardware}, from memory to memory"
+    return f"layouts verified on {form.hardware}"
 
 
 def _meaning(form: Form) -> str:
@@ -141,22 +143,22 @@ def _operand_json(operand: SignatureOperand) -> dict[str, Any]:
     }
 
 
-def _compiled(found: FormExplanation) -> list[str]:
-    if found.not_compiled:
-        return [f"  unknown: {found.not_compiled}"]
-    return _indented([(", ".join(one.targets), _sass(one)) for one in found.compiled])
+def _compiled(form: FormExplanation) -> list[str]:
+    if form.not_compiled:
+        return [f"  unknown: {form.not_compiled}"]
+    return _indented([(", ".join(code.targets), _sass(code)) for code in form.compiled])
 
 
-def _sass(one: Compiled) -> str:
-    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in one.opcodes)
+def _sass(code: Compiled) -> str:
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in code.opcodes)
 
 
 def _indented(pairs: Any) -> list[str]:
     return [f"  {line}" for line in fields(list(pairs))]
 
 
-def _others(found: FormExplanation) -> str:
-    names = ", ".join(other.key for other in found.others[:_NAMED])
-    more = len(found.others) - _NAMED
+def _others(form: FormExplanation) -> str:
+    names = ", ".join(other.key for other in form.others[:_NAMED])
+    more = len(form.others) - _NAMED
     rest = f" and {more} more" if more > 0 else ""
     return f"The same words describe {names}{rest}."

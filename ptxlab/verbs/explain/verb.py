@@ -37,13 +37,13 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.matrix.catalog import matching
     from ptxlab.verbs.explain import text as view
 
-    found = matching(args.name)
+    forms = matching(args.name)
     for name in args.arch:
-        if not found[0].runs_on(TARGETS[name]):
+        if not forms[0].runs_on(TARGETS[name]):
             raise PtxlabError(
-                f"{found[0].name} does not run on {name}",
-                hint=f"it needs {found[0].minimum_target}",
+                f"{forms[0].name} does not run on {name}",
+                hint=f"it needs {forms[0].minimum_target}",
             )
-    explanation = explain(found, args.arch)
+    explanation = explain(forms, args.arch)
     emit(args, lambda: view.text(explanation, full=args.full), lambda: view.as_json(explanation))
     return 0

@@ -63,7 +63,7 @@ def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, A
     proven = receipts.proven()
     return {
         "first": chosen.key,
-        "instructions": [_instruction(one, tables, proven) for one in instructions],
+        "instructions": [_instruction(instruction, tables, proven) for instruction in instructions],
         "moves": [_move(move, tables, proven) for move in MOVES],
         "groups": list(_groups(tables, proven)),
         "elsewhere": list(elsewhere()),
@@ -160,10 +160,10 @@ def _move(move: AtlasMove, tables: Tables, hardware: Mapping[str, str]) -> dict[
 
 def _alike(forms: Iterable[Alike], label: Callable[[Alike], str]) -> dict[str, list[Alike]]:
     """Return the forms that have a label together, in their order."""
-    found: dict[str, list[Alike]] = {}
+    alike: dict[str, list[Alike]] = {}
     for form in forms:
-        found.setdefault(label(form), []).append(form)
-    return found
+        alike.setdefault(label(form), []).append(form)
+    return alike
 
 
 def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -199,7 +199,9 @@ def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, A
             "types": f"{_inputs(last)} → {last.d_type}",
             "dtypes": {"A": last.a_type, "B": last.b_type, "D": last.d_type},
             "more": " ".join(["satfinite"] * last.satfinite + [last.variant]),
-            "shared": {one.operand: members(one, "rows", "cols", "bits") for one in last.shared},
+            "shared": {
+                operand.operand: members(operand, "rows", "cols", "bits") for operand in last.shared
+            },
         }
         if last.metadata:
             entry["sparse"] = tables.sparse(last.metadata)

@@ -65,7 +65,7 @@ def elsewhere() -> Iterator[dict[str, Any]]:
         families.setdefault(form.family, []).append(form)
     for name, members in families.items():
         why = f"{members[0].meaning}. It has no fragments: no operand is a matrix in registers"
-        parts = [part for one in members for part in one.name.split(".")]
+        parts = [part for form in members for part in form.name.split(".")]
         opcodes = [sass for kind, sass in _KINDS.items() if f"kind::{kind}" in parts]
         if members[0].shapes:
             why = (

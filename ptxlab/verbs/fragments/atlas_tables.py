@@ -92,12 +92,12 @@ def _steps(table: np.ndarray[Any, Any], axis: int) -> list[list[int]]:
 
 
 def _sum(steps: list[list[list[int]]], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    found = np.zeros(shape, np.int64)
+    total = np.zeros(shape, np.int64)
     for axis, bits in enumerate(steps):
         index = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(4)])
         for bit, step in enumerate(bits):
-            found += (index >> bit & 1) * np.array(step)
-    return found
+            total += (index >> bit & 1) * np.array(step)
+    return total
 
 
 def _sparse(metadata: Metadata) -> dict[str, Any]:

@@ -35,23 +35,23 @@ def answer(instruction: MatrixInstruction, name: str) -> Answer:
             f"A of {following.name} lies in shared memory",
             hint="take its form with A in registers: add .rs to its name",
         )
-    found = moves(instruction, following)
-    return lambda: text(found), lambda: as_json(found)
+    between = moves(instruction, following)
+    return lambda: text(between), lambda: as_json(between)
 
 
-def text(found: Moves) -> str:
+def text(between: Moves) -> str:
     """Return, for each register of A, where it comes from and what that takes, then the PTX."""
-    tiles = "1 tile" if found.tiles == 1 else f"{found.tiles} tiles side by side"
-    whole = found.first.operand("D")
-    if whole.cols > found.d.cols:
-        registers = found.d.registers_per_lane
-        tiles = f"columns 0 to {found.d.cols - 1}; the next A is {registers} registers further on"
-    title = f"D ({found.d.dtype}, {tiles}) to A ({found.a.dtype})"
-    holder = found.first.operand("D").holder
-    rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m, holder)] for m in found.moves]
-    lines = [title, *aligned(rows, "<"), "", ptx(found)]
-    if any(move.shuffles for move in found.moves):
-        other = permuted(found)
+    tiles = "1 tile" if between.tiles == 1 else f"{between.tiles} tiles side by side"
+    whole = between.first.operand("D")
+    if whole.cols > between.d.cols:
+        registers = between.d.registers_per_lane
+        tiles = f"columns 0 to {between.d.cols - 1}; the next A is {registers} registers further on"
+    title = f"D ({between.d.dtype}, {tiles}) to A ({between.a.dtype})"
+    holder = between.first.operand("D").holder
+    rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m, holder)] for m in between.moves]
+    lines = [title, *aligned(rows, "<"), "", ptx(between)]
+    if any(move.shuffles for move in between.moves):
+        other = permuted(between)
         lines += [
             "Without shuffles, if B is loaded so that its row k is row p of before, with",
             f"p = {other.formula}:",
@@ -68,18 +68,18 @@ def _origin(move: Move, holder: str) -> str:
     return f"of {' and '.join(packed)} of other lanes of the quad"
 
 
-def as_json(found: Moves) -> dict[str, Any]:
+def as_json(between: Moves) -> dict[str, Any]:
     """Return the same as JSON data; of every shuffle the source lane of each lane.
 
     ``permuted`` is the way without shuffles, null where there are none anyway.
     """
-    shuffled = any(move.shuffles for move in found.moves)
-    other = permuted(found) if shuffled else None
+    shuffled = any(move.shuffles for move in between.moves)
+    other = permuted(between) if shuffled else None
     return {
         "schema": SCHEMA,
-        "from": found.first.name,
-        "to": found.following.name,
-        "tiles": found.tiles,
+        "from": between.first.name,
+        "to": between.following.name,
+        "tiles": between.tiles,
         "registers": [
             {
                 **members(move, "register", "kinds"),
@@ -93,9 +93,9 @@ def as_json(found: Moves) -> dict[str, Any]:
                 ],
                 "selectors": [f"{selector:#06x}" for selector in move.selectors],
             }
-            for move in found.moves
+            for move in between.moves
         ],
-        "ptx": ptx(found),
+        "ptx": ptx(between),
         "permuted": other
         and {"columns": list(other.columns), "formula": other.formula, "ptx": ptx(other.moves)},
     }

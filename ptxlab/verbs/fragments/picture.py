@@ -55,7 +55,10 @@ def _blocks(
         size = f"{layout.operand} {layout.rows}×{layout.cols} {layout.dtype}{which}"
         cut = len(down) > most or len(across) > most
         title = f"{size}: {layout.holder}:register of each element" + ", the corner" * cut
-        heads = [span(*one) for one in down][:most], [span(*one) for one in across][:most]
+        heads = (
+            [span(*labels) for labels in down][:most],
+            [span(*labels) for labels in across][:most],
+        )
         head, *lines = _grid(layout, rows, heads, selection, paint, width)
         if lines:
             yield [title, head, *lines]

@@ -103,11 +103,11 @@ def run(args: argparse.Namespace) -> int:
             "kernel": kernel.name,
             "device": device.kind,
             "arch": device.target.name,
-            "instructions": [asdict(one) for one in looked],
+            "instructions": [asdict(each) for each in looked],
             "not_looked_at": left,
         }
     emit(args, lambda: text(where, looked, left), data)
-    return 1 if any(one.wrong for each in looked for one in each.comparisons) else 0
+    return 1 if any(comparison.wrong for each in looked for comparison in each.comparisons) else 0
 
 
 def _line(place: DumpPlace) -> int:
@@ -120,13 +120,13 @@ def _executed(launch: PreparedLaunch, places: Sequence[DumpPlace]) -> list[DumpP
         return list(places)
     profile = count(launch.kernel, launch.config, launch.passed)
     executed = {line.number for line in profile.lines if line.counts.executed}
-    found = [place for place in places if _line(place) in executed]
-    if not found:
+    reached = [place for place in places if _line(place) in executed]
+    if not reached:
         raise PtxlabError(
             f"the launch comes by none of {len(places)} instructions",
             hint="--grid, --block and --arg say how it is launched",
         )
-    return found
+    return reached
 
 
 def _look(launched: Callable[[], PreparedLaunch], place: DumpPlace) -> Looked:
@@ -166,13 +166,13 @@ def _look(launched: Callable[[], PreparedLaunch], place: DumpPlace) -> Looked:
 
 def _shown(launch: PreparedLaunch, dump: Dump) -> ShownDump | None:
     """Return what the first whole warp of CTA 0 that came by had, None if none did."""
-    found = launch.run(dump).dump
-    assert found is not None
+    dumped = launch.run(dump).dump
+    assert dumped is not None
     warps = launch.config.cta_threads // WARP
-    came = found.reached[: warps * WARP].reshape(warps, WARP).all(axis=1)
+    came = dumped.reached[: warps * WARP].reshape(warps, WARP).all(axis=1)
     if not came.any():
         return None
-    return ShownDump(launch, (0,), int(np.argmax(came)), None, None, found)
+    return ShownDump(launch, (0,), int(np.argmax(came)), None, None, dumped)
 
 
 def _words(shown: ShownDump, layout: FragmentLayout, first: int) -> Array:
@@ -200,7 +200,8 @@ def _product(
     if form.operand("A").dtype not in _EXACT or layout.matrices > 1 or len(held) < len("ABC"):
         return None
     a, b, c = (
-        decode(one, one.unpack(found)).astype(np.float64) for one, found in (held[x] for x in "ABC")
+        decode(layout, layout.unpack(words)).astype(np.float64)
+        for layout, words in (held[x] for x in "ABC")
     )
     with np.errstate(all="ignore"):
         product, size = a @ b + c, np.abs(a) @ np.abs(b) + np.abs(c)
@@ -218,11 +219,11 @@ def _product(
 
 def text(where: str, looked: Sequence[Looked], left: Sequence[int]) -> str:
     blocks = [[where]]
-    for one in looked:
-        warp = "" if one.warp is None else f", warp {one.warp}"
-        lines = [f"line {one.line}  {one.instruction}{warp}"]
-        told = {compared.operand: expecting.text(compared) for compared in one.comparisons}
-        told |= {operand: [f"{operand} is unknown: {why}"] for operand, why in one.unknown}
+    for each in looked:
+        warp = "" if each.warp is None else f", warp {each.warp}"
+        lines = [f"line {each.line}  {each.instruction}{warp}"]
+        told = {compared.operand: expecting.text(compared) for compared in each.comparisons}
+        told |= {operand: [f"{operand} is unknown: {why}"] for operand, why in each.unknown}
         lines += [f"  {line}" for operand in sorted(told) for line in told[operand]]
         blocks.append(lines)
     if left:

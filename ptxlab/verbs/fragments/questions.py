@@ -49,8 +49,8 @@ def _answer(args: argparse.Namespace, instruction: Form) -> Answer:
         return _register(args.register, instruction, args.lane)
     if args.code is not None:
         written = code(instruction, args.code)
-        found = {**start(CODE, instruction), "language": args.code, "code": written}
-        return lambda: written, lambda: found
+        answered = {**start(CODE, instruction), "language": args.code, "code": written}
+        return lambda: written, lambda: answered
     if args.moves is not None:
         return moves.answer(_multiplying(instruction), args.moves)
     return lambda: formula_text(instruction), lambda: formula_json(instruction)

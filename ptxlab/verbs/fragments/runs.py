@@ -129,15 +129,15 @@ def runs(layout: FragmentLayout, matrix: int = 0) -> tuple[ElementRun, ...]:
 @cache
 def places(layout: FragmentLayout, matrix: int = 0) -> dict[tuple[int, int], tuple[Place, ...]]:
     """Return all places of every element of the operand, row by row."""
-    found: dict[tuple[int, int], list[Place]] = {
+    by_element: dict[tuple[int, int], list[Place]] = {
         (row, col): [] for row in range(layout.rows) for col in range(layout.cols)
     }
     for lane, registers in enumerate(layout.table().tolist()):
         if layout.matrix(lane) == matrix:
             for register, elements in enumerate(registers):
                 for i, (row, col) in enumerate(elements):
-                    found[row, col].append(Place(lane, register, i))
-    return {element: tuple(held) for element, held in found.items()}
+                    by_element[row, col].append(Place(lane, register, i))
+    return {element: tuple(held) for element, held in by_element.items()}
 
 
 def register_name(layout: FragmentLayout, register: int) -> str:

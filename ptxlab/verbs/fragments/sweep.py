@@ -96,15 +96,15 @@ def as_json(outcomes: Sequence[FormOutcome], device: str) -> dict[str, Any]:
 
 
 def _families(outcomes: Sequence[FormOutcome]) -> dict[str, list[FormOutcome]]:
-    found: dict[str, list[FormOutcome]] = {}
+    families: dict[str, list[FormOutcome]] = {}
     for outcome in outcomes:
-        found.setdefault(outcome.form.family, []).append(outcome)
-    return found
+        families.setdefault(outcome.form.family, []).append(outcome)
+    return families
 
 
 def _counts(outcomes: Sequence[FormOutcome]) -> list[int]:
-    found = Counter(outcome.status for outcome in outcomes)
-    return [found[status] for status in STATUSES]
+    counts = Counter(outcome.status for outcome in outcomes)
+    return [counts[status] for status in STATUSES]
 
 
 def _reasons(outcome: FormOutcome) -> Iterator[str]:
@@ -122,11 +122,11 @@ def sentence(outcome: FormOutcome, mismatch: Mismatch) -> str:
     width = m.shown_bits(outcome.form)
     right, wrong = (hexadecimal(value, width) for value in (m.expected, m.found))
     seen = "D shows" if m.where == "product" else "it has" if m.where == "register" else "stored is"
-    place = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"
+    where = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"
     if m.operand.startswith("scale"):
-        place = f"lane {m.lane} {bits}"
+        where = f"lane {m.lane} {bits}"
     if m.column is not None:
-        place = f"column {m.column} of lane {m.lane} of Tensor Memory"
+        where = f"column {m.column} of lane {m.lane} of Tensor Memory"
     if m.lane is None:
-        place = "shared memory"
-    return f"{m.operand}[{m.row},{m.col}] in {place}: {seen} {wrong}, not {right}"
+        where = "shared memory"
+    return f"{m.operand}[{m.row},{m.col}] in {where}: {seen} {wrong}, not {right}"

@@ -185,8 +185,8 @@ def _mismatches(report: FragmentReport) -> list[str]:
     rows: list[tuple[str, ...]] = [(*head, "expected", "found")]
     for m in report.mismatches:
         layout = report.instruction.operand(m.shown_by)
-        place = ("-" if at is None else at for at in (m.lane, m.register, m.element))
-        numbers = (*place, f"{m.high_bit}:{m.low_bit}", m.row, m.col)
+        where = ("-" if at is None else at for at in (m.lane, m.register, m.element))
+        numbers = (*where, f"{m.high_bit}:{m.low_bit}", m.row, m.col)
         shown = (_value(layout, m.expected), _value(layout, m.found))
         rows.append((m.fill, m.operand, m.where, *map(str, numbers), *shown))
     return ["mismatches", *aligned(rows)]
@@ -286,7 +286,7 @@ def _selected_json(
 def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
     """Return a mismatch as JSON data: the bits of the register, and what they should say and do."""
     bits = mismatch.shown_bits(instruction)
-    place = (
+    where = (
         "operand",
         "lane",
         "register",
@@ -298,7 +298,7 @@ def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
         "col",
     )
     return {
-        **members(mismatch, "fill", "where", *place),
+        **members(mismatch, "fill", "where", *where),
         "expected": hexadecimal(mismatch.expected, bits),
         "found": hexadecimal(mismatch.found, bits),
     }
@@ -307,9 +307,9 @@ def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
 def _shared_sentences(instruction: Form, row: int, col: int) -> Iterator[str]:
     for shared in instruction.shared:
         if row < shared.rows and col < shared.cols:
-            place = shared_place(shared, row, col).formula
+            formula = shared_place(shared, row, col).formula
             yield (
-                f"{shared.operand}[{row},{col}] is in shared memory, {place} (along k, no swizzle)"
+                f"{shared.operand}[{row},{col}] is in shared memory, {formula} (along k, no swizzle)"
             )
 
 

@@ -22,19 +22,19 @@ SHARED = (
 
 def answer(instruction: MatrixInstruction, row: int, col: int) -> Answer:
     try:
-        found = trace(instruction, row, col)
+        traced = trace(instruction, row, col)
     except IndexError as error:
         raise PtxlabError(f"--trace {row},{col}: {error}") from None
-    return lambda: text(found), lambda: as_json(found)
+    return lambda: text(traced), lambda: as_json(traced)
 
 
 def text(traces: tuple[ElementTrace, ...]) -> str:
     """Return the dot product of an element of D, a product a line, each factor with its register."""
     blocks = [title(traces[0].instruction)]
-    for found in traces:
-        form = found.instruction
-        which = f" of matrix {found.matrix}" if len(traces) > 1 else ""
-        at = f"{found.row},{found.col}"
+    for traced in traces:
+        form = traced.instruction
+        which = f" of matrix {traced.matrix}" if len(traces) > 1 else ""
+        at = f"{traced.row},{traced.col}"
         added = "D" if form.shared else "C"
         terms = (
             "the number of ones among the terms"
@@ -46,9 +46,9 @@ def text(traces: tuple[ElementTrace, ...]) -> str:
             head += f" ({_selectors(form)} 0)"
         if form.shared:
             head += f"\n{SHARED}"
-        sums = [("D", found.d)] if form.shared else [("D", found.d), ("C", found.c)]
+        sums = [("D", traced.d)] if form.shared else [("D", traced.d), ("C", traced.c)]
         ends = [f"{name}[{at}]  {_held(form.operand(name), places)}" for name, places in sums]
-        rows = [line for term in found.terms for line in _term_rows(found, term)]
+        rows = [line for term in traced.terms for line in _term_rows(traced, term)]
         blocks.append("\n".join([head, *ends, *aligned(rows, "<")]))
     return "\n\n".join(blocks) + "\n"
 
@@ -64,8 +64,8 @@ def as_json(traces: tuple[ElementTrace, ...]) -> dict[str, Any]:
         **members(traces[0], "row", "col"),
         "matrices": [
             {
-                "d": _places_json(d, found.d),
-                "c": _places_json(c, found.c),
+                "d": _places_json(d, traced.d),
+                "c": _places_json(c, traced.c),
                 "terms": [
                     {
                         **members(term, "a_col", "b_rows"),
@@ -75,10 +75,10 @@ def as_json(traces: tuple[ElementTrace, ...]) -> dict[str, Any]:
                         and dict(zip(("lane", "low_bit", "bits"), term.metadata, strict=True)),
                         "scales": [{"lane": lane, "byte": byte} for lane, byte in term.scales],
                     }
-                    for term in found.terms
+                    for term in traced.terms
                 ],
             }
-            for found in traces
+            for traced in traces
         ],
     }
 
@@ -88,27 +88,27 @@ def _selectors(form: MatrixInstruction) -> str:
     return ", ".join([*sparse, *(["byte-id, thread-id"] if form.scales else [])])
 
 
-def _term_rows(found: ElementTrace, term: Term) -> Iterator[list[str]]:
-    a, b = map(found.instruction.held, "AB")
+def _term_rows(traced: ElementTrace, term: Term) -> Iterator[list[str]]:
+    a, b = map(traced.instruction.held, "AB")
     scales = [
         f"scale of {name} in lane {lane} byte {byte}"
         for name, (lane, byte) in zip("AB", term.scales, strict=False)
     ]
     for number, (k, places) in enumerate(zip(term.b_rows, term.b, strict=True)):
-        left = [f"A[{found.row},{term.a_col}]", _held(a, term.a)] if number == 0 else ["", ""]
-        sign = (found.instruction.bit_operation or "*") if number == 0 else "or"
+        left = [f"A[{traced.row},{term.a_col}]", _held(a, term.a)] if number == 0 else ["", ""]
+        sign = (traced.instruction.bit_operation or "*") if number == 0 else "or"
         notes = scales
         if term.metadata is not None and number == 0:
             lane, low, bits = term.metadata
             high = low + bits - 1
-            holder = found.instruction.operand("D").holder
+            holder = traced.instruction.operand("D").holder
             notes = [f"as metadata in {holder} {lane} bits {high}:{low} says", *scales]
-        yield [*left, sign, f"B[{k},{found.col}]", _held(b, places), ", ".join(notes)]
+        yield [*left, sign, f"B[{k},{traced.col}]", _held(b, places), ", ".join(notes)]
 
 
 def _held(layout: FragmentLayout | SharedOperand, places: tuple[Whereabouts, ...]) -> str:
     if isinstance(layout, SharedOperand):
-        return " = ".join(SharedPlace(*place).formula for place in places)
+        return " = ".join(SharedPlace(*row_and_col).formula for row_and_col in places)
     return " = ".join(f"{layout.holder} {p[0]} {_part(layout, Place(*p))}" for p in places)
 
 

@@ -95,9 +95,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_workers(parser)
     add_launch_options(parser)
     group = parser.add_argument_group("questions that run nothing (text or json)")
-    one = group.add_mutually_exclusive_group()
+    alternatives = group.add_mutually_exclusive_group()
     following = {"nargs": "?", "const": ""}
-    add(one, QUESTIONS, trace=readers.element, code=LANGUAGES, moves=following)
+    add(alternatives, QUESTIONS, trace=readers.element, code=LANGUAGES, moves=following)
     parser.set_defaults(fill="numbered")
     add_common(parser, DRAWN)
     add_short(parser, "html")

@@ -24,7 +24,7 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
     rows = [(*HEAD, *LESS), *map(_row, rungs)]
     lines = fitted(rows, width, ("CTAs on an SM", "types", "warps mostly", "ms"), cut=12)
     lines += ["", *_sources(rungs, width)]
-    known = next((one.prediction for one in rungs if one.prediction), None)
+    known = next((rung.prediction for rung in rungs if rung.prediction), None)
     if known is None:
         return "\n".join(lines)
     p = rungs[0].problem
@@ -34,28 +34,28 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
     return "\n".join([head, "", *lines, f"not in it: {', '.join(known.not_modelled)}"])
 
 
-def _row(one: PredictedRung) -> tuple[str, ...]:
-    found, others = one.prediction, ", ".join(figure.rate for figure in one.published)
-    if found is None:
-        return (_name(one), one.problem.types, "-", "", others, "-", one.reason, "", "")
-    reasons = [reason for reason in found.stalls if reason != "selected"]
+def _row(rung: PredictedRung) -> tuple[str, ...]:
+    prediction, others = rung.prediction, ", ".join(figure.rate for figure in rung.published)
+    if prediction is None:
+        return (_name(rung), rung.problem.types, "-", "", others, "-", rung.reason, "", "")
+    reasons = [reason for reason in prediction.stalls if reason != "selected"]
     return (
-        _name(one),
-        one.problem.types,
-        f"{one.tflops:.3g}",
-        "" if one.of_cublas is None else f"{one.of_cublas:.0%}",
+        _name(rung),
+        rung.problem.types,
+        f"{rung.tflops:.3g}",
+        "" if rung.of_cublas is None else f"{rung.of_cublas:.0%}",
         others,
-        f"{found.seconds * 1e3:.3g}",
-        f"{found.bound_by} {found.used[found.bound_by]:.0%}",
-        str(found.occupancy.ctas),
+        f"{prediction.seconds * 1e3:.3g}",
+        f"{prediction.bound_by} {prediction.used[prediction.bound_by]:.0%}",
+        str(prediction.occupancy.ctas),
         reasons[0] if reasons else "",
     )
 
 
 def _sources(rungs: Sequence[PredictedRung], width: int | None) -> list[str]:
     """Return a line for everyone whose figures stand in the table, with their own names of kernels."""
-    figures = [figure for one in rungs for figure in one.published]
-    figures += [one.cublas for one in rungs if one.cublas]
+    figures = [figure for rung in rungs for figure in rung.published]
+    figures += [rung.cublas for rung in rungs if rung.cublas]
     by_source: dict[str, list[str]] = {}
     for figure in dict.fromkeys(figures):
         kernel = f" ({figure.kernel})" if figure.kernel else ""
@@ -70,27 +70,27 @@ def _sources(rungs: Sequence[PredictedRung], width: int | None) -> list[str]:
     return lines
 
 
-def _name(one: PredictedRung) -> str:
-    return " ".join([one.rung.name, *(f"{name}={size}" for name, size in one.tile.items())])
+def _name(rung: PredictedRung) -> str:
+    return " ".join([rung.rung.name, *(f"{name}={size}" for name, size in rung.tile.items())])
 
 
 def as_json(rungs: Sequence[PredictedRung]) -> dict[str, Any]:
-    return {"schema": SCHEMA, "algorithms": [_rung(one) for one in rungs]}
+    return {"schema": SCHEMA, "algorithms": [_rung(rung) for rung in rungs]}
 
 
-def _rung(one: PredictedRung) -> dict[str, Any]:
-    problem, found = one.problem, one.prediction
+def _rung(rung: PredictedRung) -> dict[str, Any]:
+    problem, prediction = rung.problem, rung.prediction
     return {
-        "algorithm": one.rung.name,
+        "algorithm": rung.rung.name,
         **members(problem, "m", "n", "k", "dtype", "acc"),
-        "tile": dict(one.tile) or None,
-        "gpu": one.gpu.name,
-        **members(found, "arch", "clock_mhz"),
-        **members(one, "tflops", "of_cublas"),
-        "published": [_figure(figure) for figure in one.published],
-        "cublas": one.cublas and _figure(one.cublas),
-        **members(found, "seconds", "low", "high", "bound", "bound_by", "stalls"),
-        "reason": one.reason or None,
+        "tile": dict(rung.tile) or None,
+        "gpu": rung.gpu.name,
+        **members(prediction, "arch", "clock_mhz"),
+        **members(rung, "tflops", "of_cublas"),
+        "published": [_figure(figure) for figure in rung.published],
+        "cublas": rung.cublas and _figure(rung.cublas),
+        **members(prediction, "seconds", "low", "high", "bound", "bound_by", "stalls"),
+        "reason": rung.reason or None,
     }
 
 

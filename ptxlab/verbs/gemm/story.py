@@ -157,10 +157,10 @@ def _chip(explanation: LadderExplanation) -> Iterator[tuple[str, str]]:
 
 
 def peaks(explanation: LadderExplanation) -> Iterator[tuple[str, float]]:
-    found: dict[str, float] = {}
+    peaks: dict[str, float] = {}
     for step in explanation.steps:
-        found[unit(step)] = explanation.gpu.tflops(step.bounds.peak)
-    yield from found.items()
+        peaks[unit(step)] = explanation.gpu.tflops(step.bounds.peak)
+    yield from peaks.items()
 
 
 def unit(step: ExplainedRung) -> str:

@@ -59,7 +59,9 @@ def text_of_all(survey: LadderSurvey, width: int | None = None) -> str:
         for result in survey.results
     ]
     lines = [title, "", *fitted(rows, width, ("", "types", "tolerance"))]
-    for name, reason in dict.fromkeys((one.algorithm, one.reason) for one in survey.absent):
+    for name, reason in dict.fromkeys(
+        (absent.algorithm, absent.reason) for absent in survey.absent
+    ):
         lines.append(f"{name} is left out: {reason}")
     lines.append("")
     lines += [
@@ -99,7 +101,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
     elements written between the rows of D.
     """
     problem, worst = result.problem, result.verdict.worst
-    place = worst.place and dict(zip(("row", "col"), worst.place, strict=True))
+    where = worst.place and dict(zip(("row", "col"), worst.place, strict=True))
     return {
         "schema": SCHEMA,
         "algorithm": result.rung.name,
@@ -109,7 +111,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
         **dict(zip(("lda", "ldb", "ldd"), problem.leading, strict=True)),
         "tile": result.tile,
         **verdict_as_json(result.verdict),
-        "worst": place and {**place, "expected": worst.expected, "found": worst.found},
+        "worst": where and {**where, "expected": worst.expected, "found": worst.found},
         "strays": result.verdict.strays,
         "seconds": result.launched.seconds,
         "tflops": result.tflops,
@@ -124,8 +126,8 @@ def all_as_json(survey: LadderSurvey) -> dict[str, Any]:
         "schema": SCHEMA_ALL,
         **members(survey, "device", "arch", "passed"),
         "results": [as_json(result) for result in survey.results],
-        "absent": [asdict(one) for one in survey.absent],
-        "agreements": [asdict(one) for one in survey.agreements],
+        "absent": [asdict(absent) for absent in survey.absent],
+        "agreements": [asdict(agreement) for agreement in survey.agreements],
     }
 
 

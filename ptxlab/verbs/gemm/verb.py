@@ -151,10 +151,10 @@ def run_all(args: argparse.Namespace) -> int:
         raise PtxlabError(f"no algorithm computes {args.dtype} -> {args.acc}")
     problem = problem_of(args, *types[0])
     with closing(open_device(args)) as device, open_workers(args, device) as executor:
-        found = survey(device, problem, types, executor)
+        surveyed = survey(device, problem, types, executor)
     width = terminal_width(args)
-    emit(args, lambda: text.text_of_all(found, width), lambda: text.all_as_json(found))
-    return 0 if found.passed else 1
+    emit(args, lambda: text.text_of_all(surveyed, width), lambda: text.all_as_json(surveyed))
+    return 0 if surveyed.passed else 1
 
 
 def run_one(args: argparse.Namespace) -> int:
@@ -188,20 +188,20 @@ def explain_ladder(args: argparse.Namespace) -> int:
         raise PtxlabError("--tile and --group are for one --algorithm")
     args.device = "emulator"
     with closing(open_device(args)) as device, open_workers(args, device) as executor:
-        found = explain(device, several, gpu, sizes, executor)
-    for rung in found.absent:
+        explanation = explain(device, several, gpu, sizes, executor)
+    for rung in explanation.absent:
         what = f"without {rung.algorithm} ({rung.dtype} to {rung.acc}): {rung.reason}"
         print(f"ptxlab: {what}", file=sys.stderr)
-    if not found.steps:
+    if not explanation.steps:
         raise Unsupported(f"{args.arch} has no rung of these types")
     emit(
         args,
-        lambda: story.text(found),
-        lambda: story.as_json(found),
-        markdown=lambda: story.markdown(found),
-        svg=lambda: roofline.svg(found),
+        lambda: story.text(explanation),
+        lambda: story.as_json(explanation),
+        markdown=lambda: story.markdown(explanation),
+        svg=lambda: roofline.svg(explanation),
     )
-    return 0 if found.passed else 1
+    return 0 if explanation.passed else 1
 
 
 def predict_all(args: argparse.Namespace) -> int:
@@ -230,19 +230,19 @@ def predict_all(args: argparse.Namespace) -> int:
     with executor(args.workers or usual()) as workers:
         if args.tiles:
             tiles = LaunchProgress(what="tiles")
-            found = predict_tiles(*several[0], chip, args.clock, tiles, workers)
+            rungs = predict_tiles(*several[0], chip, args.clock, tiles, workers)
         else:
-            found, progress = [], LaunchProgress(what="algorithms")
+            rungs, progress = [], LaunchProgress(what="algorithms")
             jobs = [RungJob(rung, problem, tile_of(args)) for rung, problem in several]
-            for one in predict_ladder(jobs, chip, args.clock, workers):
-                found.append(one)
-                progress(len(found), len(jobs))
-    if not any(one.prediction for one in found):
-        raise Unsupported(found[0].reason if found else "no algorithm computes these types")
+            for predicted_rung in predict_ladder(jobs, chip, args.clock, workers):
+                rungs.append(predicted_rung)
+                progress(len(rungs), len(jobs))
+    if not any(rung.prediction for rung in rungs):
+        raise Unsupported(rungs[0].reason if rungs else "no algorithm computes these types")
     emit(
         args,
-        lambda: predicted.text(found, terminal_width(args)),
-        lambda: predicted.as_json(found),
+        lambda: predicted.text(rungs, terminal_width(args)),
+        lambda: predicted.as_json(rungs),
     )
     return 0
 
@@ -255,13 +255,13 @@ def choose_gpu(args: argparse.Namespace) -> Gpu:
 
     if args.gpu is None:
         args.arch = args.arch or DEFAULT_TARGET
-        found = gpus_of(TARGETS[args.arch])
-        if not found:
+        gpus = gpus_of(TARGETS[args.arch])
+        if not gpus:
             raise PtxlabError(
                 f"ptxlab has the published peaks of no GPU that is {args.arch}",
                 hint=f"it has those of {', '.join(gpu.name for gpu in GPUS)}",
             )
-        return found[0]
+        return gpus[0]
     gpu = gpu_called(args.gpu)
     targets = [name for name, target in TARGETS.items() if gpu in gpus_of(target)]
     if args.arch not in (None, *targets):

@@ -29,12 +29,14 @@ TIMES = {
 def text(several: Sequence[Interleaving]) -> str:
     """Return a table for every size, in milliseconds a turn."""
     lines = []
-    for found in several:
-        lines += [f"{_title(found)} on {found.gpu}, {found.arch}; ms a turn, mean of {found.turns}"]
-        if not found.passed:
-            lines += [f"WRONG: {_wrong(found)}; no time is told", ""]
+    for interleaving in several:
+        lines += [
+            f"{_title(interleaving)} on {interleaving.gpu}, {interleaving.arch}; ms a turn, mean of {interleaving.turns}"
+        ]
+        if not interleaving.passed:
+            lines += [f"WRONG: {_wrong(interleaving)}; no time is told", ""]
             continue
-        rows = [("memory", *TIMES.values()), *(_row(turns) for turns in found.kinds)]
+        rows = [("memory", *TIMES.values()), *(_row(turns) for turns in interleaving.kinds)]
         lines += ["", *aligned(rows), ""]
     lines.append("changing over is what turns take beyond the sum of their parts alone")
     return "\n".join(lines) + "\n"
@@ -46,18 +48,22 @@ def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
         "schema": SCHEMA,
         "device": "cuda",
         **members(several[0], "arch", "gpu"),
-        "passed": all(found.passed for found in several),
+        "passed": all(interleaving.passed for interleaving in several),
         "results": [
             {
-                "algorithm": found.algorithm.name,
-                "activity": found.activity.name,
-                "size": found.problem.n,
-                "turns": found.turns,
-                **verdict_as_json(found.verdict),
-                "passed": found.passed,
-                "kinds": [members(turns, "kind", *TIMES) for turns in found.kinds if found.passed],
+                "algorithm": interleaving.algorithm.name,
+                "activity": interleaving.activity.name,
+                "size": interleaving.problem.n,
+                "turns": interleaving.turns,
+                **verdict_as_json(interleaving.verdict),
+                "passed": interleaving.passed,
+                "kinds": [
+                    members(turns, "kind", *TIMES)
+                    for turns in interleaving.kinds
+                    if interleaving.passed
+                ],
             }
-            for found in several
+            for interleaving in several
         ],
     }
 
@@ -65,31 +71,31 @@ def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
 def svg(several: Sequence[Interleaving]) -> str:
     panels = [
         Panel(
-            _title(found),
+            _title(interleaving),
             tuple(
                 Bar(
                     turns.kind,
                     (turns.gpu, turns.cpu, turns.copies, max(0.0, turns.extra)),
                     f"{_ms(turns.interleaved)} ms in turns",
                 )
-                for turns in found.kinds
+                for turns in interleaving.kinds
             ),
         )
-        for found in several
-        if found.passed
+        for interleaving in several
+        if interleaving.passed
     ]
     notes = [f"{several[0].gpu}; parts as they are alone, mean of {several[0].turns} turns"]
     return chart("A turn of GPU and CPU on the same matrices", panels, PARTS, notes)
 
 
-def _title(found: Interleaving) -> str:
-    n = found.problem.n
-    return f"{found.algorithm.name} and {found.activity.name}, {n} x {n} of f32"
+def _title(interleaving: Interleaving) -> str:
+    n = interleaving.problem.n
+    return f"{interleaving.algorithm.name} and {interleaving.activity.name}, {n} x {n} of f32"
 
 
-def _wrong(found: Interleaving) -> str:
-    if not found.verdict.passed:
-        return f"error {found.verdict.error:.3g}, the bound is {found.verdict.tolerance:.3g}"
+def _wrong(interleaving: Interleaving) -> str:
+    if not interleaving.verdict.passed:
+        return f"error {interleaving.verdict.error:.3g}, the bound is {interleaving.verdict.tolerance:.3g}"
     return "kinds of memory end with different bits"
 
 

@@ -52,10 +52,15 @@ def execute(args: argparse.Namespace) -> int:
                 hint="an emulator has the memory of its host, and its time says nothing of a GPU",
             )
         rung, activity = find_algorithm(args.algorithm), ACTIVITIES[args.activity]
-        found = [
+        interleavings = [
             interleave(device, rung, size, activity, args.turns, args.seed, status)
             for size in args.sizes
         ]
     status.clear()
-    emit(args, lambda: view.text(found), lambda: view.as_json(found), svg=lambda: view.svg(found))
-    return 0 if all(one.passed for one in found) else 1
+    emit(
+        args,
+        lambda: view.text(interleavings),
+        lambda: view.as_json(interleavings),
+        svg=lambda: view.svg(interleavings),
+    )
+    return 0 if all(interleaving.passed for interleaving in interleavings) else 1

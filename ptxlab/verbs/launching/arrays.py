@@ -121,12 +121,12 @@ def _member(path: str, name: str | None) -> Array:
                 f"{path} has no {name!r}, it holds {', '.join(names)}{suggestion(name, names)}"
             )
         try:
-            found = archive[name or names[0]]
+            array = archive[name or names[0]]
         except _DAMAGED:
             raise ValueError(f"{path} is damaged, or not of plain numbers") from None
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise ValueError(f"{name or names[0]} of {path} is no array")
-    return found
+    return array
 
 
 def _opened(path: str) -> Any:

@@ -165,10 +165,10 @@ def _binary(op: ast.operator, left: Any, right: Any) -> Any:
 
 def _array(node: ast.expr, scope: Mapping[str, Any]) -> Any:
     """Compute what must be an array, or a number of numpy: nothing else has items or methods here."""
-    found = _value(node, scope)
-    if not isinstance(found, np.ndarray | np.generic):
+    value = _value(node, scope)
+    if not isinstance(value, np.ndarray | np.generic):
         raise _Refused(f"{ast.unparse(node)!r} is no array")
-    return found
+    return value
 
 
 def _index(node: ast.expr, scope: Mapping[str, Any]) -> Any:

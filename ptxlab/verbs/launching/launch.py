@@ -116,13 +116,13 @@ class PreparedLaunch:
     def arguments(self) -> tuple[Argument, ...]:
         """Return the arguments in the order of the parameters, then arrays that only have tensor maps."""
         given = zip(self.kernel.parameters, self.values.items(), self.passed, strict=True)
-        found = [_argument(name, p.type, value, held) for p, (name, value), held in given]
-        found += [
+        arguments = [_argument(name, p.type, value, held) for p, (name, value), held in given]
+        arguments += [
             _argument(name, "", self.asked.values[name], held)
             for name, held in self.mapped.items()
             if name not in self.values
         ]
-        return tuple(found)
+        return tuple(arguments)
 
 
 def _argument(name: str, dtype: str, value: ArgumentValue, held: Any) -> Argument:
@@ -263,11 +263,11 @@ def merged(defaults: list[str], given: list[str]) -> list[str]:
 
 def values(arguments: Sequence[str], seed: int, first: int = 0) -> dict[str, ArgumentValue]:
     """Read ``NAME=VALUE`` options; arrays without a seed of their own differ by position, from ``first``."""
-    found: dict[str, ArgumentValue] = {}
+    values: dict[str, ArgumentValue] = {}
     for index, argument in enumerate(arguments, first):
         name, text = split(argument)
-        found[name] = read(name, text, (seed, index))
-    return found
+        values[name] = read(name, text, (seed, index))
+    return values
 
 
 def bind(

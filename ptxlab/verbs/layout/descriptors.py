@@ -187,7 +187,7 @@ def _of_tile(args: argparse.Namespace, reader: Reader) -> Descriptor:
 
 
 def _fields(args: argparse.Namespace, record: BitRecord) -> dict[str, FieldValue]:
-    found: dict[str, FieldValue] = {}
+    fields: dict[str, FieldValue] = {}
     for text in args.field:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
@@ -195,14 +195,14 @@ def _fields(args: argparse.Namespace, record: BitRecord) -> dict[str, FieldValue
                 f"--field {text!r} is not NAME=VALUE", hint="for example --field 'sparse=yes'"
             )
         coded = record.field(name).codes is not None
-        found[name] = value if coded else readers.word(value)
-    return found
+        fields[name] = value if coded else readers.word(value)
+    return fields
 
 
 def _sizes(text: str, wanted: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)x(\d+)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if not match:
         raise PtxlabError(
             f"{text!r} is not {wanted}", hint="or a descriptor to read back, such as 0x8400490"
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

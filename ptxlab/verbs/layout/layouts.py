@@ -162,10 +162,10 @@ def explanation(fragment: FragmentLayout) -> list[tuple[str, str]]:
     letter = fragment.kind.removeprefix("quad ").removesuffix(".trans")
     named = {"a": ("m", "k"), "b": ("n", "k")}
     outer, inner = named.get(letter.partition(".")[0], ("m", "n"))
-    found = steps(fragment)
+    explained = steps(fragment)
     return [
-        (outer, _sum([(step, step.outer) for step in found], fragment)),
-        (inner, _sum([(step, step.inner) for step in found], fragment)),
+        (outer, _sum([(step, step.outer) for step in explained], fragment)),
+        (inner, _sum([(step, step.inner) for step in explained], fragment)),
     ]
 
 
@@ -249,11 +249,11 @@ def picture(title: str, cells: Sequence[Cell], lines: Sequence[str]) -> str:
     parts += [column_index(INDEX + wide * (col + 0.5), top - 4, str(col)) for col in range(cols)]
     for row in range(rows):
         parts.append(row_index(INDEX - 4, top + CELL_HEIGHT * (row + 0.5) + 3, str(row)))
-    for one in sorted(cells, key=lambda cell: cell.outlined):  # on top of their neighbours
-        corner = (INDEX + wide * one.col, top + CELL_HEIGHT * one.row)
-        look = f'class="l{one.bank}"'
+    for drawn in sorted(cells, key=lambda cell: cell.outlined):  # on top of their neighbours
+        corner = (INDEX + wide * drawn.col, top + CELL_HEIGHT * drawn.row)
+        look = f'class="l{drawn.bank}"'
         size = (wide, CELL_HEIGHT)
-        parts.append(cell(corner, size, one.label, one.title, look, outlined=one.outlined))
+        parts.append(cell(corner, size, drawn.label, drawn.title, look, outlined=drawn.outlined))
     parts.append("</g>")
     width = max(INDEX + wide * cols + MARGIN, least, INDEX + PER_LINE * SWATCH + MARGIN)
     return document(title, parts, width, top + CELL_HEIGHT * rows + MARGIN)

@@ -47,11 +47,11 @@ class _Reader:
         if not self.text.startswith("S", self.at):
             return None
         start = self.at
-        found = self.take(_SWIZZLE)
-        if found is None:
+        match = self.take(_SWIZZLE)
+        if match is None:
             self.fail("a swizzle is Sw<bits,base,shift>")
         try:
-            swizzle = Swizzle(*map(int, found.groups()))
+            swizzle = Swizzle(*map(int, match.groups()))
         except ValueError as error:
             self.fail(str(error), start)
         self.expect("o", "and then the layout")
@@ -90,17 +90,17 @@ class _Reader:
         return tuple(parts)
 
     def integer(self) -> int:
-        found = self.take(r"(\d+)")
-        if found is None:
+        match = self.take(r"(\d+)")
+        if match is None:
             self.fail("expected an integer or (")
-        return int(found[1])
+        return int(match[1])
 
     def take(self, pattern: str) -> re.Match[str] | None:
         """Move behind ``pattern`` and the blanks that follow, where the text goes on like that."""
-        found = re.compile(rf"{pattern}\s*").match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return found
+        match = re.compile(rf"{pattern}\s*").match(self.text, self.at)
+        if match:
+            self.at = match.end()
+        return match
 
     def expect(self, token: str, also: str) -> None:
         if not self.take(re.escape(token)):

@@ -99,7 +99,7 @@ class Banks:
 
 def banks(plain: Layout, layout: Mapping, bits: int, accesses: Sequence[AccessPattern]) -> Banks:
     tiles = (plain,) if layout is plain else (plain, layout)
-    counts = tuple(tuple(conflicts(one, tile, bits) for one in accesses) for tile in tiles)
+    counts = tuple(tuple(conflicts(access, tile, bits) for access in accesses) for tile in tiles)
     swizzle = smallest_swizzle(plain, bits, accesses)
     return Banks(plain, layout, bits, counts, swizzle, smallest_padding(plain, bits, accesses))
 

@@ -206,8 +206,8 @@ def survey_text(survey: ProductSurvey) -> str:
     for name, counts in zip(survey.names, survey.differ.tolist(), strict=True):
         shares = [f"{100 * count / products.count:.2f}" for count in counts]
         rows.append([f"{name:{width}}", *shares])
-    for place in range(1, len(rows)):
-        rows[place][place] = "."
+    for row in range(1, len(rows)):
+        rows[row][row] = "."
     lines = [
         f"{products.count} dot products of {products.k}; {products.dtype} in, {products.acc} out",
         "how many have other bits, in percent",

@@ -89,9 +89,9 @@ def execute(args: argparse.Namespace) -> int:
         many = survey(products, chosen, measured)
         emit(args, lambda: text.survey_text(many), lambda: json.survey_json(many))
         return 0 if many.passed else 1
-    one = study(products, chosen, measured)
-    emit(args, lambda: text.study_text(one), lambda: json.study_json(one))
-    return 0 if one.passed else 1
+    studied = study(products, chosen, measured)
+    emit(args, lambda: text.study_text(studied), lambda: json.study_json(studied))
+    return 0 if studied.passed else 1
 
 
 def dot_products(args: argparse.Namespace) -> DotProducts:

@@ -52,10 +52,10 @@ def word(option: str, text: str, form: Format) -> int:
 
 def _word(text: str, form: Format) -> int:
     if re.fullmatch(r"0x[0-9a-f]+", text, re.IGNORECASE):
-        found = int(text, 16)
-        if found >> form.word_bits:
+        word = int(text, 16)
+        if word >> form.word_bits:
             raise PtxlabError(f"{text} is more than the {form.word_bits} bits of {form.name}")
-        return found
+        return word
     if "/" in text:
         return nearest(Fraction(text), form)
     if "x" in text.lower():
@@ -69,12 +69,12 @@ def _from_array(option: str, text: str, value: ArrayValue, form: Format) -> list
     """Take the bits of an array of ``form`` or of bare bits, and round the numbers of any other."""
     kind = ELEMENT_TYPES[value.dtype]
     if kind.name == form.name or (kind.kind == "bits" and kind.bits == form.word_bits):
-        found = value.array.view(form.word)
+        words = value.array.view(form.word)
     elif kind.kind == "bits":
         raise PtxlabError(
             f"{option} {text}: words of {kind.bits} bits are not those of {form.name}",
             hint=f"read the file as :b{form.word_bits}, or as the type of its numbers",
         )
     else:
-        found = encode(value.array.astype(np.float64), form)
-    return [int(one) for one in found]
+        words = encode(value.array.astype(np.float64), form)
+    return [int(word) for word in words]

@@ -34,20 +34,24 @@ class PredictedLine:
     stalls: Mapping[str, float]
 
 
-def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[PredictedLine]:
+def by_line(prediction: Prediction, assembly: Assembly, kernel: str) -> list[PredictedLine]:
     """Return the lines with machine code, those first that take most of the warps' time."""
     lines, first = [], 0
     for function in functions_of(assembly.functions, kernel):
-        numbers = {one.address: n for n, one in enumerate(function.instructions, first)}
+        numbers = {
+            instruction.address: n for n, instruction in enumerate(function.instructions, first)
+        }
         first += len(numbers)
-        lines += [_line(found, line, numbers) for line in assembly.lines(function.name)]
+        lines += [_line(prediction, line, numbers) for line in assembly.lines(function.name)]
     return sorted((line for line in lines if line.sass), key=lambda line: -line.share)
 
 
-def _line(found: Prediction, line: PtxLine, numbers: Mapping[int, int]) -> PredictedLine:
+def _line(prediction: Prediction, line: PtxLine, numbers: Mapping[int, int]) -> PredictedLine:
     stalls: dict[str, float] = defaultdict(float)
     for instruction in line.sass:
-        for reason, share in found.by_instruction.get(numbers[instruction.address], {}).items():
+        for reason, share in prediction.by_instruction.get(
+            numbers[instruction.address], {}
+        ).items():
             stalls[reason] += share
     text = tuple(instruction.text for instruction in line.sass)
     return PredictedLine(
@@ -56,34 +60,37 @@ def _line(found: Prediction, line: PtxLine, numbers: Mapping[int, int]) -> Predi
 
 
 def text(
-    found: Prediction,
+    prediction: Prediction,
     kernel: str,
     lines: Sequence[PredictedLine],
     sources: Sources,
     width: int | None = None,
 ) -> str:
-    fits = found.occupancy
-    tail = f", and {found.tail:,} left over" if found.tail else ""
+    fits = prediction.occupancy
+    tail = f", and {prediction.tail:,} left over" if prediction.tail else ""
     rows = [
-        ("kernel", f"{called(kernel)} on {found.gpu} ({found.arch}) at {found.clock_mhz:,} MHz"),
+        (
+            "kernel",
+            f"{called(kernel)} on {prediction.gpu} ({prediction.arch}) at {prediction.clock_mhz:,} MHz",
+        ),
         (
             "time",
-            f"{_time(found.seconds)}, likely {_time(found.low)} to {_time(found.high)} "
+            f"{_time(prediction.seconds)}, likely {_time(prediction.low)} to {_time(prediction.high)} "
             f"(the model is {MODELLED:.0%} off on average)",
         ),
-        ("cycles", f"{found.cycles:,.0f}"),
+        ("cycles", f"{prediction.cycles:,.0f}"),
         (
             "bound",
-            f"{found.bound}: {found.bound_by} is used {found.used[found.bound_by]:.0%} of the time",
+            f"{prediction.bound}: {prediction.bound_by} is used {prediction.used[prediction.bound_by]:.0%} of the time",
         ),
-        ("used", _parts(found.used)),
-        ("warps", _parts(found.stalls)),
+        ("used", _parts(prediction.used)),
+        ("warps", _parts(prediction.stalls)),
         (
             "CTAs",
             f"{fits.ctas} on an SM, limited by {' and '.join(fits.limited_by)}; "
-            f"all SMs full {found.generations:,} times{tail}",
+            f"all SMs full {prediction.generations:,} times{tail}",
         ),
-        ("not in it", ", ".join(found.not_modelled)),
+        ("not in it", ", ".join(prediction.not_modelled)),
     ]
     return "\n".join([*fields(rows), "", *_lines(lines, sources, width)])
 
@@ -94,15 +101,15 @@ def _lines(lines: Sequence[PredictedLine], sources: Sources, width: int | None) 
     for line in lines:
         key = (line.source.path, line.source.line) if line.source else ("", line.number)
         merged[key].append(line)
-    ordered = sorted(merged.items(), key=lambda entry: -sum(one.share for one in entry[1]))
+    ordered = sorted(merged.items(), key=lambda entry: -sum(part.share for part in entry[1]))
     rows = [("share", "mostly", "line", "")]
     for (path, number), parts in ordered[:_TOP]:
-        share = sum(one.share for one in parts)
+        share = sum(part.share for part in parts)
         if share < _LEAST:
             break
         stalls: dict[str, float] = defaultdict(float)
-        for one in parts:
-            for reason, part in one.stalls.items():
+        for ptx_line in parts:
+            for reason, part in ptx_line.stalls.items():
                 stalls[reason] += part
         shown = source_text(sources, path, number) if path else parts[0].text
         rows.append(
@@ -111,15 +118,15 @@ def _lines(lines: Sequence[PredictedLine], sources: Sources, width: int | None) 
     return fitted(rows, width, cut=24)
 
 
-def as_json(found: Prediction, kernel: str, lines: Sequence[PredictedLine]) -> dict[str, Any]:
+def as_json(prediction: Prediction, kernel: str, lines: Sequence[PredictedLine]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kernel": kernel,
-        **members(found, "gpu", "arch", "clock_mhz"),
-        "cycles": round(found.cycles),
-        **members(found, "seconds", "low", "high"),
+        **members(prediction, "gpu", "arch", "clock_mhz"),
+        "cycles": round(prediction.cycles),
+        **members(prediction, "seconds", "low", "high"),
         "tflops": None,
-        **members(found, "bound", "bound_by", "used", "stalls"),
+        **members(prediction, "bound", "bound_by", "used", "stalls"),
         "lines": [
             {
                 "line": line.number,
@@ -128,8 +135,8 @@ def as_json(found: Prediction, kernel: str, lines: Sequence[PredictedLine]) -> d
             }
             for line in lines
         ],
-        "occupancy": asdict(found.occupancy),
-        **members(found, "generations", "tail", "not_modelled"),
+        "occupancy": asdict(prediction.occupancy),
+        **members(prediction, "generations", "tail", "not_modelled"),
     }
 
 

@@ -58,12 +58,14 @@ def execute(args: argparse.Namespace) -> int:
     assembly = Assembly(program, cubin)
     with closing(UnfilledDevice(target_of(chip))) as device:
         launch = bind_launch(asked, device, device.load(program))
-        found = of_launch(assembly, launch.kernel, launch.config, launch.passed, chip, args.clock)
-    lines = view.by_line(found, assembly, launch.kernel.name)
+        prediction = of_launch(
+            assembly, launch.kernel, launch.config, launch.passed, chip, args.clock
+        )
+    lines = view.by_line(prediction, assembly, launch.kernel.name)
     sources = read_sources({line.path for line in assembly.sources.values()})
     emit(
         args,
-        lambda: view.text(found, launch.kernel.name, lines, sources, terminal_width(args)),
-        lambda: view.as_json(found, launch.kernel.name, lines),
+        lambda: view.text(prediction, launch.kernel.name, lines, sources, terminal_width(args)),
+        lambda: view.as_json(prediction, launch.kernel.name, lines),
     )
     return 0

@@ -86,11 +86,11 @@ def _row(
     return f"<tr{never}{named}>{''.join(cells)}{shown}</td></tr>"
 
 
-def _against(found: int, ideal: int) -> str:
-    if not found:
+def _against(actual: int, ideal: int) -> str:
+    if not actual:
         return "<td></td><td></td>"
-    waste = ' class="waste"' if found > ideal else ""
-    return f"<td{waste}>{found:,}</td><td>{ideal:,}</td>"
+    waste = ' class="waste"' if actual > ideal else ""
+    return f"<td{waste}>{actual:,}</td><td>{ideal:,}</td>"
 
 
 def _values(counts: Counts) -> dict[str, int]:

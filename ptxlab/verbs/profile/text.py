@@ -63,7 +63,7 @@ def text(
     parts.append([head, *table(shown, heat, width)])
     conflicts = [(row.place, row.line.conflict) for row in shown if row.line.conflict is not None]
     if conflicts:
-        told = [(place, tell(profile, conflict)) for place, conflict in conflicts]
+        told = [(where, tell(profile, conflict)) for where, conflict in conflicts]
         parts.append(
             [
                 "bank conflicts, the worst of each line",
@@ -79,7 +79,7 @@ def text(
 def verdict(profile: Profile, rows: Sequence[ShownLine]) -> list[str]:
     """Return what is moved beyond need and where most of it, the worst first, or that nothing is."""
     spaces = {space.units: f"{name} memory" for name, space in SPACES.items()}
-    found = []
+    sentences = []
     for units, ideal in IDEAL.items():
         moved, needed = getattr(profile.totals, units), getattr(profile.totals, ideal)
         if moved > needed and rows:
@@ -87,13 +87,13 @@ def verdict(profile: Profile, rows: Sequence[ShownLine]) -> list[str]:
                 row.place: getattr(row.line.counts, units) - getattr(row.line.counts, ideal)
                 for row in rows
             }
-            place = max(beyond, key=lambda place: beyond[place])
+            which = max(beyond, key=lambda row: beyond[row])
             told = f"{spaces.get(units, 'tensor cores')}: {_against(moved, needed, units.rpartition('_')[2])}"
-            share = _share(beyond[place], moved - needed)
-            found.append((moved / needed, f"{told}; {share} of the excess at {place}"))
-    if not found:
+            share = _share(beyond[which], moved - needed)
+            sentences.append((moved / needed, f"{told}; {share} of the excess at {which}"))
+    if not sentences:
         return ["no sector and no wavefront beyond the ideal"]
-    return [told for _, told in sorted(found, reverse=True)]
+    return [told for _, told in sorted(sentences, reverse=True)]
 
 
 def _language(profile: Profile) -> str:
@@ -159,7 +159,7 @@ def heading(profile: Profile) -> str:
 def totals(profile: Profile) -> list[tuple[str, str]]:
     """Return what was counted in all, named, in words; nothing is said of what did not occur."""
     counts = profile.totals
-    found = [
+    rows = [
         ("instructions", f"{counts.executed:,} by warps, {counts.threads:,} by threads"),
         (
             "lanes",
@@ -168,7 +168,7 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
         ),
     ]
     if counts.partial or counts.splits:
-        found.append(
+        rows.append(
             (
                 "divergence",
                 f"{counts.partial:,} executions by part of a warp, {counts.splits:,} warps split",
@@ -176,9 +176,9 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
         )
     for name, space in SPACES.items():
         if getattr(counts, space.requests):
-            found.append((f"{name} memory", _space(counts, space)))
+            rows.append((f"{name} memory", _space(counts, space)))
     if counts.engine_copies:
-        found.append(
+        rows.append(
             (
                 "copy engine",
                 f"{counts.engine_copies:,} copies: {counts.engine_global:,} bytes of global memory, "
@@ -187,11 +187,11 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
         )
     if counts.tensor_shared:
         passes = _against(counts.tensor_wavefronts, counts.tensor_ideal, "wavefronts")
-        found.append(
+        rows.append(
             ("tensor cores", f"{counts.tensor_shared:,} bytes of shared memory read: {passes}")
         )
     if counts.tmem_moved:
-        found.append(
+        rows.append(
             (
                 "Tensor Memory",
                 f"{counts.tmem_loaded:,} bytes loaded and {counts.tmem_stored:,} stored by warps, "
@@ -199,22 +199,22 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
             )
         )
     if counts.collisions:
-        found.append(
+        rows.append(
             ("atomics", f"{counts.collisions:,} at an address of a lane before in the warp")
         )
     if profile.barriers:
         each = profile.barriers / profile.ctas
-        found.append(("barriers", f"{profile.barriers:,}, {each:g} a CTA"))
-    found.append(
+        rows.append(("barriers", f"{profile.barriers:,}, {each:g} a CTA"))
+    rows.append(
         ("arithmetic", f"{counts.flops:,} FLOPs, {counts.integer_ops:,} integer operations")
     )
     ratios = [(name, ratio) for name, ratio in (profile.bytes_per_flop or {}).items() if ratio]
     if ratios:
         words = ", ".join(f"{name.replace('_', ' ')} {ratio:.3g}" for name, ratio in ratios)
-        found.append(("bytes per FLOP", words))
+        rows.append(("bytes per FLOP", words))
     if body := profile.main_loop:
         inside = profile.main_loop_totals
-        found.append(
+        rows.append(
             (
                 "main loop",
                 f"lines {body[0].line} to {body[-1].line} of the PTX: "
@@ -223,7 +223,7 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
                 f"{inside.excess:,} sectors and wavefronts beyond the ideal",
             )
         )
-    return found
+    return rows
 
 
 def tell(profile: Profile, conflict: Conflict) -> str:
@@ -237,19 +237,19 @@ def tell(profile: Profile, conflict: Conflict) -> str:
 
 
 def _space(counts: Counts, space: Space) -> str:
-    asked, found, ideal, read, written = (getattr(counts, one) for one in astuple(space))
+    asked, actual, ideal, read, written = (getattr(counts, name) for name in astuple(space))
     what = space.units.rpartition("_")[2]
     return (
         f"{asked:,} requests of {read:,} bytes read and {written:,} written: "
-        f"{_against(found, ideal, what)}"
+        f"{_against(actual, ideal, what)}"
     )
 
 
-def _against(found: int, ideal: int, what: str) -> str:
+def _against(actual: int, ideal: int, what: str) -> str:
     least = (
-        "as few as can be" if found == ideal else f"{found / ideal:.3g} times the ideal {ideal:,}"
+        "as few as can be" if actual == ideal else f"{actual / ideal:.3g} times the ideal {ideal:,}"
     )
-    return f"{found:,} {what}, {least}"
+    return f"{actual:,} {what}, {least}"
 
 
 def _series(numbers: Sequence[int]) -> str:
@@ -272,6 +272,6 @@ def _line_json(line: ProfiledLine) -> dict[str, Any]:
         **asdict(line.counts),
         "lanes": line.counts.lanes,
         "function": line.instructions[0].function,
-        "kinds": sorted({one.kind for one in line.instructions}),
+        "kinds": sorted({instruction.kind for instruction in line.instructions}),
         "conflict": None if worst is None else {**asdict(worst), "ways": worst.ways},
     }

@@ -65,7 +65,7 @@ def expected(
 ) -> list[Expected]:
     """Compute what ``--expect`` asks for. Raises PtxlabError for a name that is no array argument."""
     before = named(values)
-    found = []
+    expectations = []
     for name, text in wanted:
         given = array_argument("--expect", name, values)
         if is_array(text):
@@ -74,15 +74,15 @@ def expected(
             array = value.array
         else:
             array = np.asarray(evaluate(text, before))
-        found.append(Expected(name, text, _fitted(name, text, array, given)))
-    return found
+        expectations.append(Expected(name, text, _fitted(name, text, array, given)))
+    return expectations
 
 
 def array_argument(option: str, name: str, values: Mapping[str, ArgumentValue]) -> ArrayValue:
     """Return the array of that name, or raise PtxlabError with the names there are."""
-    found = values.get(name)
-    if isinstance(found, ArrayValue):
-        return found
+    argument = values.get(name)
+    if isinstance(argument, ArrayValue):
+        return argument
     arrays = [name for name, value in values.items() if isinstance(value, ArrayValue)]
     raise PtxlabError(
         f"{option} {name}: no array argument has this name{suggestion(name, arrays)}",
@@ -104,8 +104,8 @@ def compare(wanted: Expected, argument: Argument, tolerance: tuple[float, float]
         wrong=int(np.count_nonzero(~right)),
         largest_error=float(np.max(error, initial=0.0)),
         differences=tuple(
-            Difference(tuple(map(int, place)), value[tuple(place)], want[tuple(place)])
-            for place in np.argwhere(~right)[:SHOWN]
+            Difference(tuple(map(int, index)), value[tuple(index)], want[tuple(index)])
+            for index in np.argwhere(~right)[:SHOWN]
         ),
     )
 

@@ -61,7 +61,9 @@ def execute(args: argparse.Namespace) -> int:
         arguments = launch.arguments()
         timing = time(launch) if args.time else None
     by_name = {argument.name: argument for argument in arguments}
-    expectations = tuple(compare(one, by_name[one.name], args.tolerance) for one in wanted)
+    expectations = tuple(
+        compare(expectation, by_name[expectation.name], args.tolerance) for expectation in wanted
+    )
     done = view.LaunchOutcome(launch, result, arguments, expectations, timing)
     save(args.save, arguments)
     emit(args, lambda: view.text(done), lambda: view.as_json(done))

@@ -38,17 +38,19 @@ def programs(
     with _about(file):
         inside = [_cubin(image)] if is_cubin(image) else members(image)
     wanted = list(_wanted(inside, archs, file))
-    every = [_opened(args, file, *one) for one in wanted if not one[0].compression]
+    every = [_opened(args, file, *member) for member in wanted if not member[0].compression]
     closed = [member for member, _ in wanted if member.compression]
     if closed and not every:
         raise Unsupported(f"{file}: {told(closed)}", hint=way_to(closed, file))
     known = [kernel for program in every for kernel in program.kernels]
     asked = {kernel.name for kernel in chosen(known, args.kernel, file)}
-    found = (
-        replace(one, kernels=tuple(kernel for kernel in one.kernels if kernel.name in asked))
-        for one in every
+    opened = (
+        replace(
+            program, kernels=tuple(kernel for kernel in program.kernels if kernel.name in asked)
+        )
+        for program in every
     )
-    return [one for one in found if one.kernels], closed
+    return [program for program in opened if program.kernels], closed
 
 
 @contextmanager
@@ -75,8 +77,10 @@ def _wanted(
     if not archs:
         yield from ((member, member.arch) for member in inside)
     for arch in archs:
-        ready = [one for one in inside if not one.ptx and one.arch == arch]
-        ready = ready or [one for one in inside if one.ptx and target_named(arch).runs(one.arch)]
+        ready = [member for member in inside if not member.ptx and member.arch == arch]
+        ready = ready or [
+            member for member in inside if member.ptx and target_named(arch).runs(member.arch)
+        ]
         if not ready:
             known = ", ".join(dict.fromkeys(map(str, inside)))
             raise PtxlabError(f"{file} has nothing for {arch}", hint=f"it has {known}")

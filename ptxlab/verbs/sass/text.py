@@ -111,13 +111,13 @@ def _spills(used: Used) -> str:
     return f"{used.spill_stores} bytes stored, {used.spill_loads} bytes loaded"
 
 
-def _occupancy(found: Occupancy) -> str:
-    by = " and ".join(found.limited_by)
-    if not found.ctas:
-        return f"{found.threads} threads do not fit into an SM, for {by}"
-    ctas = counted(found.ctas, "CTA")
-    share = f"{found.warps} of {found.most_warps} warps ({found.warps / found.most_warps:.0%})"
-    return f"{ctas} of {found.threads} threads in an SM, {share}; {by} allow no more"
+def _occupancy(occupancy: Occupancy) -> str:
+    by = " and ".join(occupancy.limited_by)
+    if not occupancy.ctas:
+        return f"{occupancy.threads} threads do not fit into an SM, for {by}"
+    ctas = counted(occupancy.ctas, "CTA")
+    share = f"{occupancy.warps} of {occupancy.most_warps} warps ({occupancy.warps / occupancy.most_warps:.0%})"
+    return f"{ctas} of {occupancy.threads} threads in an SM, {share}; {by} allow no more"
 
 
 def _remarks(program: AssembledProgram, of: str) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _remarks(program: AssembledProgram, of: str) -> Iterator[str]:
 
 def _same_ptx(programs: Sequence[AssembledProgram]) -> bool:
     """Say whether there is PTX, and differs at most in the target it is for."""
-    texts = {_FOR_TARGET.sub("", _ptx(one)) for one in programs}
+    texts = {_FOR_TARGET.sub("", _ptx(program)) for program in programs}
     return len(texts) == 1 and all(map(_ptx, programs))
 
 
@@ -174,14 +174,16 @@ def _beside(
     here: SourceLine | None = None
     headings: list[tuple[int, str]] = []  # lines across all columns, each above a row
     for number in sorted(set().union(*by_line)):
-        lines = [found.get(number) for found in by_line]
+        lines = [lines_of.get(number) for lines_of in by_line]
         line = next(line for line in lines if line is not None)
         if line.source is not None and line.source != here:
             here = line.source
             shown = source_text(sources, here.path, here.line)
             headings.append((len(rows), f"{here.path}:{here.line}  {shown}".rstrip()))
         columns = [
-            [f"{one.address:04x}  {one.text}" for one in line.sass] if line else []
+            [f"{instruction.address:04x}  {instruction.text}" for instruction in line.sass]
+            if line
+            else []
             for line in lines
         ]
         left = f"{number:>5}  {line.text}" if number else "       (no line)"
@@ -191,31 +193,31 @@ def _beside(
         for index, row in enumerate(zip_longest(*columns, fillvalue="") if any(columns) else [()]):
             cells = row or ("",) * len(programs)
             rows.append((left if index == 0 else "", *cells))
-    found = aligned(rows, "<")
-    if width is not None and max(map(len, found)) > width:
-        found = [_below(row, programs) for row in rows]
+    table = aligned(rows, "<")
+    if width is not None and max(map(len, table)) > width:
+        table = [_below(row, programs) for row in rows]
     for index, heading in reversed(headings):
-        found.insert(index, heading)
-    return found
+        table.insert(index, heading)
+    return table
 
 
 def _alone(program: AssembledProgram, name: str) -> list[str]:
     """Return the SASS of one function without PTX."""
     code = program.assembly.functions[name].instructions
     head = f"{called(name)}  SASS for {program.arch}"
-    return [head, *(f"  {one.address:04x}  {one.text}" for one in code)]
+    return [head, *(f"  {instruction.address:04x}  {instruction.text}" for instruction in code)]
 
 
 def _below(row: Sequence[str], programs: Sequence[AssembledProgram]) -> str:
     """Return a line of PTX with its SASS below it, for each of several targets with its name."""
     left, *cells = row
     several = len(programs) > 1
-    found = [
+    rows = [
         f"{'':11}{program.arch + '  ' if several else ''}{cell}"
         for program, cell in zip(programs, cells, strict=True)
         if cell
     ]
-    return "\n".join([*([left] if left else []), *found])
+    return "\n".join([*([left] if left else []), *rows])
 
 
 # ---- two files ------------------------------------------------------------------------------
@@ -227,7 +229,8 @@ def _difference(before: AssembledProgram, after: AssembledProgram) -> Iterator[s
         rows = [("", "before", "after", "change"), *_numbers(old, new)]
         yield from aligned(rows, "<")
         first, second = (
-            [one.text for one in kernel.function.instructions] for kernel in (old, new)
+            [instruction.text for instruction in kernel.function.instructions]
+            for kernel in (old, new)
         )
         yield from unified_diff(first, second, before.file, after.file, n=2, lineterm="")
         yield ""
@@ -241,8 +244,8 @@ def _numbers(old: AssembledKernel, new: AssembledKernel) -> Iterator[tuple[str, 
         # Of spills a cubin says nothing.
         if hasattr(old.used, name) and hasattr(new.used, name):
             yield _row(name.replace("_", " "), getattr(old.used, name), getattr(new.used, name))
-    for one, two in zip(old.occupancies[:1], new.occupancies, strict=False):
-        yield _row("warps in an SM", one.warps, two.warps)
+    for first, two in zip(old.occupancies[:1], new.occupancies, strict=False):
+        yield _row("warps in an SM", first.warps, two.warps)
     functions = old.function, new.function
     yield _row("instructions", *(len(function.instructions) for function in functions))
     opcodes = [function.opcodes() for function in functions]
@@ -270,8 +273,8 @@ def _program(program: AssembledProgram) -> dict[str, Any]:
                 **asdict(kernel.used),
                 "dynamic_shared": kernel.dynamic,
                 "occupancy": [
-                    {**asdict(found), "limited_by": list(found.limited_by)}
-                    for found in kernel.occupancies
+                    {**asdict(occupancy), "limited_by": list(occupancy.limited_by)}
+                    for occupancy in kernel.occupancies
                 ],
                 **_function(program.assembly, kernel.function),
             }
@@ -294,9 +297,9 @@ def _function(assembly: Assembly, function: SassFunction) -> dict[str, Any]:
     }
 
 
-def _instruction(one: SassInstruction, sources: Mapping[int, SourceLine]) -> dict[str, Any]:
-    source = sources.get(one.line or 0)
+def _instruction(instruction: SassInstruction, sources: Mapping[int, SourceLine]) -> dict[str, Any]:
+    source = sources.get(instruction.line or 0)
     return {
-        **members(one, "address", "text", "opcode", "line"),
+        **members(instruction, "address", "text", "opcode", "line"),
         "source": None if source is None else source._asdict(),
     }

@@ -66,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
         others, more = in_file(args, args.diff, [programs[0].arch])
         _only_one(others, args.diff)
         programs, closed = [*programs, *others], [*closed, *more]
-    named = {line.path for one in programs for line in one.assembly.sources.values()}
+    named = {line.path for program in programs for line in program.assembly.sources.values()}
     compared = args.diff is not None
     sources = None if args.summary else read_sources(named)
     emit(
@@ -95,5 +95,5 @@ def _only_one(programs: Sequence[AssembledProgram], file: str) -> None:
         raise PtxlabError(
             f"--diff compares two programs, {file} has {len(programs)}",
             hint="choose one with --arch: "
-            + ", ".join(dict.fromkeys(str(one.member or one.arch) for one in programs)),
+            + ", ".join(dict.fromkeys(str(program.member or program.arch) for program in programs)),
         )

@@ -28,7 +28,7 @@ def machine_code(asked: Asked, target: Target, kernel: str) -> list[dict[str, An
         functions = sass(cubin)
     except PtxlabError as error:
         return error.message
-    names = [kernel, *(name for name, one in functions.items() if not one.kernel)]
+    names = [kernel, *(name for name, function in functions.items() if not function.kernel)]
     parsed = {function.name: function for function in module.functions}
     begins = sorted(
         site.instruction.position.line
@@ -36,10 +36,10 @@ def machine_code(asked: Asked, target: Target, kernel: str) -> list[dict[str, An
         for site in instructions(function)
     )
     return [
-        {"address": one.address, "text": one.text, "line": line}
+        {"address": instruction.address, "text": instruction.text, "line": line}
         for name in names
         if name in functions
-        for one, line in _placed(functions[name].instructions, parsed.get(name), begins)
+        for instruction, line in _placed(functions[name].instructions, parsed.get(name), begins)
     ]
 
 
@@ -56,10 +56,13 @@ def _placed(
         for site in (() if function is None else instructions(function))
         if site.instruction.opcode == "wgmma" and "mma_async" in site.instruction.modifiers
     ]
-    in_order = sum(_PRODUCT in one.text for one in code) == len(products)
+    in_order = sum(_PRODUCT in instruction.text for instruction in code) == len(products)
     left = iter(products)
-    for one in code:
-        if in_order and _PRODUCT in one.text:
-            yield one, next(left)
+    for instruction in code:
+        if in_order and _PRODUCT in instruction.text:
+            yield instruction, next(left)
         else:
-            yield one, begins[bisect_right(begins, one.line) - 1] if one.line else 0
+            yield (
+                instruction,
+                begins[bisect_right(begins, instruction.line) - 1] if instruction.line else 0,
+            )

@@ -44,97 +44,108 @@ SCRIPTS = (
 
 
 def page(
-    found: Recording, sources: Sources, machine_code: Sequence[Mapping[str, Any]] | str
+    recording: Recording, sources: Sources, machine_code: Sequence[Mapping[str, Any]] | str
 ) -> str:
     """Return the page. ``machine_code`` is that of the kernel, or why there is none."""
     folder = files("ptxlab.verbs.step") / "page_files"
-    words = _words(found)
-    told = _facts(found, sources) | {
+    words = _words(recording)
+    told = _facts(recording, sources) | {
         "sass": machine_code,
         "sizes": {name: len(column) for name, column in words.items()},
     }
     parts = {
         "colours": lane_schemes(),
-        "title": escape(heading(found)),
+        "title": escape(heading(recording)),
         "totals": "".join(
-            f"<li><b>{escape(name)}</b> {escape(what)}</li>" for name, what in totals(found)
+            f"<li><b>{escape(name)}</b> {escape(what)}</li>" for name, what in totals(recording)
         ),
-        "notes": "".join(f'<p class="note">{escape(note)}</p>' for note in notes(found.timeline)),
+        "notes": "".join(
+            f'<p class="note">{escape(note)}</p>' for note in notes(recording.timeline)
+        ),
         "data": _deflated(write(told).encode()),
         "words": _deflated(b"".join(_planes(column) for column in words.values())),
     }
     return assembled(folder, SCRIPTS, parts)
 
 
-def files_of(found: Recording) -> set[str]:
+def files_of(recording: Recording) -> set[str]:
     """Return the files that instructions come from, and the calls that they were inlined from."""
-    lines = {place.source for place in found.timeline.places if place.source}
-    return {one.path for one in lines.union(*found.calls)}
+    lines = {site.source for site in recording.timeline.places if site.source}
+    return {line.path for line in lines.union(*recording.calls)}
 
 
-def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
-    timeline, tables = found.timeline, Tables()
+def _facts(recording: Recording, sources: Sources) -> dict[str, Any]:
+    timeline, tables = recording.timeline, Tables()
     config = timeline.config
-    named = files_of(found) & sources.keys()
+    named = files_of(recording) & sources.keys()
     places = [
         {
-            **members(place, "line", "text", "kind"),
-            "sources": [place.source, *calls] if place.source else [],
+            **members(site, "line", "text", "kind"),
+            "sources": [site.source, *calls] if site.source else [],
             **_operands(operands, tables),
         }
-        for place, operands, calls in zip(timeline.places, found.operands, found.calls, strict=True)
+        for site, operands, calls in zip(
+            timeline.places, recording.operands, recording.calls, strict=True
+        )
     ]
     flights = [asdict(flight) for flight in timeline.flights]
-    for number, swizzle in found.swizzles.items():
+    for number, swizzle in recording.swizzles.items():
         flights[number]["swizzle"] = swizzle
     return {
         "kernel": called(timeline.kernel),
         "path": timeline.path,
-        "warps": found.warps,
+        "warps": recording.warps,
         "ctaWarps": -(-config.cta_threads // WARP),
         "ctas": len(timeline.ctas),
-        "rank": found.rank,
+        "rank": recording.rank,
         "threads": config.cta_threads,
         "together": timeline.together,
         "places": places,
         "descriptor": [
-            members(one, "name", "low", "bits", "unit", "codes") for one in WGMMA_DESCRIPTOR.fields
+            members(field, "name", "low", "bits", "unit", "codes")
+            for field in WGMMA_DESCRIPTOR.fields
         ],
-        "descriptors": sorted({one for place in found.operands for one in place.descriptors}),
+        "descriptors": sorted(
+            {
+                descriptor
+                for operands_of in recording.operands
+                for descriptor in operands_of.descriptors
+            }
+        ),
         "registers": [
-            asdict(one) | {"words": one.words, "function": called(one.function)}
-            for one in found.registers
+            asdict(register) | {"words": register.words, "function": called(register.function)}
+            for register in recording.registers
         ],
         "ptx": [line.expandtabs(4) for line in timeline.text],
         "sources": {path: [line.expandtabs(4) for line in sources[path]] for path in sorted(named)},
         "flights": flights,
         **{
-            name: [asdict(one) for one in getattr(timeline, name)]
+            name: [asdict(entry) for entry in getattr(timeline, name)]
             for name in ("barriers", "waits", "mbarriers")
         },
-        **_factors(found),
-        "sharedBytes": found.shared_bytes,
-        "sharedBase": found.shared_base,
-        "variables": {called(name): start for name, start in found.variables.items()},
+        **_factors(recording),
+        "sharedBytes": recording.shared_bytes,
+        "sharedBase": recording.shared_base,
+        "variables": {called(name): start for name, start in recording.variables.items()},
         **tables.as_json(),
     }
 
 
-def _factors(found: Recording) -> dict[str, Any]:
+def _factors(recording: Recording) -> dict[str, Any]:
     """Return what products read of shared memory: where it begins, and by number how it goes on from there."""
     patterns: dict[tuple[int, ...], int] = {}
     told = []
-    for flight, factors in found.factors.items():
-        for one in factors:
-            start = int(one.units.min())
-            pattern = tuple(((one.units - start) // UNIT_BYTES).ravel().tolist())
+    for flight, factors in recording.factors.items():
+        for factor in factors:
+            start = int(factor.units.min())
+            pattern = tuple(((factor.units - start) // UNIT_BYTES).ravel().tolist())
             told.append(
                 {
                     "flight": flight,
-                    "name": one.operand.operand,
-                    **members(one.operand, "rows", "cols", "bits", "dtype"),
-                    **members(one, "warp", "swizzle"),
-                    "byRow": one.by_row,
+                    "name": factor.operand.operand,
+                    **members(factor.operand, "rows", "cols", "bits", "dtype"),
+                    **members(factor, "warp", "swizzle"),
+                    "byRow": factor.by_row,
                     "start": start,
                     "pattern": patterns.setdefault(pattern, len(patterns)),
                 }
@@ -147,24 +158,24 @@ def _operands(operands: RecordedOperands, tables: Tables) -> dict[str, Any]:
         **members(operands, "reads", "writes"),
         "fragments": [
             {
-                "name": one.layout.operand,
-                "dtype": one.layout.dtype,
-                "layout": tables.layout(one.layout),
-                **members(one, "registers", "result"),
+                "name": fragment.layout.operand,
+                "dtype": fragment.layout.dtype,
+                "layout": tables.layout(fragment.layout),
+                **members(fragment, "registers", "result"),
             }
-            for one in operands.fragments
+            for fragment in operands.fragments
         ],
     }
 
 
-def _words(found: Recording) -> dict[str, Words32]:
+def _words(recording: Recording) -> dict[str, Words32]:
     """Return all columns of numbers by name; what an instruction is not, is the largest number."""
-    timeline = found.timeline
+    timeline = recording.timeline
     tables: dict[str, Turns | RegisterChanges | SharedChanges | SharedAccesses] = {
-        "turn": found.turns,
-        "change": found.changes,
-        "shared": found.shared,
-        "access": found.accesses,
+        "turn": recording.turns,
+        "change": recording.changes,
+        "shared": recording.shared,
+        "access": recording.accesses,
     }
     return {
         "executed": np.array(timeline.executed, np.int32).view(np.uint32),
@@ -172,7 +183,7 @@ def _words(found: Recording) -> dict[str, Words32]:
         **{
             f"{table}.{name}": getattr(columns, name)
             for table, columns in tables.items()
-            for name in (one.name for one in fields(columns))
+            for name in (column.name for column in fields(columns))
         },
     }
 

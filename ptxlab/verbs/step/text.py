@@ -16,58 +16,69 @@ from ptxlab.view.text import fields, hexadecimal
 SCHEMA = "ptxlab.step/1"
 
 
-def heading(found: Recording) -> str:
-    timeline = found.timeline
-    cta = ", ".join(map(str, timeline.ctas[found.rank]))
+def heading(recording: Recording) -> str:
+    timeline = recording.timeline
+    cta = ", ".join(map(str, timeline.ctas[recording.rank]))
     return f"{called(timeline.kernel)}, CTA ({cta}), on the emulator ({timeline.target})"
 
 
-def totals(found: Recording) -> list[tuple[str, str]]:
+def totals(recording: Recording) -> list[tuple[str, str]]:
     """Return what there is to see, named, in words."""
-    timeline, turns = found.timeline, found.turns
-    matrix = [place for place, one in enumerate(found.operands) if one.fragments]
+    timeline, turns = recording.timeline, recording.turns
+    matrix = [number for number, operands in enumerate(recording.operands) if operands.fragments]
     products = np.isin(np.array(timeline.executed)[turns.step], matrix).sum()
     told = [
         ("steps", f"{len(timeline.executed):,}, {len(turns.step):,} of them by warps looked at"),
-        ("warps", f"{len(found.warps)} of {-(-timeline.config.cta_threads // WARP)}"),
-        ("registers", f"{len(found.registers):,}, changed {len(found.changes.step):,} times"),
+        ("warps", f"{len(recording.warps)} of {-(-timeline.config.cta_threads // WARP)}"),
+        (
+            "registers",
+            f"{len(recording.registers):,}, changed {len(recording.changes.step):,} times",
+        ),
     ]
     if products:
         have = "instruction has" if products == 1 else "instructions have"
         told.append(("matrices", f"{products:,} {have} fragments"))
-    if len(found.accesses.step):
+    if len(recording.accesses.step):
         told.append(
-            ("shared", f"{found.shared_bytes:,} bytes, accessed {len(found.accesses.step):,} times")
+            (
+                "shared",
+                f"{recording.shared_bytes:,} bytes, accessed {len(recording.accesses.step):,} times",
+            )
         )
     return told
 
 
-def text(found: Recording) -> str:
-    notes = trace_text.notes(found.timeline)
+def text(recording: Recording) -> str:
+    notes = trace_text.notes(recording.timeline)
     hint = "-o page.html writes a page to walk through; --json has what every step changed"
-    return "\n".join([heading(found), *notes, "", *fields(totals(found)), "", hint]) + "\n"
+    return "\n".join([heading(recording), *notes, "", *fields(totals(recording)), "", hint]) + "\n"
 
 
-def as_json(found: Recording) -> dict[str, Any]:
+def as_json(recording: Recording) -> dict[str, Any]:
     """Return what each warp executed, and what became of registers and shared memory, step by step."""
-    timeline = found.timeline
-    turns = (found.turns.step, found.turns.warp, found.turns.lanes)
+    timeline = recording.timeline
+    turns = (recording.turns.step, recording.turns.warp, recording.turns.lanes)
     return {
         "schema": SCHEMA,
         **trace_text.launched(timeline),
-        "cta": list(timeline.ctas[found.rank]),
-        "warps": list(found.warps),
+        "cta": list(timeline.ctas[recording.rank]),
+        "warps": list(recording.warps),
         **members(timeline, "path", "cut", "fault", "unverified"),
         "instructions": [
             {
-                **members(place, "line", "text"),
-                "source": place.source and place.source._asdict(),
+                **members(site, "line", "text"),
+                "source": site.source and site.source._asdict(),
             }
-            for place in timeline.places
+            for site in timeline.places
         ],
         "registers": [
-            {"name": one.name, "function": one.function, "type": one.declared, "holds": one.holds}
-            for one in found.registers
+            {
+                "name": register.name,
+                "function": register.function,
+                "type": register.declared,
+                "holds": register.holds,
+            }
+            for register in recording.registers
         ],
         "steps": [
             {
@@ -85,16 +96,16 @@ def as_json(found: Recording) -> dict[str, Any]:
                 "register": number,
                 "values": [_together(words) for words in value.tolist()],
             }
-            for step, warp, number, value in found.became()
+            for step, warp, number, value in recording.became()
         ],
-        **members(found, "shared_bytes", "shared_base"),
+        **members(recording, "shared_bytes", "shared_base"),
         "shared": [
             {
                 "step": step,
                 "address": first * WORD_BITS // 8,
                 "words": [_together([word]) for word in words.tolist()],
             }
-            for step, first, words in found.stored()
+            for step, first, words in recording.stored()
         ],
     }
 

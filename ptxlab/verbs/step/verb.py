@@ -55,13 +55,13 @@ def execute(args: argparse.Namespace) -> int:
         "leave out --device; ptxlab dump looks at registers of a GPU, at one line",
     ) as launch:
         shape = launch.config, launch.passed, whole_cta(args)
-        found = step(launch.kernel, *shape, args.warp, args.steps)
-    sources = read_sources(step_page.files_of(found))
+        recording = step(launch.kernel, *shape, args.warp, args.steps)
+    sources = read_sources(step_page.files_of(recording))
     code = partial(machine_code, launch.asked, launch.device.target, launch.kernel.name)
     emit(
         args,
-        lambda: view.text(found),
-        lambda: view.as_json(found),
-        html=lambda: step_page.page(found, sources, code()),
+        lambda: view.text(recording),
+        lambda: view.as_json(recording),
+        html=lambda: step_page.page(recording, sources, code()),
     )
-    return int(found.timeline.fault is not None)
+    return int(recording.timeline.fault is not None)

@@ -54,8 +54,8 @@ def _lines(timeline: Timeline) -> dict[int, str]:
     """Return the lines of PTX that were executed, and those around them."""
     wanted = {
         line
-        for place in timeline.places
-        for line in range(place.line - AROUND, place.line + AROUND + 1)
+        for site in timeline.places
+        for line in range(site.line - AROUND, site.line + AROUND + 1)
         if 1 <= line <= len(timeline.text)
     }
     return {line: timeline.text[line - 1].expandtabs(4) for line in sorted(wanted)}

@@ -24,14 +24,14 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
     config = timeline.config
     places = [
         {
-            **asdict(place),
-            "source": place.source
+            **asdict(site),
+            "source": site.source
             and {
-                **members(place.source, "path", "line"),
-                "text": source_text(sources, place.source.path, place.source.line),
+                **members(site.source, "path", "line"),
+                "text": source_text(sources, site.source.path, site.source.line),
             },
         }
-        for place in timeline.places
+        for site in timeline.places
     ]
     return {
         "schema": SCHEMA,
@@ -43,7 +43,7 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
         "instructions": places,
         **members(timeline, "executed", "who", "together"),
         **{
-            name: [asdict(one) for one in getattr(timeline, name)]
+            name: [asdict(entry) for entry in getattr(timeline, name)]
             for name in (
                 "accesses",
                 "flights",
@@ -77,39 +77,39 @@ def heading(timeline: Timeline) -> str:
 
 def notes(timeline: Timeline) -> list[str]:
     """Return what there is to know before the events are believed."""
-    found = []
+    sentences = []
     if timeline.fault is not None:
-        found.append(f"the launch stopped: {timeline.fault}")
+        sentences.append(f"the launch stopped: {timeline.fault}")
     if timeline.cut:
-        found.append(
+        sentences.append(
             f"these are the first {len(timeline.executed):,} steps, and there are more: --steps N "
             "keeps the first N"
         )
-    return [*found, *unverified(timeline.unverified)]
+    return [*sentences, *unverified(timeline.unverified)]
 
 
 def totals(timeline: Timeline) -> list[tuple[str, str]]:
     """Return what there was of each, named, in words; nothing is said of what there was none of."""
     warps = len(timeline.ctas) * -(-timeline.config.cta_threads // WARP)
-    found = [("steps", f"{len(timeline.executed):,}, by {counted(warps, 'warp', form=',')}")]
+    rows = [("steps", f"{len(timeline.executed):,}, by {counted(warps, 'warp', form=',')}")]
     copies = _copies(timeline)
     if copies:
         nbytes = sum(flight.nbytes for flight in copies)
-        found.append(("copies", f"{len(copies):,} of {nbytes:,} bytes, {_aloft(timeline)}"))
+        rows.append(("copies", f"{len(copies):,} of {nbytes:,} bytes, {_aloft(timeline)}"))
     for tile in timeline.tiles:
         span, times = tile.span, counted(len(tile.fills), "time", form=",")
         done = "filled" if timeline.flights[tile.fills[0].flights[0]].writes else "copied out"
         told = f"{span.end - span.start:,} bytes, {done} {times}"
-        found.append((f"  {tile.name}{_of(timeline, span.cta)}", told))
-    found += _of_tensor_cores(timeline)
+        rows.append((f"  {tile.name}{_of(timeline, span.cta)}", told))
+    rows += _of_tensor_cores(timeline)
     for mbarrier in timeline.mbarriers:
         name = f"mbarrier {mbarrier.name}{_of(timeline, mbarrier.cta)}"
-        found.append((name, f"{counted(mbarrier.states[-1].phase, 'phase', form=',')} complete"))
+        rows.append((name, f"{counted(mbarrier.states[-1].phase, 'phase', form=',')} complete"))
     if timeline.barriers:
-        found.append(
-            ("barriers", f"{sum(one.complete is not None for one in timeline.barriers):,}")
+        rows.append(
+            ("barriers", f"{sum(barrier.complete is not None for barrier in timeline.barriers):,}")
         )
-    return found
+    return rows
 
 
 _NO_COPIES = ("products", "tensor_work", "tensor_stores")
@@ -117,12 +117,16 @@ _NO_COPIES = ("products", "tensor_work", "tensor_stores")
 
 def _copies(timeline: Timeline) -> list[Flight]:
     """Return the copies between global and shared memory."""
-    return [one for one in timeline.flights if one.queue not in _NO_COPIES and one.work != "commit"]
+    return [
+        flight
+        for flight in timeline.flights
+        if flight.queue not in _NO_COPIES and flight.work != "commit"
+    ]
 
 
 def _of_tensor_cores(timeline: Timeline) -> Iterator[tuple[str, str]]:
     """Yield what tensor cores did, and what there was of Tensor Memory."""
-    counts = Counter((one.queue, one.work, one.shape) for one in timeline.flights)
+    counts = Counter((flight.queue, flight.work, flight.shape) for flight in timeline.flights)
     if warpgroups := counts["products", "product", ""]:
         yield "products", f"{warpgroups:,} of warpgroups"
     for (queue, work, shape), count in counts.items():
@@ -137,9 +141,9 @@ def _of_tensor_cores(timeline: Timeline) -> Iterator[tuple[str, str]]:
             yield _PLURALS[work], f"{count:,}{where}"
     if commits := sum(count for (_, work, _), count in counts.items() if work == "commit"):
         yield "commits", f"{commits:,}"
-    for one in timeline.allocations:
-        name = f"Tensor Memory{_of(timeline, one.cta)}"
-        yield name, f"columns {one.start} to {one.end - 1} allocated"
+    for allocation in timeline.allocations:
+        name = f"Tensor Memory{_of(timeline, allocation.cta)}"
+        yield name, f"columns {allocation.start} to {allocation.end - 1} allocated"
     for filled in timeline.columns:
         span, times = filled.span, counted(len(filled.fills), "time", form=",")
         name = f"  columns {span.start} to {span.end - 1}{_of(timeline, span.cta)}"

@@ -46,7 +46,7 @@ def execute(args: argparse.Namespace) -> int:
         "leave out --device; Nsight Compute samples what warps of a GPU wait for",
     ) as launch:
         timeline = trace(launch.kernel, launch.config, launch.passed, whole_cta(args), args.steps)
-    sources = read_sources({place.source.path for place in timeline.places if place.source})
+    sources = read_sources({site.source.path for site in timeline.places if site.source})
     emit(
         args,
         lambda: view.text(timeline),
