@@ -19,8 +19,8 @@ from ptxlab.errors import DeviceUnavailable
 def use_emulator(arch: str = "sm_80", *, session: Session | None = None) -> Session:
     """Have numba-cuda compile for ``arch`` and launch on the emulator, until the process ends.
 
-    It comes before ``numba.cuda`` is imported, which looks for a driver at once. It installs one, see ``ptxlab.driver.install``, and raises what that raises. Returns the session
-    of all launches. Raises DeviceUnavailable where numba-cuda is not installed.
+    It comes before ``numba.cuda`` is imported, which looks for a driver at once. It installs one, see
+    ``ptxlab.driver.install``, and raises what that raises. Returns the session of all launches. Raises DeviceUnavailable where numba-cuda is not installed.
     """
     if find_spec("numba_cuda") is None:
         raise DeviceUnavailable(

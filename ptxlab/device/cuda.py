@@ -74,7 +74,7 @@ class CudaDevice(CudaContext):
         """Load a ``.ptx``, ``.cu`` or ``.cubin`` file, or PTX.
 
         See ``ptxlab.device.protocol.Device``. The parameters of a cubin's kernels have no types:
-        ``#0`` of 4 bytes takes an integer or a float.
+        ``#0`` of 4 bytes takes an integer or a float. Raises PtxlabError for options beside a cubin.
         """
         self.require_open()
         if is_cubin(source):

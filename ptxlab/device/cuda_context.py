@@ -52,7 +52,8 @@ def _explained(code: int, text: str) -> tuple[str, str | None]:
 def target_of(capability: int) -> Target:
     """Return the target of a GPU's compute capability (90): with its own features where it has any.
 
-    Architecture-specific targets (``sm_90a``) begin with capability 9.0.
+    Architecture-specific targets (``sm_90a``) begin with capability 9.0. Raises DeviceUnavailable for a GPU
+    that is older than all of them.
     """
     suffix = "a" if capability >= 90 else ""
     known = TARGETS.get(f"sm_{capability}{suffix}")

@@ -61,7 +61,7 @@ class Driver:
             raise DeviceUnavailable(f"no GPU can be used: {reason}", hint=NO_DRIVER)
 
     def call(self, function: str, *args: Any) -> Any:
-        """Call ``function`` of the driver; several results come back as a tuple."""
+        """Call ``function`` of the driver; several results come back as a tuple. Raises DriverError."""
         status, *values = getattr(self.api, function)(*args)
         if int(status):
             raise DriverError(int(status), self._text(status))

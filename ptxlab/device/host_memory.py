@@ -47,7 +47,7 @@ def host_memory(memory: Array | int, nbytes: int | None) -> HostMemory:
 
 
 def address_of(memory: Array | int) -> int:
-    """Return the address of an array, or the one that is given."""
+    """Return the address of an array, or the one that is given. Raises PtxlabError for neither."""
     if isinstance(memory, np.ndarray):
         return int(memory.ctypes.data)
     if isinstance(memory, int | np.integer) and not isinstance(memory, bool):

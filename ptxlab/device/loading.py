@@ -162,7 +162,10 @@ class OtherTarget(Unsupported):
 
 
 def find_file(source: str | os.PathLike[str]) -> Path:
-    """Return the file that a path means, on its own or among those that come with ptxlab."""
+    """Return the file that a path means, on its own or among those that come with ptxlab.
+
+    Raises PtxlabError where there is none, with names that are like it, and for a file of another kind.
+    """
     path = Path(source)
     if os.fspath(source) == STANDARD_INPUT:
         return _standard_input()
@@ -213,7 +216,10 @@ def _beside(path: Path) -> list[str]:
 
 
 def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
-    """Return the kernel called ``name``, or by a part of it, or the only one when ``name`` is None."""
+    """Return the kernel called ``name``, or by a part of it, or the only one when ``name`` is None.
+
+    Raises PtxlabError where that is none, or several, with the names that there are.
+    """
     if name is not None:
         return named(kernels, name, "kernel", path)
     if len(kernels) == 1:
@@ -228,7 +234,10 @@ def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
 
 
 def named(things: Mapping[str, _T], name: str, what: str, path: str) -> _T:
-    """Return the kernel or variable, ``what`` says which, of that name: mangled or not, or a part of it."""
+    """Return the kernel or variable, ``what`` says which, of that name: mangled or not, or a part of it.
+
+    Raises PtxlabError where that is none, or several.
+    """
     names = matching(things, name)
     if len(names) == 1:
         return things[names[0]]

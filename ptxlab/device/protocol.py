@@ -153,6 +153,9 @@ class Kernel(ABC):
         ``dump`` asks for registers on the way, which the result then holds. ``cluster`` is the shape
         of a thread block cluster in CTAs, which divides the grid; the CTAs of a ``cooperative``
         launch are on the GPU all at the same time.
+
+        Raises PtxlabError for sizes and arguments that do not fit the kernel or the GPU, and LaunchError for a
+        fault while it runs, with the line and the thread where they are known.
         """
         return self.run(LaunchConfig.of(grid, block, shared, cluster, cooperative), args, dump)
 
@@ -183,7 +186,10 @@ class Kernel(ABC):
             check_directives(self.function, config)
 
     def packed(self, args: Arguments) -> bytes:
-        """Return the arguments of a launch as ``launch_packed`` takes them."""
+        """Return the arguments of a launch as ``launch_packed`` takes them.
+
+        Raises PtxlabError for those that do not fit the parameters, or lie on another device.
+        """
         if isinstance(args, bytes):
             return args
         for index, value in enumerate(args):
@@ -272,13 +278,13 @@ class Module(ABC):
         return f"<{self.device.kind} module {self.path}: kernels {kernels}>"
 
     def kernel(self, name: str | None = None) -> Kernel:
-        """Return the kernel called ``name``; None means the only one."""
+        """Return the kernel called ``name``; None means the only one. Raises PtxlabError where there is none."""
         return pick(self.kernels, name, self.path)
 
     def variable(self, name: str) -> ModuleVariable:
         """Return the ``.global`` or ``.const`` variable called ``name``, as it is in this module.
 
-        That of a cubin is known by its size alone, in bytes.
+        That of a cubin is known by its size alone, in bytes. Raises PtxlabError where there is none.
         """
         self.device.require_open()
         known = None if self.tree is None else named(self.variables, name, "variable", self.path)
@@ -315,7 +321,11 @@ class Device(TensorMaps):
 
     @abstractmethod
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
-        """Load a ``.ptx`` or ``.cu`` file, or PTX; ``options`` go to NVRTC (``-DBM=64``)."""
+        """Load a ``.ptx`` or ``.cu`` file, or PTX; ``options`` go to NVRTC (``-DBM=64``).
+
+        Raises PtxSyntaxError, or ToolchainError for CUDA C, with the line; Unsupported for what is for another
+        target, and PtxlabError where there is no such file.
+        """
 
     def map(self, memory: Array | int, nbytes: int | None = None) -> int:
         """Have kernels use memory of this process in place, and return its address for them.
@@ -331,7 +341,7 @@ class Device(TensorMaps):
         )
 
     def unmap(self, memory: Array | int) -> None:
-        """Take back what ``map`` did, by its array or address."""
+        """Take back what ``map`` did, by its array or address. Raises PtxlabError where nothing is mapped."""
         raise PtxlabError(f"nothing of this process is mapped on {self.name}")
 
 

@@ -60,7 +60,7 @@ def check_directives(function: Function, config: LaunchConfig) -> None:
     PTX ISA, "Performance-Tuning Directives" and "Cluster Dimension Directives": ``.reqntid`` is
     exact, ``.maxntid`` bounds the number of threads, ``.reqnctapercluster`` divides the grid and
     is exact where the launch has asked for clusters too, ``.explicitcluster`` asks for one of both and
-    ``.maxclusterrank`` bounds the number of CTAs of a cluster.
+    ``.maxclusterrank`` bounds the number of CTAs of a cluster. Raises PtxlabError for another launch.
     """
     required = declared(function, "reqntid")
     if required not in (None, config.block):
@@ -101,7 +101,7 @@ def check_directives(function: Function, config: LaunchConfig) -> None:
 
 
 def shape_of(value: Dim) -> tuple[int, ...]:
-    """Return an array's shape."""
+    """Return an array's shape, of sizes in elements. Raises PtxlabError for what is none."""
     sizes = value if isinstance(value, Sequence) else (value,)
     shape = tuple(integer("a shape", size) for size in sizes)
     if any(size < 0 for size in shape):
@@ -110,7 +110,10 @@ def shape_of(value: Dim) -> tuple[int, ...]:
 
 
 def dtype_of(value: str | npt.DTypeLike) -> np.dtype[Any]:
-    """Return the numpy dtype of a PTX type name (``"bf16"``, ``".f32"``) or of anything numpy takes."""
+    """Return the numpy dtype of a PTX type name (``"bf16"``, ``".f32"``) or of anything numpy takes.
+
+    Raises PtxlabError for what is no type, or none of elements in a GPU's memory.
+    """
     if isinstance(value, str) and value.removeprefix(".") in _DTYPES:
         return _DTYPES[value.removeprefix(".")]
     try:
@@ -124,7 +127,7 @@ def dtype_of(value: str | npt.DTypeLike) -> np.dtype[Any]:
 
 
 def host_array(value: npt.ArrayLike) -> Array:
-    """Return ``value`` as a contiguous array in the byte order of the GPU."""
+    """Return ``value`` as a contiguous array in the byte order of the GPU. Raises PtxlabError for no array."""
     try:
         array = np.asarray(value)
     except ValueError as error:

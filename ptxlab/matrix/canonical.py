@@ -140,7 +140,10 @@ class SharedTile:
         return self.k * self.bits // (8 * STEP_BYTES)
 
     def advance(self, step: int) -> int:
-        """Return how many bytes the start address of instruction ``step`` lies behind that of the first."""
+        """Return how many bytes the start address of instruction ``step`` lies behind that of the first.
+
+        Steps count from 0. Raises IndexError for one that there is not.
+        """
         if not 0 <= step < self.steps:
             raise IndexError(f"no step {step}: there are {self.steps}, counted from 0")
         return int(self.plain(0, step * (self.k // self.steps))) * self.bits // 8

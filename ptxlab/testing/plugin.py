@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Open the emulator for clients, before any file of the tests is imported."""
+    """Open the emulator for clients, before any file of the tests is imported. Raises pytest.UsageError."""
     options = early_config.known_args_namespace
     asked = {options.ptxlab_triton, options.ptxlab_driver} - {None}
     here = "PYTEST_XDIST_WORKER" in os.environ or not getattr(options, "numprocesses", None)
