@@ -122,7 +122,8 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
         _arrays(launch, packed) for packed in (bound, launch.bound(b))
     )
     outputs = tuple(
-        _compare(name, one, other) for (name, one), (_, other) in zip(left, right, strict=True)
+        _compare(name, values, other)
+        for (name, values), (_, other) in zip(left, right, strict=True)
     )
     sites = _sites(launch, bound)
     parting, steps = _first_parting(launch, sites, a, b) if sites else (None, 0)

@@ -81,8 +81,8 @@ def filled_columns(flights: Sequence[Flight]) -> tuple[FilledColumns, ...]:
         (number, span) for number, flight in enumerate(flights) for span in flight.cells_written
     ]
     return tuple(
-        FilledColumns(place, tuple(_fills(flights, place, written)))
-        for place in _united([span for _, span in written])
+        FilledColumns(tile, tuple(_fills(flights, tile, written)))
+        for tile in _united([span for _, span in written])
     )
 
 

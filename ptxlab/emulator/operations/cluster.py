@@ -54,7 +54,7 @@ _address("getctarank{.<space>}.<T>", "=T -> u32", _rank, space="shared::cluster"
 class Arrived:
     """Who may go on at barrier.cluster.wait: all those whose barrier is complete."""
 
-    place = "at the barrier of the cluster"
+    where = "at the barrier of the cluster"
     gives_up = False
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:

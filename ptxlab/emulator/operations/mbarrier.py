@@ -243,7 +243,7 @@ class Phase:
     state: Source
     by_parity: bool
 
-    place = "for a phase of an mbarrier"
+    where = "for a phase of an mbarrier"
     gives_up = True
 
     def passed(self, frame: Frame, threads: Threads) -> Array:

@@ -72,7 +72,7 @@ class Registers:
 
     count: int
 
-    place = "for registers of their CTA"
+    where = "for registers of their CTA"
     gives_up = False
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:

@@ -83,7 +83,7 @@ class _Request:
     line: int
     name: str
 
-    place = "for columns of Tensor Memory"
+    where = "for columns of Tensor Memory"
     gives_up = False
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:

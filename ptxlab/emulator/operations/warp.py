@@ -46,7 +46,7 @@ class Aligned:
     gives_up = False
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """Where they wait, in words."""
         return "for the rest of their warp" + "group" * (self.size > WARP)
 
@@ -95,7 +95,7 @@ class MemberMask:
 
     __slots__ = ("_line", "_name", "source")
 
-    place = ALIGNED.place
+    where = ALIGNED.where
     gives_up = False
 
     def __init__(self, source: Source, context: Context) -> None:

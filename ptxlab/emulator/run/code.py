@@ -27,7 +27,7 @@ class Participants(Protocol):
     """Who goes on at an operation that threads may have to wait at, and what the others wait for."""
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """Where they wait, in words."""
         ...
 

@@ -101,7 +101,7 @@ class Passing:
 
     def __init__(self, participants: Participants, predicate: Source) -> None:
         self._participants, self._predicate = participants, predicate
-        self.place, self.gives_up = participants.place, participants.gives_up
+        self.where, self.gives_up = participants.where, participants.gives_up
         self.missing = participants.missing  # none of the waiting is held back
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:

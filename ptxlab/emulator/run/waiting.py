@@ -25,7 +25,7 @@ class AtBarrier:
     barriers: Barriers
     number: int
 
-    place = "at the barrier"
+    where = "at the barrier"
     gives_up = False
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
@@ -100,7 +100,7 @@ class WaitList:
         """Describe who waits for what. The first waiting place gives the location."""
         places: dict[tuple[int, str], list[Waiting]] = {}
         for waiting in sorted(self._list, key=lambda waiting: waiting.group.first):
-            places.setdefault((waiting.line, waiting.awaited.place), []).append(waiting)
+            places.setdefault((waiting.line, waiting.awaited.where), []).append(waiting)
         first = min(waiting.group.first for waiting in self._list)
         text = "; ".join(
             f"{sum(waiting.group.threads.size for waiting in places[line, where])} threads wait {where} on line "

@@ -53,8 +53,8 @@ class TensorTrial(Trial):
     def count(self) -> int:
         return len(self.given) // self.body.group
 
-    def wrong(self, found: Array, promised_only: bool) -> Array:
-        return np.argwhere((found ^ self.expected) & self.promised)
+    def wrong(self, words: Array, promised_only: bool) -> Array:
+        return np.argwhere((words ^ self.expected) & self.promised)
 
     def explain(
         self, probe: int, lane: int, word: int, expected: int, found: int
@@ -139,8 +139,8 @@ def _parts(
 
 def _held(layout: FragmentLayout, cells: Array, first: int, half: int) -> Array:
     """Return the registers of 128 threads, [128, registers], that hold what lies in cells."""
-    found = [_elements(layout, cells[at]) for at, _ in _parts(layout, first, half)]
-    matrices = np.stack(found).reshape(LANES // WARP, layout.matrices, layout.rows, layout.cols)
+    parts = [_elements(layout, cells[at]) for at, _ in _parts(layout, first, half)]
+    matrices = np.stack(parts).reshape(LANES // WARP, layout.matrices, layout.rows, layout.cols)
     words = layout.pack(matrices if layout.matrices > 1 else matrices[:, 0])
     return np.asarray(words.reshape(LANES, -1).astype(np.uint64))
 
@@ -156,8 +156,8 @@ def _reduced(form: TensorMemoryMove, registers: Array) -> Array:
     dtype = {"f32": np.float32, "u32": np.uint32, "s32": np.int32}[kind]
     values = registers.astype(np.uint32).view(dtype)
     values = np.abs(values) if "abs" in modifiers else values
-    found = values.min(axis=-1) if operation == "min" else values.max(axis=-1)
-    return np.asarray(found).view(np.uint32).astype(np.uint64)[..., np.newaxis]
+    reduced = values.min(axis=-1) if operation == "min" else values.max(axis=-1)
+    return np.asarray(reduced).view(np.uint32).astype(np.uint64)[..., np.newaxis]
 
 
 # ---- copies and shifts ----------------------------------------------------------------------

@@ -86,13 +86,13 @@ class Placed:
 
 def shared_operands(problem: TensorCoreProblem, turn: int) -> list[Placed]:
     """Return where A, if it lies there, and B of one CTA lie, in a swizzling mode that changes with ``turn``."""
-    found: list[Placed] = []
+    operands: list[Placed] = []
     wanted = [problem.a, problem.b] if problem.form.variant == "ss" else [problem.b]
     for operand in wanted:
         major = problem.majors[operand.operand == "B"]
-        first = 0 if not found else -(-found[-1].tile.bytes // 1024) * 1024
-        found.append(Placed(operand, _tile(operand, problem.bits, major, turn), first))
-    return found
+        first = 0 if not operands else -(-operands[-1].tile.bytes // 1024) * 1024
+        operands.append(Placed(operand, _tile(operand, problem.bits, major, turn), first))
+    return operands
 
 
 def _tile(operand: SharedOperand, bits: int, major: str, turn: int) -> SharedTile:
@@ -130,12 +130,12 @@ def memory_of(
 ) -> Array:
     """Return shared memory, [probes, CTAs, bytes]: of a pair each CTA has half of the rows of A, and columns of B."""
     group = problem.form.group
-    found = np.full((group, contents.probes, nbytes), 0x7F, np.uint8)
-    for one in placed:
-        whole, axis = (contents.a, 1) if one.operand.operand == "A" else (contents.b, 2)
-        for memory, half in zip(found, np.split(whole, group, axis=axis), strict=True):
-            one.write(memory, half)
-    return found.swapaxes(0, 1)
+    filled = np.full((group, contents.probes, nbytes), 0x7F, np.uint8)
+    for operand in placed:
+        whole, axis = (contents.a, 1) if operand.operand.operand == "A" else (contents.b, 2)
+        for memory, half in zip(filled, np.split(whole, group, axis=axis), strict=True):
+            operand.write(memory, half)
+    return filled.swapaxes(0, 1)
 
 
 def cells_of(problem: TensorCoreProblem, contents: Contents) -> Array:
@@ -197,7 +197,7 @@ def sources(
     problem: TensorCoreProblem, contents: Contents, placed: Sequence[Placed], word: int
 ) -> list[int]:
     """Return what the registers of the operands hold, in PTX's order; ``word`` is the instruction descriptor."""
-    values = {f"{one.operand.operand.lower()}-desc": one.descriptor for one in placed}
+    values = {f"{each.operand.operand.lower()}-desc": each.descriptor for each in placed}
     values |= {"idesc": word, "enable-input-d": int(contents.adds)} | COLUMNS
     return [values[operand.name] for operand in problem.form.signature]
 

@@ -57,7 +57,8 @@ class ProductProbes:
             self._scales()
         self._addends()
         plain, adding = (
-            _together([one for one in self._contents if one.adds == adds]) for adds in (False, True)
+            _together([content for content in self._contents if content.adds == adds])
+            for adds in (False, True)
         )
         return plain, adding, np.concatenate(self._expected)
 
@@ -68,7 +69,7 @@ class ProductProbes:
         """Add a probe of an operand, A, B and C as indices of numbers: of what ``shows`` in each number of D."""
         made = self._problem
         zeros = np.zeros((self._m, self._n), np.int64)
-        full, right = (numbers(one).values[at] for one, at in ((self.a, a), (self.b, b)))
+        full, right = (numbers(operand).values[at] for operand, at in ((self.a, a), (self.b, b)))
         addend = numbers(self.c).values[zeros if c is None else c]
         values = None
         if self.metadata is not None:
@@ -82,11 +83,13 @@ class ProductProbes:
             size = self._k // made.blocks
             full = full * (2.0 ** exponents[0]).repeat(size, axis=1)
             right = right * (2.0 ** exponents[1]).repeat(size, axis=1).T
-            codes = tuple(_codes(made.scale_type, one)[np.newaxis] for one in exponents)
+            codes = tuple(_codes(made.scale_type, scale)[np.newaxis] for scale in exponents)
         kind = TYPES[made.d_type].dtype
         d = (full @ right + addend).astype(kind)
         given = (self.a, a), (self.b, b), (self.c, zeros if c is None else c)
-        left, other, c_patterns = (numbers(one).patterns[at][np.newaxis] for one, at in given)
+        left, other, c_patterns = (
+            numbers(operand).patterns[at][np.newaxis] for operand, at in given
+        )
         held = None if values is None else values[np.newaxis]
         self._contents.append(Contents(left, other, c_patterns, c is not None, held, codes))
         self._expected.append(d.view(f"u{d.itemsize}")[np.newaxis])
@@ -123,7 +126,9 @@ class ProductProbes:
     def _addends(self) -> None:
         shows = np.indices((self._m, self._n))
         for c in _numbered(self.c):
-            a, b = (np.zeros((one.rows, one.cols), np.int64) for one in (self.a, self.b))
+            a, b = (
+                np.zeros((operand.rows, operand.cols), np.int64) for operand in (self.a, self.b)
+            )
             self._add("D", (shows[0], shows[1]), a=a, b=b, c=c)
 
     def _metadata(self) -> None:
@@ -138,9 +143,9 @@ class ProductProbes:
             chunk[unit] = int(numbers(self.a).indices(np.array([_SECOND]))[0])
         a = np.broadcast_to(np.tile(chunk, self._kept // kept), (self._m, self._kept))
         m, n = np.indices((self._m, self._n))
-        place = np.arange(self._m * known.chunks).reshape(self._m, known.chunks)
+        index = np.arange(self._m * known.chunks).reshape(self._m, known.chunks)
         kinds = len(known.allowed)
-        rounds = [*((place + turn) % kinds for turn in range(kinds)), *_digits(place, kinds)]
+        rounds = [*((index + turn) % kinds for turn in range(kinds)), *_digits(index, kinds)]
         for first in range(0, known.chunks, self._n):
             looked = (first + np.arange(self._n)) % known.chunks
             within = np.arange(self._k) % of // max(1, of // _SECOND)
@@ -160,13 +165,13 @@ class ProductProbes:
         a[:, ::size] = numbers(self.a).one
         m, n = np.indices((self._m, self._n))
         for name, lines in (("scale-A", self._m), ("scale-B", self._n)):
-            place = np.arange(lines * blocks).reshape(lines, blocks)
+            index = np.arange(lines * blocks).reshape(lines, blocks)
             plain = np.zeros((self._n if name == "scale-A" else self._m, blocks), np.int64)
             for turn in range(1 if name == "scale-A" and self._n >= blocks else blocks):
                 looked = (np.arange(self._n) + turn) % blocks
                 b = np.zeros((self._k, self._n), np.int64)
                 b[met[looked * size], np.arange(self._n)] = numbers(self.b).one
-                for digit in _digits(place, len(_POWERS)):
+                for digit in _digits(index, len(_POWERS)):
                     both = (_POWERS[digit], plain)
                     scales = both if name == "scale-A" else both[::-1]
                     shows = (m if name == "scale-A" else n, looked[n])
@@ -174,12 +179,12 @@ class ProductProbes:
 
 
 def _together(several: list[Contents]) -> Contents:
-    held = [one.metadata for one in several if one.metadata is not None]
-    scales = zip(*(one.scales for one in several), strict=True)
+    held = [content.metadata for content in several if content.metadata is not None]
+    scales = zip(*(content.scales for content in several), strict=True)
     return Contents(
-        np.concatenate([one.a for one in several]),
-        np.concatenate([one.b for one in several]),
-        np.concatenate([one.c for one in several]),
+        np.concatenate([content.a for content in several]),
+        np.concatenate([content.b for content in several]),
+        np.concatenate([content.c for content in several]),
         several[0].adds,
         np.concatenate(held) if held else None,
         tuple(np.concatenate(codes) for codes in scales),
@@ -194,14 +199,14 @@ def _codes(scale_type: str, exponents: Array) -> Array:
 
 def _numbered(operand: SharedOperand) -> Iterator[Array]:
     """Yield rounds of indices of numbers, no two elements the same in all of them, and none of them zero."""
-    place = np.arange(operand.rows * operand.cols).reshape(operand.rows, operand.cols)
+    index = np.arange(operand.rows * operand.cols).reshape(operand.rows, operand.cols)
     known = len(numbers(operand).values) - 1
-    yield from (1 + digit for digit in _digits(place, known))
+    yield from (1 + digit for digit in _digits(index, known))
 
 
-def _digits(place: Array, base: int) -> list[Array]:
+def _digits(index: Array, base: int) -> list[Array]:
     """Return the digits of numbers, the low one first."""
-    found = [place % base]
-    while (place := place // base).any():
-        found.append(place % base)
-    return found
+    digits = [index % base]
+    while (index := index // base).any():
+        digits.append(index % base)
+    return digits

@@ -53,7 +53,7 @@ class ProductTrial(TensorTrial):
         number, cta = divmod(probe, group)
         operand, rows, cols = self.looked_at[number]
         for half in range(2):
-            right, wrong = (one >> 32 * half & 0xFFFFFFFF for one in (expected, found))
+            right, wrong = (both >> 32 * half & 0xFFFFFFFF for both in (expected, found))
             column = 2 * word + half
             if right == wrong:
                 continue
@@ -139,7 +139,7 @@ def _trial(made: TensorCoreProblem, turn: int) -> Trial:
         shape = (contents.probes, group, LANES)
         share = np.ascontiguousarray(memory).reshape(*shape, -1).view(np.uint64)
         columns = [np.broadcast_to(given, (*shape, given.size)), in_words(cells), share]
-        words = sum(one.shape[-1] for one in columns)
+        words = sum(column.shape[-1] for column in columns)
         records.append(np.concatenate(columns, axis=-1).reshape(-1, LANES, words))
         own = expected[done : done + contents.probes]
         for cta, part in enumerate(np.split(own, group, axis=1)):

@@ -128,14 +128,14 @@ def text(
     if memory is None:
         return [["Tensor Memory: the warp was not there"]] if tiles else []
     blocks = []
-    for one in tiles:
-        found = one.read(memory)
-        lanes = one.places()[0] % WARP
-        colours = {at: int(lanes[at]) for at in np.ndindex(found.shape)}
-        cells = [[number(value) for value in row] for row in found]
-        first = one.first_row(memory)
-        heads = [str(first + row) for row in range(len(cells))], [*map(str, range(one.cols))]
-        blocks.append([one.title, *grid(cells, colours, paint, heads=heads, width=width)])
+    for tile in tiles:
+        held = tile.read(memory)
+        lanes = tile.places()[0] % WARP
+        colours = {at: int(lanes[at]) for at in np.ndindex(held.shape)}
+        cells = [[number(value) for value in row] for row in held]
+        first = tile.first_row(memory)
+        heads = [str(first + row) for row in range(len(cells))], [*map(str, range(tile.cols))]
+        blocks.append([tile.title, *grid(cells, colours, paint, heads=heads, width=width)])
     return blocks
 
 
@@ -145,10 +145,10 @@ def as_json(memory: SharedSnapshot | None, tiles: Sequence[TensorTile]) -> list[
         return []
     return [
         {
-            **members(one, "column", "layout"),
-            "dtype": one.kind.name,
-            "first_row": one.first_row(memory),
-            "values": one.read(memory),
+            **members(tile, "column", "layout"),
+            "dtype": tile.kind.name,
+            "first_row": tile.first_row(memory),
+            "values": tile.read(memory),
         }
-        for one in tiles
+        for tile in tiles
     ]
