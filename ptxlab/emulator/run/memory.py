@@ -25,6 +25,9 @@ ALIGNMENT = 512  # cudaMalloc promises 256; 512 keeps every vector type aligned
 LINE = 32
 """Bytes of the largest access: the memory behind an allocation is a multiple of it, at one."""
 
+ENTRY = 4
+"""Words of an allocation in the table that machine code looks addresses up in."""
+
 ITEM: dict[int, np.dtype[Any]] = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 ITEM |= {16: np.dtype(np.complex128), 32: np.dtype("V32")}
 """The dtype that moves ``size`` bytes as one item; larger ones than 8 are only ever moved."""
@@ -76,6 +79,13 @@ class Allocation(Bytes):
     @property
     def end(self) -> int:
         return self.address + self.size
+
+    @property
+    def entry(self) -> tuple[int, ...]:
+        """Return what machine code has to know of it, ``ENTRY`` words: its first address, its size, what
+        makes its addresses those of this process, and whether it may be written."""
+        distance = (self.data.ctypes.data - self.address) % (1 << 64)
+        return self.begin, self.end - self.begin, distance, self.writable
 
 
 @dataclass(slots=True, eq=False)
@@ -132,31 +142,11 @@ class GlobalMemory:
         self._allocations: list[Allocation] = []
         self._begins: list[int] = []
         self.heap: dict[int, int] = {}
-        self._table: Words = np.zeros(0, np.uint64)
-        self._changed = True
-
-    @property
-    def table(self) -> Words:
-        """How many allocations there are, and of each its first address, its size, what makes its
-        addresses those of this process, and whether it may be written.
+        self.table: Words = np.zeros(1, np.uint64)
+        """How many allocations there are, and of each what ``Allocation.entry`` is.
 
         It is one array as long as there is room in it, so that machine code finds it again.
         """
-        if self._changed:
-            words = [len(self._allocations)]
-            for allocation in self._allocations:
-                distance = (allocation.data.ctypes.data - allocation.address) % (1 << 64)
-                words += [
-                    allocation.begin,
-                    allocation.end - allocation.begin,
-                    distance,
-                    allocation.writable,
-                ]
-            if len(words) > self._table.size:
-                self._table = np.zeros(2 * len(words), np.uint64)
-            self._table[: len(words)] = words
-            self._changed = False
-        return self._table
 
     def allocate(self, nbytes: int, name: str = "allocation", space: str = "global") -> int:
         """Reserve ``nbytes`` zeroed bytes and return their address, a multiple of 512.
@@ -214,11 +204,12 @@ class GlobalMemory:
         """Have all memory as it is now again at the end, whatever is written meanwhile."""
         restore = self.remembered()
         allocations, begins, heap = self._allocations.copy(), self._begins.copy(), self.heap.copy()
+        table = self.table.copy()
         try:
             yield
         finally:
             self._allocations, self._begins, self.heap = allocations, begins, heap
-            self._changed = True
+            self.table[: table.size] = table
             restore()
 
     def remembered(self) -> Callable[[], None]:
@@ -244,13 +235,25 @@ class GlobalMemory:
         at = bisect_right(self._begins, allocation.begin)
         self._allocations.insert(at, allocation)
         self._begins.insert(at, allocation.begin)
-        self._changed = True
+        needed = 1 + ENTRY * len(self._begins)
+        if needed > self.table.size:
+            self.table = np.concatenate([self.table, np.zeros(2 * needed, np.uint64)])
+        entries = self._entries()
+        entries[at + 1 :] = entries[at:-1]
+        entries[at] = allocation.entry
+        self.table[0] = len(self._begins)
+
+    def _entries(self) -> Words:
+        """Return the part of the table with an entry an allocation, [allocation, word]."""
+        return self.table[1 : 1 + ENTRY * len(self._begins)].reshape(-1, ENTRY)
 
     def free(self, address: int) -> None:
         """Release the allocation that begins at ``address``; any later access to it is an error."""
         at = self._begins.index(address)
+        entries = self._entries()
+        entries[at:-1] = entries[at + 1 :]
         del self._allocations[at], self._begins[at]
-        self._changed = True
+        self.table[0] = len(self._begins)
 
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that begins at or before ``address``, the nearest one below it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 
@@ -48,8 +49,9 @@ def run_operation(instruction: str, operation: Alu | RowForm, *operands: Any) ->
             inputs.append(np.asarray(operand, bool).reshape(-1))
             continue
         kind = TYPES[name]
-        words = np.array([int(x) & ((1 << kind.bits) - 1) for x in operand], object)
-        inputs.append(words.astype(f"u{kind.bytes}").view(kind.dtype))
+        mask = (1 << kind.bits) - 1
+        words = np.array([int(x) & mask for x in operand], f"u{kind.bytes}")
+        inputs.append(words.view(kind.dtype))
     kept = [x.copy() for x in inputs]
     for x in inputs:
         x.flags.writeable = False
@@ -68,6 +70,7 @@ def run_operation(instruction: str, operation: Alu | RowForm, *operands: Any) ->
     return found[0] if single else tuple(found)
 
 
+@cache
 def decode(bits: int, name: str) -> Exact:
     """Return the exact value of a bit pattern (the sign of zero is lost)."""
     exponent_bits, fraction_bits = FIELDS[name]
@@ -77,10 +80,9 @@ def decode(bits: int, name: str) -> Exact:
     if exponent == (1 << exponent_bits) - 1:
         return math.nan if fraction else (-math.inf if negative else math.inf)
     bias = (1 << (exponent_bits - 1)) - 1
-    size = Fraction(fraction + ((1 << fraction_bits) if exponent else 0)) * Fraction(2) ** (
-        max(exponent, 1) - bias - fraction_bits
-    )
-    return -size if negative else size
+    size = fraction + ((1 << fraction_bits) if exponent else 0)
+    shift = max(exponent, 1) - bias - fraction_bits
+    return Fraction((-size if negative else size) << max(shift, 0), 1 << max(-shift, 0))
 
 
 def sign_bit(bits: int, name: str) -> int:
@@ -89,23 +91,31 @@ def sign_bit(bits: int, name: str) -> int:
 
 def encode(value: Exact, name: str, mode: str = "rn", zero_sign: int = 0) -> int:
     """Round an exact value to the bit pattern of a format: the one rounder of these tests."""
-    exponent_bits, fraction_bits = FIELDS[name]
-    infinity = ((1 << exponent_bits) - 1) << fraction_bits
-    top = 1 << (exponent_bits + fraction_bits)
     if isinstance(value, float):
         if math.isnan(value):
             return NAN[name]
-        return infinity | (top if value < 0 else 0)
-    if value == 0:
+        exponent_bits, fraction_bits = FIELDS[name]
+        infinity = ((1 << exponent_bits) - 1) << fraction_bits
+        return infinity | ((value < 0) << (exponent_bits + fraction_bits))
+    return rounded(value.numerator, value.denominator, name, mode, zero_sign)
+
+
+def rounded(numerator: int, denominator: int, name: str, mode: str, zero_sign: int) -> int:
+    """Round a quotient to the bit pattern of a format."""
+    exponent_bits, fraction_bits = FIELDS[name]
+    infinity = ((1 << exponent_bits) - 1) << fraction_bits
+    top = 1 << (exponent_bits + fraction_bits)
+    if numerator == 0:
         return top if zero_sign else 0
-    negative, size = value < 0, abs(value)
+    negative, numerator = numerator < 0, abs(numerator)
     bias = (1 << (exponent_bits - 1)) - 1
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    if Fraction(2) ** exponent > size:
+    exponent = numerator.bit_length() - denominator.bit_length()
+    if denominator << max(exponent, 0) > numerator << max(-exponent, 0):
         exponent -= 1
     exponent = max(exponent, 1 - bias)
-    unit = Fraction(2) ** (exponent - fraction_bits)
-    steps, rest = divmod(size, unit)
+    shift = exponent - fraction_bits
+    unit = denominator << max(shift, 0)
+    steps, rest = divmod(numerator << max(-shift, 0), unit)
     up = {
         "rn": rest * 2 > unit or (rest * 2 == unit and steps % 2 == 1),
         "rna": rest * 2 >= unit,
@@ -113,7 +123,7 @@ def encode(value: Exact, name: str, mode: str = "rn", zero_sign: int = 0) -> int
         "rm": negative and rest > 0,
         "rp": not negative and rest > 0,
     }[mode]
-    pattern = ((exponent + bias - 1) << fraction_bits) + int(steps) + up
+    pattern = ((exponent + bias - 1) << fraction_bits) + steps + up
     if pattern >= infinity:
         grows = (
             mode in ("rn", "rna") or (mode == "rm" and negative) or (mode == "rp" and not negative)
@@ -137,17 +147,19 @@ def stand_in(bits: int, name: str) -> float:
     return math.copysign(0.0 if value == 0 else 1.0, -1 if sign_bit(bits, name) else 1)
 
 
+@lru_cache(maxsize=1 << 14)
 def fma_bits(a: int, b: int, c: int, name: str, mode: str = "rn") -> int:
     """The reference fused multiply-add; sums and products are special cases of it."""
-    x, y, z = (decode(bits, name) for bits in (a, b, c))
-    if any(isinstance(v, float) for v in (x, y, z)):
+    x, y, z = decode(a, name), decode(b, name), decode(c, name)
+    if isinstance(x, float) or isinstance(y, float) or isinstance(z, float):
         p, q, r = (stand_in(bits, name) for bits in (a, b, c))
         return encode_special(p * q + r, name, (a, b, c))
-    total = x * y + z
+    product, below = x.numerator * y.numerator, x.denominator * y.denominator
+    total = product * z.denominator + z.numerator * below
     sign = sign_bit(a, name) ^ sign_bit(b, name)
-    if total == 0 and not (x * y == 0 and z == 0 and sign == sign_bit(c, name)):
+    if total == 0 and not (product == z == 0 and sign == sign_bit(c, name)):
         sign = int(mode == "rm")
-    return encode(total, name, mode, sign)
+    return rounded(total, below * z.denominator, name, mode, sign)
 
 
 def encode_special(value: float, name: str, operands: Iterable[int]) -> int:
@@ -195,20 +207,18 @@ def random_floats(name: str, count: int, seed: int) -> list[int]:
     exponent_bits, fraction_bits = FIELDS[name]
     width = 1 + exponent_bits + fraction_bits
     bias = (1 << (exponent_bits - 1)) - 1
-    found = []
-    for i in range(count):
-        bits = int(rng.integers(0, 1 << 63)) << 1 & ((1 << 64) - 1) | int(rng.integers(0, 2))
-        bits &= (1 << width) - 1
-        if i % 3:
-            spread = int(rng.integers(-fraction_bits - 2, fraction_bits + 3)) // (1 + i % 2 * 3)
-            exponent = min(max(bias + spread, 0), (1 << exponent_bits) - 2)
-            bits &= ~(((1 << exponent_bits) - 1) << fraction_bits)
-            bits |= exponent << fraction_bits
-        if i % 3 == 2:
-            keep = sum(1 << int(rng.integers(0, fraction_bits)) for _ in range(2))
-            bits = bits & ~((1 << fraction_bits) - 1) | keep & ((1 << fraction_bits) - 1)
-        found.append(bits)
-    return found
+    number = np.arange(count)
+    bits = rng.integers(0, 1 << width, count, np.uint64)
+    spread = rng.integers(-fraction_bits - 2, fraction_bits + 3, count) // (1 + number % 2 * 3)
+    exponent = np.clip(bias + spread, 0, (1 << exponent_bits) - 2).astype(np.uint64)
+    near = bits & ~_field(exponent_bits, fraction_bits) | exponent << np.uint64(fraction_bits)
+    first, second = np.uint64(1) << rng.integers(0, fraction_bits, (2, count), np.uint64)
+    few = near & ~_field(fraction_bits) | first + second & _field(fraction_bits)
+    return np.choose(number % 3, [bits, near, few]).tolist()
+
+
+def _field(bits: int, start: int = 0) -> np.uint64:
+    return np.uint64(((1 << bits) - 1) << start)
 
 
 def float_operands(name: str, arity: int, count: int, seed: int) -> list[list[int]]:
@@ -226,21 +236,22 @@ def edge_integers(bits: int) -> list[int]:
     return [0, 1, 2, 3, 31, 32, 33, 63, 64, 255, top - 1, top, top + 1, 2 * top - 2, 2 * top - 1]
 
 
+@cache
+def edge_operands(bits: int, arity: int) -> list[tuple[int, ...]]:
+    mask = (1 << bits) - 1
+    edges = [edge & mask for edge in edge_integers(bits)]
+    return list(zip(*product(edges, repeat=arity), strict=True))
+
+
 def integer_operands(bits: int, arity: int, count: int, seed: int) -> list[list[int]]:
     """All combinations of edges, random patterns, and random patterns with few significant bits."""
     rng = np.random.default_rng(seed)
-    mask = (1 << bits) - 1
-    columns = [
-        list(column)
-        for column in zip(
-            *product([e & mask for e in edge_integers(bits)], repeat=arity), strict=True
-        )
+    patterns = rng.integers(0, 1 << 64, (arity, count), np.uint64)
+    patterns[:, 1::2] >>= rng.integers(0, 64, (arity, count // 2), np.uint64)
+    columns = (patterns & _field(bits)).tolist()
+    return [
+        [*edges, *column] for edges, column in zip(edge_operands(bits, arity), columns, strict=True)
     ]
-    for column in columns:
-        for i in range(count):
-            pattern = int(rng.integers(0, 1 << 63)) * 2 + int(rng.integers(0, 2))
-            column.append((pattern >> int(rng.integers(0, 64)) if i % 2 else pattern) & mask)
-    return columns
 
 
 def signed(pattern: int, bits: int) -> int:
@@ -252,8 +263,9 @@ def assert_matches(instruction: str, expected: Callable[..., int], *operands: li
     got = run_alu(instruction, *operands)
     wanted = [expected(*row) for row in zip(*operands, strict=True)]
     for lane, (found, right) in enumerate(zip(got.tolist(), wanted, strict=True)):
-        row = [hex(operand[lane]) for operand in operands]
-        assert found == right, f"{instruction} of {row}: {found:#x}, not {right:#x}"
+        if found != right:
+            row = [hex(operand[lane]) for operand in operands]
+            pytest.fail(f"{instruction} of {row}: {found:#x}, not {right:#x}")
     if len(operands) > 1:
         shared = [operands[0], *([operand[7]] for operand in operands[1:])]
         wanted = [expected(x, *(operand[7] for operand in operands[1:])) for x in operands[0][:99]]

@@ -78,7 +78,7 @@ def test_sums_and_products(reference: Any, name: str, mode: str) -> None:
     for opcode, expected in (("add", add), ("sub", sub), ("mul", mul)):
         reference.matches(f"{opcode}.{mode}.{name}", expected, *operands)
         if mode == "rn":
-            reference.matches(f"{opcode}.{name}", expected, *operands)
+            reference.matches(f"{opcode}.{name}", expected, *(column[:300] for column in operands))
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
