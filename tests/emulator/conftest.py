@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,34 @@ REGISTERS = """
 """
 
 
-def kernel_text(body: str, before: str = "", parameters: str = "", target: str = "sm_80") -> str:
-    """Return a module whose kernel ``k`` is ``body`` with ``d0`` the address of its output."""
+def module_text(entries: Mapping[str, str], before: str = "", target: str = "sm_80") -> str:
+    """Return a module whose kernels are bodies with ``d0`` the address of their output, by their names."""
     return f"""
 .version 8.3
 .target {target}
 .address_size 64
 {before}
-.visible .entry k(.param .u64 out{parameters})
+""" + "".join(_entry(name, body) for name, body in entries.items())
+
+
+def kernel_text(body: str, before: str = "", parameters: str = "", target: str = "sm_80") -> str:
+    """Return a module whose kernel ``k`` is ``body`` with ``d0`` the address of its output."""
+    return module_text({}, before, target) + _entry("k", body, parameters)
+
+
+def _entry(name: str, body: str, parameters: str = "") -> str:
+    return f"""
+.visible .entry {name}(.param .u64 out{parameters})
 {{{REGISTERS}
     ld.param.u64 d0, [out];
 {body}
 }}
 """
+
+
+def functions(sass: str) -> dict[str, str]:
+    """Return the part of each function of what ``disassemble`` gives."""
+    return dict(re.findall(r"\.section\t\.text\.(\w+),(.*?)(?=\.section\t|\Z)", sass, re.S))
 
 
 Run = Callable[..., Array]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError, ToolchainError
 from ptxlab.toolchain import disassemble, link_ptx
-from tests.emulator.conftest import kernel_text
+from tests.emulator.conftest import functions, kernel_text, module_text
 
 BEFORE = """
 .global .align 4 .b8 somewhere[16];
@@ -47,28 +48,33 @@ ATOMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("what", "name"),
-    [
-        *(
-            (what, name)
-            for what in NAMED
-            for name in ("in_shared", "dynamic", "in_local", "in_global")
-        ),
-        *((what, name) for what in ATOMS for name in ("in_shared", "dynamic")),
-    ],
-)
-def test_a_name_without_a_space_is_in_its_own(run: Any, what: str, name: str) -> None:
-    """As ptxas has it, which makes STS and LDS, STL and LDL, ATOMS of such instructions."""
+CASES = [
+    *((what, name) for what in NAMED for name in ("in_shared", "dynamic", "in_local", "in_global")),
+    *((what, name) for what in ATOMS for name in ("in_shared", "dynamic")),
+]
+
+
+def accesses(what: str, name: str) -> str:
     space = name.removeprefix("in_").replace("dynamic", "shared")
     body = (NAMED | ATOMS)[what].format(name=name, space=space)
-    whole = IN_LOCAL + body + "\n    st.global.u32 [d1], r3;"
-    found = run(whole, before=VARIABLES, shared=64, block=1)
+    return IN_LOCAL + body + "\n    st.global.u32 [d1], r3;"
+
+
+@cache
+def assembled() -> dict[str, str]:
+    """Return the machine code of all cases, each a kernel of one module, by their numbers."""
+    bodies = {f"k{i}": accesses(*case).replace("d1", "d0") for i, case in enumerate(CASES)}
+    return functions(disassemble(link_ptx(module_text(bodies, VARIABLES), arch="sm_80")))
+
+
+@pytest.mark.parametrize(("what", "name"), CASES)
+def test_a_name_without_a_space_is_in_its_own(run: Any, what: str, name: str) -> None:
+    """As ptxas has it, which makes STS and LDS, STL and LDL, ATOMS of such instructions."""
+    found = run(accesses(what, name), before=VARIABLES, shared=64, block=1)
     assert found.tolist() == [[9]]
-    if space != "global":
-        sass = disassemble(
-            link_ptx(kernel_text(whole, VARIABLES).replace("d1", "d0"), arch="sm_80")
-        )
+    if name != "in_global":
+        sass = assembled()[f"k{CASES.index((what, name))}"]
+        assert "EXIT" in sass
         assert not re.search(r"\b(LD|ST|ATOM)(\.\S+)? ", sass)
 
 

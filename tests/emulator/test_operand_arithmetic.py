@@ -142,13 +142,13 @@ def test_what_has_no_elements(emulate: Any, instruction: str, message: str) -> N
 
 # What the machine code of ptxas makes of each: zeros above what the register has of the low 32 bits,
 # the constant as one of the register's type, the sum and its product with the size in 32 bits.
-INDICES = """
+INDICES = """ {{
     mov.b32 r3, {low}; mov.b64 d3, {value}; cvt.u16.u64 h3, d3; .reg .s16 sh; mov.b16 sh, h3;
     .reg .u8 b; cvt.u8.u64 b, d3; .reg .s32 s; mov.b32 s, r3; .reg .s8 sb; cvt.s8.u64 sb, d3;
     .shared .f64 own[4]; mov.u64 d5, {array};
     mov.u64 d4, {array}[{index}];
-    sub.u64 d4, d4, d5; st.global.u64 [d1], d4;
-"""
+    sub.u64 d4, d4, d5; st.global.u64 [d1+{at}], d4;
+}} """
 WIDTHS = {"r3": (32, False), "s": (32, True), "d3": (64, False), "h3": (16, False),
           "sh": (16, True), "b": (8, False), "sb": (8, True)}  # fmt: skip
 
@@ -157,13 +157,18 @@ WIDTHS = {"r3": (32, False), "s": (32, True), "d3": (64, False), "h3": (16, Fals
 @pytest.mark.parametrize("register", WIDTHS)
 def test_a_register_counts_elements(run: Any, register: str, array: str) -> None:
     size, (bits, signed) = {"halves": 2, "own": 8}.get(array, 4), WIDTHS[register]
-    for value, constant in product((3, 0x1_8000_80FF, 0xFFFF_FFFF), (0, 5, -1, 0x1_0001_80F0)):
+    cases = list(product((3, 0x1_8000_80FF, 0xFFFF_FFFF), (0, 5, -1, 0x1_0001_80F0)))
+    body, expected = "", []
+    for number, (value, constant) in enumerate(cases):
         added = constant % (1 << bits)
         added -= (signed and added >> bits - 1) << bits
         index = f"{register}+{constant}" if constant else register
-        body = INDICES.format(low=value % (1 << 32), value=value, array=array, index=index)
-        found = run(body, before=BEFORE, block=1, words=2).view("u8")[0, 0]
-        assert found == (value % (1 << min(bits, 32)) + added) * size % (1 << 32)
+        body += INDICES.format(
+            low=value % (1 << 32), value=value, array=array, index=index, at=8 * number
+        )
+        expected.append((value % (1 << min(bits, 32)) + added) * size % (1 << 32))
+    found = run(body, before=BEFORE, block=1, words=2 * len(cases)).view("u8")[0]
+    assert dict(zip(cases, found.tolist(), strict=True)) == dict(zip(cases, expected, strict=True))
 
 
 @pytest.mark.parametrize(

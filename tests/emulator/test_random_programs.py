@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxlab.device.protocol import Device
+from ptxlab.device.protocol import Device, Kernel
 
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
@@ -29,14 +29,13 @@ def s64(value: int) -> int:
     return value - (value >> 63 << 64)
 
 
-def execute(
-    device: Device, text: str, rows: list[list[int]], words: int, block: int = 32
-) -> list[list[int]]:
-    """Run kernel k(in, out) over rows of 64-bit words, one row a thread, and return its rows."""
+def execute(kernel: Kernel, rows: list[list[int]], words: int, block: int = 32) -> list[list[int]]:
+    """Run a kernel (in, out) over rows of 64-bit words, one row a thread, and return its rows."""
     data = np.array(rows, np.uint64)
     grid = len(rows) // block
+    device = kernel.device
     with device.upload(data) as given, device.zeros((len(rows), words), "u64") as out:
-        device.load(text).kernel("k").launch(grid, block, [given, out])
+        kernel.launch(grid, block, [given, out])
         return [[int(v) for v in row] for row in out.numpy().tolist()]
 
 
@@ -250,7 +249,7 @@ def test_straight_lines_of_integers(device: Device, seed: int) -> None:
     store = "".join(f"st.global.u64 [d31+{8 * i}], d{i};\n" for i in range(8))
     store += "".join(f"st.global.u32 [d31+{64 + 4 * i}], r{i};\n" for i in range(8))
     body = load + "".join(f"    {line.text};\n" for line in lines) + store
-    found = execute(device, module(body, 12, 12), rows, 12)
+    found = execute(device.load(module(body, 12, 12)).kernel(), rows, 12)
     for row, result in zip(rows, found, strict=True):
         state = {(D, i): row[i] for i in range(8)}
         state |= {(W, i): row[8 + i // 2] >> 32 * (i % 2) & M32 for i in range(8)}
@@ -284,15 +283,13 @@ def rounded(value: Fraction, mode: str, flush: bool) -> int:
     """Round to f32 bits; ``value`` is not zero."""
     sign, size = int(value < 0), abs(value)
     exponent = max(size.numerator.bit_length() - size.denominator.bit_length(), -126)
-    while exponent > -126 and size < Fraction(2) ** exponent:
+    if exponent > -126 and size < Fraction(2) ** exponent:
         exponent -= 1
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    scaled = size / Fraction(2) ** (exponent - 23)
-    whole = scaled.numerator // scaled.denominator
-    rest = scaled - whole
+    scaled = size * Fraction(2) ** (23 - exponent)
+    whole, rest = divmod(scaled.numerator, scaled.denominator)
+    half = 2 * rest - scaled.denominator
     up = {
-        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole & 1 == 1),
+        "rn": half > 0 or (half == 0 and whole & 1 == 1),
         "rz": False,
         "rm": sign == 1 and rest > 0,
         "rp": sign == 0 and rest > 0,
@@ -385,7 +382,7 @@ def test_straight_lines_of_floats(device: Device, seed: int) -> None:
         for name, mode, flush, registers in lines
     )
     body += "".join(f"st.global.u32 [d31+{8 * i}], r{i};\n" for i in range(8))
-    found = execute(device, module(body, 8, 8), rows, 8)
+    found = execute(device.load(module(body, 8, 8)).kernel(), rows, 8)
     for row, result in zip(rows, found, strict=True):
         state = list(row)
         for name, mode, flush, (target, *sources) in lines:
@@ -587,10 +584,11 @@ def test_structured_control_flow(
     text = module(body, 6, 6, MIX)
     rows = [[program.choose.getrandbits(32) for _ in range(6)] for _ in range(64)]
     expected = [program.interpret(list(row)) for row in rows]
-    assert execute(device, text, rows, 6, block=64) == expected
+    kernel = device.load(text).kernel()
+    assert execute(kernel, rows, 6, block=64) == expected
     # Neither the shape of a block nor who else runs at the same time changes anything.
     monkeypatch.setattr("ptxlab.emulator.run.grid.WAVE_THREADS", 64)
-    assert execute(device, text, rows, 6, block=16) == expected
+    assert execute(kernel, rows, 6, block=16) == expected
 
 
 # ---- any control flow at all -------------------------------------------------------------------
@@ -645,5 +643,5 @@ def test_graphs_of_branches_of_any_shape(device: Device, seed: int) -> None:
             }.get(kind, targets[0])
 
     rows = [[choose.getrandbits(32)] for _ in range(80)]
-    found = execute(device, module(body, 1, 1, MIX), rows, 1, block=40)
+    found = execute(device.load(module(body, 1, 1, MIX)).kernel(), rows, 1, block=40)
     assert [row[0] for row in found] == [interpret(row[0]) for row in rows]

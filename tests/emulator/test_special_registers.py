@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
@@ -13,6 +14,7 @@ from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax import parse
 from ptxlab.toolchain import disassemble, link_ptx
+from tests.emulator.conftest import functions
 
 HEAD = [
     ".version {version}",
@@ -69,11 +71,13 @@ def test_a_target_and_a_version_have_those_that_ptxas_has(target: str, version: 
     assert ("%clusterid.x" in wrong) == (target in ("sm_75", "sm_80", "sm_86"))
 
 
-VALUES = """\
+MODULE = """\
 .version 8.7
 .target {target}
 .address_size 64
-.visible .entry k(.param .u64 out) {{
+"""
+VALUE = """\
+.visible .entry {entry}(.param .u64 out) {{
 .reg .b32 r; .reg .b64 d;
 .shared .align 16 .b8 first[48];
 ld.param.u64 d, [out];
@@ -87,44 +91,49 @@ ret;
 def value(target: str, name: str) -> int:
     device = open_device("emulator", arch=target)
     with device.zeros(1, "u32") as out:
-        kernel = device.load(VALUES.format(target=target, name=name)).kernel("k")
-        kernel.launch(1, 32, [out], shared=256)
+        text = MODULE.format(target=target) + VALUE.format(entry="k", name=name)
+        device.load(text).kernel("k").launch(1, 32, [out], shared=256)
         return int(out.numpy()[0])
 
 
-def machine_code(target: str, name: str) -> str:
-    return disassemble(link_ptx(VALUES.format(target=target, name=name), arch=target))
+RESERVED = [
+    ("begin", "sm_90", "0x0", 0),
+    ("begin", "sm_80", "SR_SMEMSZ", 304),
+    ("cap", "sm_90", "0x400", 1024),
+    ("cap", "sm_100", "0x400", 1024),
+    ("cap", "sm_80", "SR_SMEMSZ", 304 + 1024),
+    ("end", "sm_90", "c[0x0][0x68]", 1024),
+    ("0", "sm_80", "SR_SMEMSZ", 304),
+    ("0", "sm_90", "0x0", 0),
+    ("0", "sm_100", "0x40", 64),
+    ("0", "sm_120", "0x40", 64),
+    ("1", "sm_86", "c[0x0][0x124]", 304),
+]
+
+
+@cache
+def machine_code(target: str) -> dict[str, str]:
+    """Return the machine code of kernels that store a shared variable's address, and reserved ones."""
+    names = {"first": "first"}
+    names |= {f"k{n}": f"%reserved_smem_offset_{n}" for n, arch, *_ in RESERVED if arch == target}
+    entries = (VALUE.format(entry=entry, name=name) for entry, name in names.items())
+    text = MODULE.format(target=target) + "".join(entries)
+    return functions(disassemble(link_ptx(text, arch=target)))
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120"])
 def test_a_cta_s_shared_memory_begins_where_machine_code_has_it(target: str) -> None:
-    behind = "0x400" in machine_code(target, "first")
+    behind = "0x400" in machine_code(target)["first"]
     assert value(target, "first") == (0x400 if behind else 0)
     assert value(target, "first+16") == value(target, "first") + 16
     assert behind == (target in ("sm_90", "sm_100", "sm_120"))
 
 
-@pytest.mark.parametrize(
-    ("name", "target", "found", "offset"),
-    [
-        ("begin", "sm_90", "0x0", 0),
-        ("begin", "sm_80", "SR_SMEMSZ", 304),
-        ("cap", "sm_90", "0x400", 1024),
-        ("cap", "sm_100", "0x400", 1024),
-        ("cap", "sm_80", "SR_SMEMSZ", 304 + 1024),
-        ("end", "sm_90", "c[0x0][0x68]", 1024),
-        ("0", "sm_80", "SR_SMEMSZ", 304),
-        ("0", "sm_90", "0x0", 0),
-        ("0", "sm_100", "0x40", 64),
-        ("0", "sm_120", "0x40", 64),
-        ("1", "sm_86", "c[0x0][0x124]", 304),
-    ],
-)
+@pytest.mark.parametrize(("name", "target", "found", "offset"), RESERVED)
 def test_what_is_reserved_of_shared_memory(name: str, target: str, found: str, offset: int) -> None:
     """It lies before a CTA's own where that begins behind it, else behind its 304 bytes."""
-    name = f"%reserved_smem_offset_{name}"
-    assert found in re.split(r"[ ,;]+", machine_code(target, name))
-    assert value(target, name) == offset
+    assert found in re.split(r"[ ,;]+", machine_code(target)[f"k{name}"])
+    assert value(target, f"%reserved_smem_offset_{name}") == offset
 
 
 def test_what_is_reserved_counts_in_the_aggregate_alone() -> None:
@@ -135,9 +144,11 @@ def test_what_is_reserved_counts_in_the_aggregate_alone() -> None:
 
 @pytest.mark.parametrize("place", ["first+-16", "0x3fc", "first+304"])
 def test_nothing_else_is_the_program_s(place: str) -> None:
-    body = VALUES.replace("st.global.u32 [d], r;", "ld.shared.u32 r, [r];")
+    body = VALUE.replace("st.global.u32 [d], r;", "ld.shared.u32 r, [r];")
     device = open_device("emulator", arch="sm_90")
-    kernel = device.load(body.format(target="sm_90", name=place)).kernel("k")
+    kernel = device.load(MODULE.format(target="sm_90") + body.format(entry="k", name=place)).kernel(
+        "k"
+    )
     with pytest.raises(
         PtxlabError, match="is outside shared memory, which has 304 bytes from 0x400"
     ):
