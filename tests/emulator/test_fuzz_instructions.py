@@ -18,7 +18,7 @@ from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.numbers.types import TYPES
 from tests.time_limit import at_most
 
-PROGRAMS = 40
+ALWAYS, PROGRAMS = 20, 40
 IN_A_PROGRAM = 40
 SECONDS = 20
 
@@ -136,7 +136,13 @@ def sound(seed: int) -> tuple[list[str], str]:
     return found, target
 
 
-@pytest.mark.parametrize("seed", range(PROGRAMS))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(ALWAYS),
+        *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(ALWAYS, PROGRAMS)),
+    ],
+)
 def test_each_is_refused_or_runs_and_so_do_those_that_run_together(seed: int) -> None:
     found, target = sound(seed)
     outcome(program(found, target), target)

@@ -295,11 +295,14 @@ def errors(lines: list[str], target: str) -> list[Said] | None:
     return []
 
 
-def test_what_ptxas_takes_is_taken_and_nothing_else(accepts: Callable[[str, str], bool]) -> None:
-    dice = random.Random(21)
+@pytest.mark.parametrize("seed", [21, pytest.param(22, marks=pytest.mark.thorough)])
+def test_what_ptxas_takes_is_taken_and_nothing_else(
+    accepts: Callable[[str, str], bool], seed: int
+) -> None:
+    dice = random.Random(seed)
     target = "sm_100a"
     rows = [row for rows in ROWS.values() for row in rows]
-    forms = [form for _ in range(2) for form in sampled(iter(rows), dice)]
+    forms = list(sampled(iter(rows), dice))
     plain = [f"{form.name} {', '.join(written(form))};" for form in forms]
     wrong = refusals(plain, target)
     sound = [form for number, form in enumerate(forms) if number not in wrong]
@@ -321,8 +324,8 @@ def test_what_ptxas_takes_is_taken_and_nothing_else(accepts: Callable[[str, str]
         and not any(applies(line, other) for _, applies in EXCEPTIONS)
     ]
     assert not different, "\n".join(f"{line} ptxas: {said}" for line, said in different)
-    assert sum(taken.values()) > 300
-    assert len(refused) > 1500
+    assert sum(taken.values()) > 150
+    assert len(refused) > 750
     assert list(refused.values()).count(NO_ANSWER) < len(cases) // 20
 
 

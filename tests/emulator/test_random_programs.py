@@ -574,7 +574,10 @@ done:
 """
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(25), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(25, 40))],
+)
 def test_structured_control_flow(
     device: Device, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -7,12 +7,14 @@ for copies to a bit. Where they differ from the layouts here, the reason is writ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from tensor_layouts import CopyAtom, MMAAtom, atoms_nv
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LdMatrix, StMatrix
@@ -82,14 +84,16 @@ def test_there_are_as_many_atoms_as_before() -> None:
             assert any(re.fullmatch(pattern, name) for name in names), pattern
 
 
-def places(layout: FragmentLayout) -> Iterator[tuple[int, int, int, int]]:
-    """Thread and value of every place of the first matrix, with its row and column."""
-    packed = layout.elements_per_register
-    for thread in range(layout.threads):
-        if layout.matrix(thread) == 0:
-            for value in range(layout.registers_per_lane * packed):
-                row, col = layout.table()[thread, value // packed, value % packed]
-                yield thread, value, int(row), int(col)
+def elements(layout: FragmentLayout) -> tuple[list[int], Array]:
+    """Return the threads of the first matrix, and row and column of their values, [thread, value, 2]."""
+    threads = [thread for thread in range(layout.threads) if layout.matrix(thread) == 0]
+    return threads, layout.table()[threads].reshape(len(threads), -1, 2)
+
+
+@cache
+def offsets(layout: Any, threads: tuple[int, ...], values: int) -> Array:
+    """Return what a layout of CuTe says of values of threads, [thread, value]."""
+    return np.array([[layout(thread, value) for value in range(values)] for thread in threads])
 
 
 @pytest.mark.parametrize("atom", COMPARED, ids=lambda atom: atom.name)
@@ -99,22 +103,22 @@ def test_multiplications(atom: MMAAtom) -> None:
     for layout in form.operands:
         name = layout.operand
         theirs = {"A": atom.a_layout, "B": atom.b_layout}.get(name, atom.c_layout)
-        quad_pair = layout.matrices > 1  # theirs has 8 threads: lanes 0 to 3 and 16 to 19
-        sparse_a = name == "A" and form.metadata is not None
-        different = set()
-        for thread, value, row, col in places(layout):
-            t = thread % 4 + 4 * (thread // 16) if quad_pair else thread
-            if sparse_a:  # theirs has the columns of whole A: of two neighbours one is stored
-                found = {theirs(t, 2 * value + i) for i in range(2)}
-                assert {offset % form.m for offset in found} == {row}
-                assert col in {offset // form.m // 2 for offset in found}
-                continue
-            outer, inner, rows = (col, row, form.n) if name == "B" else (row, col, form.m)
-            different.add(theirs(t, value))
-            if (atom.name, name) not in WRONG_THERE:
-                assert theirs(t, value) == outer + rows * inner, (name, thread, value)
+        threads, ours = elements(layout)
+        row, col = np.moveaxis(ours, -1, 0)
+        if layout.matrices > 1:  # theirs has 8 threads: lanes 0 to 3 and 16 to 19
+            threads = [thread % 4 + 4 * (thread // 16) for thread in threads]
+        if name == "A" and form.metadata is not None:
+            # Theirs has the columns of whole A: of two neighbours one is stored.
+            pairs = offsets(theirs, tuple(threads), 2 * row.shape[1]).reshape(*row.shape, 2)
+            assert (pairs % form.m == row[..., None]).all()
+            assert (pairs // form.m // 2 == col[..., None]).any(axis=-1).all()
+            continue
+        outer, inner, rows = (col, row, form.n) if name == "B" else (row, col, form.m)
+        found = offsets(theirs, tuple(threads), row.shape[1])
         if (atom.name, name) in WRONG_THERE:
-            assert len(different) == WRONG_THERE[atom.name, name] < layout.rows * layout.cols
+            assert len(np.unique(found)) == WRONG_THERE[atom.name, name] < layout.rows * layout.cols
+        else:
+            np.testing.assert_array_equal(found, outer + rows * inner, name)
 
 
 def move(atom: CopyAtom) -> LdMatrix | StMatrix:
@@ -137,10 +141,11 @@ def test_rows_of_shared_memory(atom: CopyAtom) -> None:
     in_memory, in_registers = atom.src_layout_bits, atom.dst_layout_bits
     if isinstance(form, StMatrix):
         in_memory, in_registers = in_registers, in_memory
-    layout = form.operands[0]
-    for thread, value, row, col in places(layout):
-        for bit in (0, 15):
-            assert in_registers(thread, 16 * value + bit) == 128 * row + 16 * col + bit
+    threads, ours = elements(form.operands[0])
+    for thread, values in zip(threads, ours.tolist(), strict=True):
+        for value, (row, col) in enumerate(values):
+            for bit in (0, 15):
+                assert in_registers(thread, 16 * value + bit) == 128 * row + 16 * col + bit
     for lane in range(8 * form.matrices):
         assert form.addressed_row(lane) == divmod(lane, 8)
         assert [in_memory(lane, bit) for bit in (0, 127)] == [128 * lane, 128 * lane + 127]
@@ -151,8 +156,7 @@ def test_the_comparison_sees_two_rows_exchanged() -> None:
     layout = instruction(atom).operand("A")
     rows = np.arange(16)
     rows[[3, 5]] = rows[[5, 3]]
-    wrong = [
-        atom.a_layout(thread, value) != int(rows[row]) + 16 * col
-        for thread, value, row, col in places(layout)
-    ]
-    assert sum(wrong) == 2 * 16
+    threads, ours = elements(layout)
+    row, col = np.moveaxis(ours, -1, 0)
+    wrong = offsets(atom.a_layout, tuple(threads), row.shape[1]) != rows[row] + 16 * col
+    assert wrong.sum() == 2 * 16
