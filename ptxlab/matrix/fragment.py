@@ -8,7 +8,7 @@ four and six bits in bytes), "Alternate Floating-Point Data Formats" (tf32).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,8 +57,13 @@ class FragmentLayout(Pictured):
     bits: int
     copies: int = 1
     threads: int = WARP
+    _arrangement: Arrangement = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        arrangement = Arrangement(
+            self.kind, self.rows, self.cols, self.bits, self.copies, self.threads
+        )
+        object.__setattr__(self, "_arrangement", arrangement)
         problem = position.problem(self._arrangement)
         if problem:
             raise ValueError(f"{self} {problem}")
@@ -101,7 +106,7 @@ class FragmentLayout(Pictured):
         """
         limits = (self.threads, self.registers_per_lane, self.elements_per_register)
         for name, index, limit in zip(Place._fields, (lane, register, i), limits, strict=True):
-            if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, limit)):
+            if not _inside(index, limit):
                 raise IndexError(f"{self.operand} has no {name} {index}: 0 to {limit - 1}")
         return self._arrangement.row_col(lane, register, i)
 
@@ -149,10 +154,6 @@ class FragmentLayout(Pictured):
         return flat.reshape(*words.shape[:-2], *shape)
 
     @property
-    def _arrangement(self) -> Arrangement:
-        return Arrangement(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
-
-    @property
     def _dimensions(self) -> int:
         return 2 if self.matrices == 1 else 3
 
@@ -163,6 +164,12 @@ class FragmentLayout(Pictured):
     @property
     def _shifts(self) -> Array:
         return (np.arange(self.elements_per_register) * self.bits).astype(self._word)
+
+
+def _inside(index: IntOrArray, limit: int) -> bool:
+    if isinstance(index, int):
+        return 0 <= index < limit
+    return bool(np.all(np.less_equal(0, index) & np.less(index, limit)))
 
 
 # What an element is in its register.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.fragments.numbers import decode, numbers
@@ -90,7 +91,7 @@ class Tampered(FragmentLayout):
 
 
 def tampered(layout: FragmentLayout, *change: Any) -> Tampered:
-    parts = {part.name: getattr(layout, part.name) for part in fields(layout)}
+    parts = {part.name: getattr(layout, part.name) for part in fields(layout) if part.init}
     return Tampered(**parts | {"change": change})
 
 
@@ -112,8 +113,13 @@ def found_in(entry: Form) -> list[Mismatch]:
         found: list[Mismatch] = []
         for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
             words = launch(device, kernel, trial)
-            found += trial.mismatches(words, trial.wrong(words, promised_only=False))
+            found += trial.mismatches(words, some(trial.wrong(words, promised_only=False)))
     return found
+
+
+def some(wrong: Array) -> Array:
+    """Return some hundred of the words that are wrong, from the first to the last."""
+    return wrong[:: len(wrong) // 400 + 1]
 
 
 def caught(entry: Form) -> list[Mismatch]:

@@ -32,7 +32,7 @@ from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.syntax.printer import to_text
 from ptxlab.verbs.fragments.sweep import sentence
 from tests.emulator.matrix.warpgroups import CODES, Placed, unpack_groups
-from tests.fragments.test_trials import with_tampered
+from tests.fragments.test_trials import some, with_tampered
 
 Patch = pytest.MonkeyPatch
 
@@ -123,7 +123,7 @@ def found_in(device: Device, one: Form) -> list[Mismatch]:
     found: list[Mismatch] = []
     for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
         words = launch(device, kernel, trial)
-        found += trial.mismatches(words, trial.wrong(words, promised_only=True))
+        found += trial.mismatches(words, some(trial.wrong(words, promised_only=True)))
     return found
 
 
