@@ -122,12 +122,11 @@ def find(op: str, dtype: str | None = None, acc: str | None = None) -> Form:
     That is what ``multiplication`` finds, or else, of a name that begins with an opcode such as
     ``ldmatrix.x4.trans``, the first of ``matching``. Raises UnknownInstruction when nothing fits.
     """
-    try:
-        return multiplication(op, dtype, acc)
-    except UnknownInstruction:
-        opcodes = {form.name.split(".")[0] for form in forms()}
-        if dtype or acc or op.split(".")[0] not in opcodes:
-            raise
+    if form := _first_multiplication(op, dtype, acc):
+        return form
+    opcodes = {form.name.split(".")[0] for form in forms()}
+    if dtype or acc or op.split(".")[0] not in opcodes:
+        raise _unknown(op, dtype, acc)
     return matching(op)[0]
 
 
@@ -140,11 +139,9 @@ def multiplication(op: str, dtype: str | None = None, acc: str | None = None) ->
     sparse, bf16 before f16, for f16 an f16 accumulator, and A in registers. Raises UnknownInstruction
     when nothing fits.
     """
-    form = _first(MULTIPLICATIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
-    if form:
+    if form := _first_multiplication(op, dtype, acc):
         return form
-    asked = op + (f" dtype {dtype}" if dtype else "") + (f" acc {acc}" if acc else "")
-    raise UnknownInstruction(f"no instruction is {asked}", _suggestions(op, dtype, acc))
+    raise _unknown(op, dtype, acc)
 
 
 def matching(name: str) -> tuple[Form, ...]:
@@ -167,6 +164,15 @@ def matching(name: str) -> tuple[Form, ...]:
     if exact or fitting:
         return tuple(dict.fromkeys((*exact, *others)))
     raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
+
+
+def _first_multiplication(op: str, dtype: str | None, acc: str | None) -> MatrixInstruction | None:
+    return _first(MULTIPLICATIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
+
+
+def _unknown(op: str, dtype: str | None, acc: str | None) -> UnknownInstruction:
+    asked = op + (f" dtype {dtype}" if dtype else "") + (f" acc {acc}" if acc else "")
+    return UnknownInstruction(f"no instruction is {asked}", _suggestions(op, dtype, acc))
 
 
 def _first(

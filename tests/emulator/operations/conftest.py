@@ -214,7 +214,7 @@ def random_floats(name: str, count: int, seed: int) -> list[int]:
     near = bits & ~_field(exponent_bits, fraction_bits) | exponent << np.uint64(fraction_bits)
     first, second = np.uint64(1) << rng.integers(0, fraction_bits, (2, count), np.uint64)
     few = near & ~_field(fraction_bits) | first + second & _field(fraction_bits)
-    return np.choose(number % 3, [bits, near, few]).tolist()
+    return [int(pattern) for pattern in np.choose(number % 3, [bits, near, few])]
 
 
 def _field(bits: int, start: int = 0) -> np.uint64:
