@@ -9,6 +9,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct
 from ptxlab.numbers import tensor_core
 from ptxlab.numbers.tensor_core import multiply_add
+from tests.numbers.powers import exponent_of, power
 
 VECTORS = Path(__file__).parent / "vectors"
 PAIRS = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]
@@ -130,6 +132,7 @@ def test_vectors_notice_wrong_rules(name: str, field: str, by: int) -> None:
 # ---- A model written from the formula, in Python integers and fractions -------------------------
 
 
+@cache
 def term(word: int, form: str) -> tuple[Fraction | str, int]:
     """Split a word into its value, or "inf", "-inf" or "nan", and the formula's exponent."""
     width = EXPONENT_BITS[form]
@@ -144,7 +147,7 @@ def term(word: int, form: str) -> tuple[Fraction | str, int]:
         return ("nan" if fraction else "inf" if sign > 0 else "-inf"), 0
     exponent = max(field, 1) - bias
     significand = fraction + ((1 << fraction_bits) if field else 0)
-    return sign * significand * Fraction(2) ** (exponent - fraction_bits), exponent
+    return sign * significand * power(exponent - fraction_bits), exponent
 
 
 def special(pairs: list[tuple[Fraction | str, Fraction | str]], c: Fraction | str) -> str:
@@ -166,11 +169,8 @@ def rounded(value: Fraction, acc: str) -> int:
     """Round to a word: f32 toward zero, f16 to the nearest even; a zero is positive."""
     bits, width = BITS[acc], EXPONENT_BITS[acc]
     fraction_bits, bias = bits - 1 - width, (1 << (width - 1)) - 1
-    size = abs(value)
-    exponent = 1 - bias
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    exact = size / Fraction(2) ** (exponent - fraction_bits)
+    exponent = exponent_of(value, 1 - bias)
+    exact = abs(value) / power(exponent - fraction_bits)
     units = int(exact) if acc == "f32" else round(exact)
     word = ((exponent + bias - 1) << fraction_bits) + units
     word = min(word, ((1 << width) - 1) << fraction_bits)
@@ -197,7 +197,7 @@ def model(a: list[int], b: list[int], c: int, dtype: str, acc: str, rules: DotPr
             assert isinstance(y, Fraction)
             terms.append((x * y, ex + ey))
         top = max(zero if value == 0 else exponent for value, exponent in terms)
-        unit = Fraction(2) ** (top - rules.fraction_bits)
+        unit = power(top - rules.fraction_bits)
         total = sum(int(Fraction(value) / unit) for value, _ in terms)
         c = rounded(total * unit, acc)
     return c

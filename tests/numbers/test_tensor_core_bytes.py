@@ -19,6 +19,7 @@ from ptxlab.isa.targets import TARGETS, DotProduct, UnpackedDotProduct
 from ptxlab.numbers.fused_step import OPERANDS
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes
+from tests.numbers.powers import exponent_of, power
 
 VECTORS = Path(__file__).parent / "vectors"
 LIBRARY = {
@@ -146,20 +147,13 @@ def test_vectors_notice_hardware_taken_for_software_and_other_generations() -> N
 # ---- A model written from the formula -----------------------------------------------------------
 
 
-def exponent_of(value: Fraction, lowest: int) -> int:
-    exponent = lowest
-    while abs(value) >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    return exponent
-
-
 def to_word(value: Fraction, acc: str, bits: int) -> int:
     """Round as a chip does: f32 toward zero keeping ``bits`` of the fraction, f16 to nearest even."""
     if acc == "f16":
         with np.errstate(over="ignore"):
             word = np.float16(np.float64(value)) + np.float16(0)
         return int(word.view(np.uint16))
-    unit = Fraction(2) ** (exponent_of(value, -126) - bits)
+    unit = power(exponent_of(value, -126) - bits)
     return int((np.float32(float(int(value / unit) * unit)) + np.float32(0)).view(np.uint32))
 
 
@@ -178,7 +172,7 @@ def model(a: list[float], b: list[float], c: int, types: str, rules: DotProduct)
         addend = Fraction(float(np.array(c, f"u{np.dtype(dtype).itemsize}").view(dtype)))
         terms.append((addend, exponent_of(addend, lowest)))
         top = max(exponent if value else zero for value, exponent in terms)
-        unit = Fraction(2) ** (top - rules.fraction_bits)
+        unit = power(top - rules.fraction_bits)
         total = sum((int(value / unit) for value, _ in terms), 0)
         c = to_word(total * unit, acc, rules.result_bits)
     return c

@@ -14,6 +14,7 @@ import pytest
 from ptxlab.arrays import Array
 from ptxlab.isa.targets import TARGETS, DotProduct, GroupedDotProduct
 from ptxlab.numbers.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
+from tests.numbers.powers import exponent_of, power
 
 VECTORS = Path(__file__).parent / "vectors"
 FORMATS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -139,20 +140,13 @@ def test_targets_without_the_instructions_say_so() -> None:
 # ---- Models -------------------------------------------------------------------------------------
 
 
-def exponent_of(value: Fraction, lowest: int) -> int:
-    exponent = lowest
-    while abs(value) >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    return exponent
-
-
 def fuse(terms: list[tuple[Fraction, int]], c: float, fraction_bits: int, zero: int) -> int:
     """Add terms, given with their exponents, and ``c``; round toward zero to a word of f32."""
     addend = Fraction(c)
     terms = [*terms, (addend, exponent_of(addend, -126) if addend else zero)]
-    unit = Fraction(2) ** (max(exponent for _, exponent in terms) - fraction_bits)
+    unit = power(max(exponent for _, exponent in terms) - fraction_bits)
     total = sum((int(value / unit) for value, _ in terms), 0) * unit
-    last = Fraction(2) ** (exponent_of(total, -126) - 23)
+    last = power(exponent_of(total, -126) - 23)
     with np.errstate(over="ignore"):
         result = np.float32(np.float64(int(total / last) * last)) + np.float32(0)
     return int(result.view(np.uint32))
@@ -188,7 +182,7 @@ def test_eight_bits_agree_with_the_model(pair: str) -> None:
             for at in range(32 * block, 32 * block + 32):
                 x, y = Fraction(left[i, at, warp]), Fraction(right[at, j, warp])
                 exponent = exponent_of(x, LOWEST[a_type]) + exponent_of(y, LOWEST[b_type]) + shift
-                value = x * y * Fraction(2) ** shift
+                value = x * y * power(shift)
                 terms.append((value, exponent if value else EIGHT.zero_exponent_f32))
             addend = float(np.array(word, np.uint32).view(np.float32))
             word = fuse(terms, addend, EIGHT.fraction_bits, EIGHT.zero_exponent_f32)
@@ -197,7 +191,7 @@ def test_eight_bits_agree_with_the_model(pair: str) -> None:
 
 def scale_of(word: int, scale_type: str) -> tuple[Fraction, int]:
     if scale_type == "ue8m0":
-        return Fraction(2) ** (word - 127), word - 127
+        return power(word - 127), word - 127
     value = Fraction(float(np.array(word & 0x7F, np.uint8).view(ml_dtypes.float8_e4m3fn)))
     return value, exponent_of(value, -6)
 

@@ -13,6 +13,7 @@ from ptxlab.arrays import Array
 from ptxlab.isa.targets import TARGETS
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_m8n8k4, multiply_add_wmma
+from tests.numbers.powers import exponent_of, power
 
 VECTORS = Path(__file__).parent / "vectors"
 TURING = TARGETS["sm_75"].arithmetic.m8n8k4
@@ -54,10 +55,7 @@ def test_only_turing_has_the_instruction() -> None:
 def round_once(value: Fraction, form: str) -> Fraction:
     """Round a fraction to nearest even; the result is finite."""
     bits, lowest = (23, -126) if form == "f32" else (10, -14)
-    exponent = lowest
-    while abs(value) >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    unit = Fraction(2) ** (exponent - bits)
+    unit = power(exponent_of(value, lowest) - bits)
     return round(value / unit) * unit
 
 
