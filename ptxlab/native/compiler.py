@@ -23,7 +23,9 @@ def available() -> bool:
 
 def has(*extensions: str) -> bool:
     """Say whether code is compiled here, and for a processor with these extensions."""
-    return available() and {f"+{one}" for one in extensions} <= {*_host().features.split(",")}
+    return available() and {f"+{extension}" for extension in extensions} <= {
+        *_host().features.split(",")
+    }
 
 
 def compile(text: str, name: str, kind: type[Any], *, masked: bool = True) -> Any:

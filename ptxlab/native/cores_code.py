@@ -128,10 +128,10 @@ def _run() -> str:
     p = _Pool("i32")
     f, task = p.f, p.f.parameter("task", "ptr")
     function, chunk, second, chunk_after, total = (task.word(i) for i in range(5))
-    found = f.call_function("shared", "i32", p.words, task, function.pointer(), total, chunk)
-    with f.when(found.is_("eq", 0) & second.is_("ne", 0)):
+    status = f.call_function("shared", "i32", p.words, task, function.pointer(), total, chunk)
+    with f.when(status.is_("eq", 0) & second.is_("ne", 0)):
         f.ret(f.call_function("shared", "i32", p.words, task, second.pointer(), total, chunk_after))
-    f.ret(found)
+    f.ret(status)
     return f.function("run").text
 
 

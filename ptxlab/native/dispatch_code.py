@@ -40,9 +40,9 @@ def text() -> str:
     pool, state, operations, registers = (f.parameter(name, "ptr") for name in names)
     at = f.variable(state.word(AT))
 
-    def stop(where: VectorValue, found: int) -> None:
+    def stop(where: VectorValue, reason: int) -> None:
         state.set(AT, where)
-        f.ret(found)
+        f.ret(reason)
 
     with f.loop_forever() as head:
         here = at.value

@@ -156,8 +156,8 @@ class AddressTranslation:
             for word in range(3):
                 cache.set(word, 0)
             if not address.lanes and (active is None or not active.lanes):
-                found = code.call_function(_find(), "i1", self.table, address, *given)
-                self._require(_both(found, span.is_aligned(address)), active)
+                is_inside = code.call_function(_find(), "i1", self.table, address, *given)
+                self._require(_both(is_inside, span.is_aligned(address)), active)
                 return TranslatedAddress(address + cache.word(2), active)
         address = address.splat(LANES)
         starts, many, delta = (cache.word(word) for word in range(3))

@@ -134,8 +134,8 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
         written = addresses.in_window(to, window, _span(target, nbytes), None)
         from_ = out_of.at(i, 8).load("i64", LANES, align=1)
         read = addresses.in_global(from_, _span(origin, nbytes), None, writes=False)
-        for array, found, offset in ((sources, read, origin), (targets, written, target)):
-            array.at(i, 8).store(found.address + offset, align=8)
+        for array, address, offset in ((sources, read, origin), (targets, written, target)):
+            array.at(i, 8).store(address.address + offset, align=8)
     return "\n".join((f.function("begin").text, _begun(nbytes)))
 
 

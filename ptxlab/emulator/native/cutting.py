@@ -29,8 +29,10 @@ def steps_of(
     """
     if not sees_arrays():
         return block.steps
-    staying = [one for one in block.watched if not one.leaves]
-    leaving = [step for one in block.watched if one.leaves for step in one.steps]
+    staying = [instruction for instruction in block.watched if not instruction.leaves]
+    leaving = [
+        step for instruction in block.watched if instruction.leaves for step in instruction.steps
+    ]
     lasting = block.lasting()
     literals = {slot: _bytes(layout.initial[slot]) for slot in layout.literals} if hot else {}
     steps: list[Step] = []
@@ -39,9 +41,9 @@ def steps_of(
         position += len(run)
         after = lasting[position - 1]
         touched: set[int] = set()
-        touched.update(*(one.site.reads | one.site.writes for one in run))
+        touched.update(*(instruction.site.reads | instruction.site.writes for instruction in run))
         dying = sorted(touched - after)
-        plain = [step for one in run for step in one.steps]
+        plain = [step for instruction in run for step in instruction.steps]
         if dying:
             plain.append(Drop(dying))
         arrays = Arrays(run, plain)
@@ -66,7 +68,9 @@ def _known(*instructions: Hashable) -> list[bool]:
 def _forms(bounds: Sequence[InstructionSteps], layout: FrameLayout) -> list[bool]:
     known = _known(*map(described, bounds))
     if len(known) != len(bounds):
-        known[:] = [has_native_form(one, layout.literals, layout.initial) for one in bounds]
+        known[:] = [
+            has_native_form(instruction, layout.literals, layout.initial) for instruction in bounds
+        ]
     return known
 
 
@@ -80,15 +84,15 @@ def _cut(
     run: list[InstructionSteps] = []
     stored: set[str] = set()
     native = True
-    for one, is_native in zip(bounds, forms, strict=True):
-        access = one.lowered.access if is_native and one.lowered else None
+    for instruction, is_native in zip(bounds, forms, strict=True):
+        access = instruction.lowered.access if is_native and instruction.lowered else None
         sees = access is not None and not access.writes and access.space in stored
-        apart = warp_operation([one]) is not None or warp_operation(run[-1:]) is not None
+        apart = warp_operation([instruction]) is not None or warp_operation(run[-1:]) is not None
         if run and (is_native != native or sees or apart or len(run) == MOST):
             yield run, native
             run, stored = [], set()
         native = is_native
-        run.append(one)
+        run.append(instruction)
         if access is not None and access.writes:
             stored.add(access.space)
     if run:

@@ -73,7 +73,7 @@ def run_loop(group: Converged) -> tuple[int, BasicBlock | None]:
 def _loop(group: Converged) -> DispatchLoop | None:
     """Return the dispatch loop for a group where it stands, None if nothing can."""
     frame, region = group.frame, _region(group)
-    if region is None or group.block not in region.places:
+    if region is None or group.block not in region.blocks:
         return None
     loops: dict[tuple[bool, int], DispatchLoop] = frame.wave.own.loops
     loop = loops.get(region.name)
@@ -94,12 +94,12 @@ def _region(group: Converged) -> CompiledRegion | None:
     if region is None:
         choices = [reached(routine), around(routine, head)]
     elif region.stale or per_lane & region.kinds.keys() - region.per_lane:
-        choices, per_lane = [region.places.keys()], per_lane | region.per_lane
+        choices, per_lane = [region.blocks.keys()], per_lane | region.per_lane
     for blocks in choices:
         if any(has_machine_code(routine, number, group.frame) for number in blocks):
             region = Builder(routine, group.frame, masked, set(per_lane)).region(blocks)
         if region is not None:
-            regions |= {(*launched, number): region for number in region.places}
+            regions |= {(*launched, number): region for number in region.blocks}
             break
     return region
 
@@ -225,38 +225,38 @@ class DispatchLoop:
                 frame.wave.copies.outside.open()
             goes_on = self.pool.dispatch(*addresses)
             group.block, part = self._program.moments[state[AT]]
-            place = self.region.places.get(group.block)
-            if place is None:
+            block = self.region.blocks.get(group.block)
+            if block is None:
                 self._tell(frame, group.stands_at().needed())
                 return None
-            may_go = self._may_go(group, place, part)
+            may_go = self._may_go(group, block, part)
             if may_go and not goes_on:
-                return self._finished(group, place, part)
+                return self._finished(group, block, part)
             if state[INSTRUCTIONS] >= state[BUDGET] or not may_go:
-                self._tell(frame, place.block.needed())
+                self._tell(frame, block.block.needed())
                 return None
             frame.wave.clock = began + state[INSTRUCTIONS]
             if code_of(group.activation.function).blocks[group.block].steps is None:
                 self.region.stale |= warm(group, STOP) is not None
-            if not self._by_arrays(frame, group.threads, place.parts[part]):
-                return self._finished(group, place, part + 1)
+            if not self._by_arrays(frame, group.threads, block.parts[part]):
+                return self._finished(group, block, part + 1)
             state[AT] += 1
 
-    def _finished(self, group: Converged, place: RegionBlock, part: int) -> BasicBlock:
+    def _finished(self, group: Converged, region_block: RegionBlock, part: int) -> BasicBlock:
         """Go on to the end of a block without the dispatch loop."""
-        done = sum(len(one.bounds) for one in place.parts[:part])
-        block = place.block
+        done = sum(len(done_part.bounds) for done_part in region_block.parts[:part])
+        block = region_block.block
         self._tell(group.frame, block.lasting()[done - 1] if done else block.needed())
-        for one in place.parts[part:]:
-            one(group.frame, group.threads)
+        for left_part in region_block.parts[part:]:
+            left_part(group.frame, group.threads)
         return block
 
-    def _may_go(self, group: Converged, place: RegionBlock, part: int) -> bool:
+    def _may_go(self, group: Converged, block: RegionBlock, part: int) -> bool:
         """Say whether nobody waits for others before a part."""
-        participants, threads = place.block.participants, group.threads
+        participants, threads = block.block.participants, group.threads
         if part or participants is None:
             return True
-        self._tell(group.frame, place.block.needed())
+        self._tell(group.frame, block.block.needed())
         return threads.where(participants(group.frame, threads, threads.mask)) is threads
 
     def _by_arrays(self, frame: Frame, threads: Threads, part: Any) -> bool:

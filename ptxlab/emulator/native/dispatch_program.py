@@ -37,17 +37,17 @@ class DispatchProgram:
     """
 
     def __init__(self, region: CompiledRegion) -> None:
-        places = region.places
+        blocks = region.blocks
         self.moments: list[tuple[int, int]] = []
         self.first: dict[int, int] = {}
-        for number, place in places.items():
+        for number, block in blocks.items():
             self.first[number] = len(self.moments)
-            self.moments += [(number, part) for part in range(len(place.parts) + 1)]
+            self.moments += [(number, part) for part in range(len(block.parts) + 1)]
         outside = {
             target
-            for place in places.values()
-            for target in (place.choice.yes, place.choice.no)
-            if target != NOWHERE and target not in places
+            for block in blocks.values()
+            for target in (block.choice.yes, block.choice.no)
+            if target != NOWHERE and target not in blocks
         }
         for number in sorted(outside):
             self.first[number] = len(self.moments)
@@ -55,14 +55,14 @@ class DispatchProgram:
         self._masked = region.masked
         self._work: list[PartTask] = []
         self._slots = array("q")
-        rows = [row for place in places.values() for row in self._block(place)]
+        rows = [row for block in blocks.values() for row in self._block(block)]
         rows += [_row(STAND)] * len(outside)
         self._rows = np.array(rows, np.int64)
         self._tasks = self._rows[:, 0] == TASK
         self._rows[self._tasks, 3] += self._slots.buffer_info()[0]
 
-    def _block(self, place: RegionBlock) -> Iterator[tuple[int, ...]]:
-        for work in place.work:
+    def _block(self, block: RegionBlock) -> Iterator[tuple[int, ...]]:
+        for work in block.work:
             if work is None:
                 yield _row(STAND)
             else:
@@ -71,9 +71,9 @@ class DispatchProgram:
                 self._slots.extend(work.inputs)
                 self._slots.extend(slot for slot, _, _ in work.outputs)
                 yield _row(TASK, 0, 0, named, len(work.inputs), len(work.outputs))
-        choice = place.choice
+        choice = block.choice
         yes, no = (self.first.get(target, NOWHERE) for target in (choice.yes, choice.no))
-        yield _row(END, place.block.instructions, choice.slot, 1, 0, yes, no)
+        yield _row(END, block.block.instructions, choice.slot, 1, 0, yes, no)
 
     def operations(
         self, wave: Wave, per_lane: set[int], masks: tuple[Array, Array]
@@ -83,7 +83,7 @@ class DispatchProgram:
         Of the registers that decide the ``per_lane`` ones have an element a thread. The ``masks`` say which of
         these count, and that a single one does.
         """
-        each, one = masks
+        each, single = masks
         rows, tasks, held = self._rows.copy(), bytearray(), []
         places = []
         for work in self._work:
@@ -96,7 +96,7 @@ class DispatchProgram:
             rows[np.ix_(self._tasks, (1, 2, 6))] = places
             rows[self._tasks, 1:3] += ctypes.addressof(memory)
         ends = rows[:, 0] == END
-        rows[ends, 4] = one.ctypes.data
+        rows[ends, 4] = single.ctypes.data
         by_each = ends & np.isin(rows[:, 2], list(per_lane))
         rows[by_each, 3:5] = len(each), each.ctypes.data
         return rows, (memory, held)

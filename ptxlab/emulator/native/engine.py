@@ -147,7 +147,7 @@ def _gets_hot(group: Converged, stop: int) -> bool:
     block, function, frame = group.stands_at(), group.activation.function.name, group.frame
     key = key_of(block, function, frame)
     if len(block.watched) <= FEW:
-        key = key[1], *(one.site.instruction.name for one in block.watched)
+        key = key[1], *(instruction.site.instruction.name for instruction in block.watched)
     spent = block.instructions * (STEP + THREAD * group.threads.size) + stop
     heat = PROCESS.blocks[key] = PROCESS.blocks.get(key, 0) + spent
     PROCESS.heat += spent

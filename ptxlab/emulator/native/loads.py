@@ -8,23 +8,23 @@ from ptxlab.native.value import VectorValue, width
 
 
 def load(
-    code: FunctionBuilder, found: TranslatedAddress, offset: int, kind: str, count: int
+    code: FunctionBuilder, address: TranslatedAddress, offset: int, kind: str, count: int
 ) -> list[VectorValue]:
     """Return the ``count`` elements of an item, integers of type ``kind``."""
-    if not found.address.lanes:
+    if not address.address.lanes:
         with code.before_threads():
-            return _item(_chosen(found, offset), kind, count)
+            return _item(_chosen(address, offset), kind, count)
     nbytes = width(kind) // 8 * count
-    together = found.is_same()
-    with code.branch(found.is_apart(nbytes)) as branch:
-        row = (found.first + offset).pointer().load(kind, LANES * count, align=1)
+    together = address.is_same()
+    with code.branch(address.is_apart(nbytes)) as branch:
+        row = (address.first + offset).pointer().load(kind, LANES * count, align=1)
         apart = [row.shuffle(range(part, LANES * count, count)) for part in range(count)]
         branch.otherwise()
         with code.branch(together) as inner:
-            item = _item(found.first + offset, kind, count)
+            item = _item(address.first + offset, kind, count)
             same = [element.splat(LANES) for element in item]
             inner.otherwise()
-            each = _each(code, _chosen(found, offset), kind, count)
+            each = _each(code, _chosen(address, offset), kind, count)
         others = [inner.merged(*sides) for sides in zip(same, each, strict=True)]
     return [branch.merged(*sides) for sides in zip(apart, others, strict=True)]
 
@@ -47,9 +47,9 @@ def _each(
     ]
 
 
-def _chosen(found: TranslatedAddress, offset: int) -> VectorValue:
+def _chosen(address: TranslatedAddress, offset: int) -> VectorValue:
     """Return the addresses of items, those of memory that nobody looks at for who is not active."""
-    addresses = found.address + offset if offset else found.address
-    if found.active is None:
+    addresses = address.address + offset if offset else address.address
+    if address.active is None:
         return addresses
-    return found.active.choose(addresses, addresses.code.table("i8", [0] * 64).integer())
+    return address.active.choose(addresses, addresses.code.table("i8", [0] * 64).integer())

@@ -77,7 +77,7 @@ class RegionBlock:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class CompiledRegion:
-    """The places of a routine, by the numbers of their blocks, and what their machine code takes registers for.
+    """Blocks of a routine, by number, and what their machine code takes registers for.
 
     ``kinds`` are the sizes in bytes of all registers that it reads or writes, and whether these are
     predicates; ``outputs`` those written, ``carried`` those that must not be written where they are read.
@@ -85,7 +85,7 @@ class CompiledRegion:
     there is more.
     """
 
-    places: dict[int, RegionBlock]
+    blocks: dict[int, RegionBlock]
     per_lane: set[int]
     kinds: dict[int, Kind]
     outputs: dict[int, np.dtype[Any]]
@@ -97,7 +97,7 @@ class CompiledRegion:
     @property
     def name(self) -> tuple[bool, int]:
         """What tells it from other regions of its routine."""
-        return self.masked, min(self.places)
+        return self.masked, min(self.blocks)
 
 
 def around(routine: Routine, head: int) -> list[int]:
@@ -123,7 +123,7 @@ def _onward(routine: Routine) -> list[list[int]]:
 
 def has_machine_code(routine: Routine, number: int, frame: Frame) -> bool:
     """Say whether a part of a block is a task, or becomes one."""
-    steps = (warp_operation([one]) for one in routine.blocks[number].watched)
+    steps = (warp_operation([instruction]) for instruction in routine.blocks[number].watched)
     is_hot = code_of(routine).blocks[number].steps is not None
     return is_hot or any(step and step.ready(frame.wave) for step in steps)
 
@@ -138,13 +138,17 @@ def _following(block: BasicBlock, number: int) -> list[int]:
 
 
 def _reached(onward: Sequence[Sequence[int]], head: int) -> set[int]:
-    found, todo = {head}, [head]
+    reached, todo = {head}, [head]
     while todo:
         number = todo.pop()
-        new = [one for one in (onward[number] if number < len(onward) else ()) if one not in found]
-        found.update(new)
+        new = [
+            target
+            for target in (onward[number] if number < len(onward) else ())
+            if target not in reached
+        ]
+        reached.update(new)
         todo += new
-    return found
+    return reached
 
 
 @dataclass(slots=True)
@@ -162,31 +166,31 @@ class Builder:
 
     def region(self, blocks: Collection[int]) -> CompiledRegion | None:
         """Return the region of some blocks; None where a register is not always of one kind."""
-        found = {}
+        parts_of = {}
         for number in blocks:
             block = self.routine.blocks[number]
             parts = _parts(block, code_of(self.routine).blocks[number], self.frame.layout)
             if parts is not None:
-                found[number] = block, parts
-        all_parts = [part for _, parts in found.values() for part in parts]
+                parts_of[number] = block, parts
+        all_parts = [part for _, parts in parts_of.values() for part in parts]
         work: dict[BlockPart, PartTask | None] = {}
         while len(work) < len(all_parts):
             self._find_per_lane(all_parts)
             work = self._functions(all_parts)
-        places = {
+        region_blocks = {
             number: RegionBlock(
                 block,
                 parts,
                 [work[part] for part in parts],
                 _choice(block, self.frame),
             )
-            for number, (block, parts) in found.items()
+            for number, (block, parts) in parts_of.items()
         }
-        for place in places.values():
-            if not self._agrees(place):
+        for region_block in region_blocks.values():
+            if not self._agrees(region_block):
                 return None
         return CompiledRegion(
-            places,
+            region_blocks,
             self.per_lane,
             self.kinds,
             self.outputs,
@@ -199,27 +203,27 @@ class Builder:
         """Find the registers with an element a thread: who writes one so makes it so for all who read it."""
         todo = list(parts)
         while todo:
-            found: set[int] = set()
+            widened: set[int] = set()
             for part in todo:
                 written = self._written(part)
                 if (step := self._warp_operation(part)) is not None:
-                    found |= step.named
+                    widened |= step.named
                 elif written is None:
-                    found |= self._spread_by(part.bounds)
+                    widened |= self._spread_by(part.bounds)
                 else:
-                    found |= {slot for slot, _, per_lane in written.outputs if per_lane}
-            new = found - self.per_lane
+                    widened |= {slot for slot, _, per_lane in written.outputs if per_lane}
+            new = widened - self.per_lane
             self.per_lane |= new
             todo = [part for part in parts if part.reads & new]
 
     def _spread_by(self, bounds: Sequence[InstructionSteps]) -> set[int]:
         """Return what arrays would write with an element a thread, as far as can be told before."""
-        found: set[int] = set()
-        for one in bounds:
-            plain = one.lowered is not None and one.lowered.access is None
-            if not plain or one.reads & (self.per_lane | found):
-                found |= one.writes
-        return found
+        spread: set[int] = set()
+        for instruction in bounds:
+            plain = instruction.lowered is not None and instruction.lowered.access is None
+            if not plain or instruction.reads & (self.per_lane | spread):
+                spread |= instruction.writes
+        return spread
 
     def _shape(self, part: Segment, spread: Set[int] = frozenset()) -> FunctionShape:
         shared = frozenset(part.reads - self.per_lane)
@@ -244,42 +248,45 @@ class Builder:
 
     def _functions(self, parts: Sequence[BlockPart]) -> dict[BlockPart, PartTask | None]:
         """Return what runs parts, of fewer if a register has an element a thread for want of it."""
-        found: dict[BlockPart, PartTask | None] = {}
+        tasks: dict[BlockPart, PartTask | None] = {}
         for part in parts:
             if isinstance(part, Arrays):
-                found[part] = self._warp_operation(part)
+                tasks[part] = self._warp_operation(part)
                 continue
             written = self._written(part)
             if written is None:
-                found[part] = None
+                tasks[part] = None
                 continue
             shared = (slot for slot, _, per_lane in written.outputs if not per_lane)
             compiled = part.compiled_in(
                 self._shape(part, self.per_lane.intersection(shared)), self.frame
             )
-            found[part] = None if compiled is None else SegmentTask(part, compiled)
+            tasks[part] = None if compiled is None else SegmentTask(part, compiled)
             if compiled is None and not part.writes <= self.per_lane:
                 self.per_lane |= part.writes
                 return {}
-        return found
+        return tasks
 
-    def _agrees(self, place: RegionBlock) -> bool:
+    def _agrees(self, block: RegionBlock) -> bool:
         """Note the kinds of a place's registers; say whether they are those noted before."""
-        for work in place.work:
+        for work in block.work:
             if work is None:
                 continue
             for slot in work.inputs:
-                if self.kinds.setdefault(slot, found := kind(self.frame.registers[slot])) != found:
+                if (
+                    self.kinds.setdefault(slot, kind_of := kind(self.frame.registers[slot]))
+                    != kind_of
+                ):
                     return False
             for slot, dtype, per_lane in work.outputs:
-                found = dtype.itemsize, dtype.kind == "b"
+                kind_of = dtype.itemsize, dtype.kind == "b"
                 agrees = per_lane == (slot in self.per_lane)
-                if self.kinds.setdefault(slot, found) != found or not agrees:
+                if self.kinds.setdefault(slot, kind_of) != kind_of or not agrees:
                     return False
                 self.outputs[slot] = dtype
                 if work.can_fail and slot in work.inputs:
                     self.carried.add(slot)
-        slot = place.choice.slot
+        slot = block.choice.slot
         return slot == NOWHERE or self.kinds.setdefault(slot, (1, True)) == (1, True)
 
 
@@ -291,17 +298,17 @@ def kind(value: Array) -> Kind:
 def _parts(block: BasicBlock, code: BlockCode, layout: FrameLayout) -> Sequence[BlockPart] | None:
     """Return the parts of a block, None if it cannot be in a region."""
     watched = block.watched
-    if any(one.leaves and one.steps for one in watched):
+    if any(instruction.leaves and instruction.steps for instruction in watched):
         return None
-    staying = [one for one in watched if not one.leaves]
+    staying = [instruction for instruction in watched if not instruction.leaves]
     if not staying:
         return []
     steps = code.steps
-    if steps is None and not any(warp_operation([one]) for one in staying):
+    if steps is None and not any(warp_operation([instruction]) for instruction in staying):
         return [Arrays(staying, block.steps)]
     if steps is None:
         steps = steps_of(block, layout, "", hot=False)
-    return [one for one in steps if isinstance(one, Segment | Arrays)]
+    return [step for step in steps if isinstance(step, Segment | Arrays)]
 
 
 def _choice(block: BasicBlock, frame: Frame) -> BranchTarget:

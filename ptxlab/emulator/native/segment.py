@@ -120,8 +120,8 @@ class Arrays:
     writes: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reads = set().union(*(one.reads for one in self.bounds))
-        self.writes = set().union(*(one.writes for one in self.bounds))
+        self.reads = set().union(*(instruction.reads for instruction in self.bounds))
+        self.writes = set().union(*(instruction.writes for instruction in self.bounds))
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         for step in self.steps:
@@ -163,7 +163,9 @@ class Segment:
         self.merged, self.written = self.inputs + wanted, written
         self.arrays, self.dying = arrays, dying
         self.spaces = {
-            one.lowered.access.space for one in bounds if one.lowered and one.lowered.access
+            instruction.lowered.access.space
+            for instruction in bounds
+            if instruction.lowered and instruction.lowered.access
         }
         self.reads, self.writes = set(self.inputs), written & lasting
         constants = tuple((slot, literals[slot]) for slot in given if slot in literals)
@@ -239,13 +241,13 @@ class Segment:
         return self.texts[shape]
 
 
-def described(one: InstructionSteps) -> Hashable:
+def described(instruction: InstructionSteps) -> Hashable:
     """Return all that an instruction's machine code depends on, but for the target."""
-    lowered = one.lowered
+    lowered = instruction.lowered
     if lowered is None:
-        return one.site.instruction
+        return instruction.site.instruction
     sources, destinations = tuple(lowered.sources), tuple(lowered.destinations)
-    return one.site.instruction, one.guard, sources, destinations, lowered.access
+    return instruction.site.instruction, instruction.guard, sources, destinations, lowered.access
 
 
 def _compiled(written: Written, instructions: int) -> CompiledFunction:

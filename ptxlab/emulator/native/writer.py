@@ -82,10 +82,10 @@ def has_native_form(
     assert lowered.compute is not None
     code = FunctionBuilder()
     values = [
-        code.number("i32", int(initial[one.slot].view(f"u{one.dtype.itemsize}")[0]))
-        if one.slot in literals and one.dtype == np.uint32
-        else VectorValue(code, llvm_type(one.dtype), LANES, "%x")
-        for one in lowered.sources
+        code.number("i32", int(initial[source.slot].view(f"u{source.dtype.itemsize}")[0]))
+        if source.slot in literals and source.dtype == np.uint32
+        else VectorValue(code, llvm_type(source.dtype), LANES, "%x")
+        for source in lowered.sources
     ]
     return trace(lowered.compute, _dtypes(lowered), code, *values) is not None
 
@@ -178,8 +178,8 @@ class Writer:
                 span = spans.setdefault(key, Span(access.offset, access.offset))
                 span.add(access.offset, access.nbytes)
             keys.append(key)
-            for one in step.lowered.destinations:
-                version[one.slot] = version.get(one.slot, 0) + 1
+            for destination in step.lowered.destinations:
+                version[destination.slot] = version.get(destination.slot, 0) + 1
         return [None if key is None else (key, spans[key]) for key in keys]
 
     def _step(
@@ -200,20 +200,20 @@ class Writer:
     def _access(self, lowered: Lowered, guard: VectorValue | None, key: object, span: Span) -> None:
         access = lowered.access
         assert access is not None
-        found = self.translated.get(key)
-        if found is None:
-            found = self.translated[key] = self._translate(lowered, guard, span)
+        translated = self.translated.get(key)
+        if translated is None:
+            translated = self.translated[key] = self._translate(lowered, guard, span)
         if not access.writes:
             count = len(lowered.destinations)
             kind = f"i{8 * access.nbytes // count}"
-            items = load(self.code, found, access.offset, kind, count)
+            items = load(self.code, translated, access.offset, kind, count)
             for destination, item in zip(lowered.destinations, items, strict=True):
                 self._write(destination, item, guard)
             return
         values = [self._read(source).as_integer() for source in lowered.sources[1:]]
         elements = [self._kept(x) if x.constant is None else x for x in values]
-        active = None if found.active is None else self._kept(found.active)
-        address = self._kept(found.address + access.offset)
+        active = None if translated.active is None else self._kept(translated.active)
+        address = self._kept(translated.address + access.offset)
         self.deferred.append(DeferredStore(address, active, elements, values[0].kind))
         self.stored.add(access.space)
 
@@ -350,8 +350,8 @@ def inputs_and_outputs(steps: Sequence[InstructionSteps]) -> tuple[list[int], se
     written: set[int] = set()
     for step in steps:
         assert step.lowered is not None
-        slots = [one.slot for one in step.lowered.sources]
-        results = [one.slot for one in step.lowered.destinations]
+        slots = [source.slot for source in step.lowered.sources]
+        results = [destination.slot for destination in step.lowered.destinations]
         if step.guard is not None:
             slots += [step.guard.slot, *results]
         given |= dict.fromkeys(slot for slot in slots if slot not in written)

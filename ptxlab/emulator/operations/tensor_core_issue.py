@@ -240,7 +240,7 @@ def commit(context: Context, asked: RowForm) -> Step:
         [part] = located(objects.access, frame, owners, copies.address(objects.access, frame))
         index = np.broadcast_to(part.index, copies.thread.shape)
         units = Threads(
-            wave.ctas, index=np.unique(np.concatenate([one.ctas[:, 0] for one in issued]))
+            wave.ctas, index=np.unique(np.concatenate([issue.ctas[:, 0] for issue in issued]))
         )
 
         if wave.watched:

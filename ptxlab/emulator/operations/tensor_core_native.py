@@ -53,7 +53,7 @@ def multiply_lines(
     first, masks = d.at(np.array(0), np.array(0)), -adds.astype(np.int32)
     memory, places = wave.tensor_memory.cells, _places(problem)
     flips = repeated(sign_bit(problem), problem.bits) if problem.negates else 0
-    arrays = (one.ctypes.data for one in (memory, first, masks, places))
+    arrays = (array.ctypes.data for array in (memory, first, masks, places))
     words = [*a.words, *b.words, *arrays, flips]
     product.run(wave, problem.path.parts * len(first), words)
 

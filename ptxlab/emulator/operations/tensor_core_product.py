@@ -90,40 +90,40 @@ class Multiplication:
     def _begin(self, issued: Issued, word: int) -> None:
         """Take the operands of products of one instruction descriptor, and have them executed in turn."""
         try:
-            found = problem(self.form, word)
+            asked = problem(self.form, word)
         except ValueError as error:
             what = f"instruction descriptor {word:#010x}: {error}"
             raise issued.fault(0, what, kind="launch") from None
-        if found.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
-            raise issued.unsupported(f"k of {found.k} does not exist on {self.target.name}")
-        self._refuse(issued, found)
-        if found.fidelity == "unverified" or self.shift:
+        if asked.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
+            raise issued.unsupported(f"k of {asked.k} does not exist on {self.target.name}")
+        self._refuse(issued, asked)
+        if asked.fidelity == "unverified" or self.shift:
             issued.wave.unverified.add(self.operation.line)
-        product = _Product(self, issued, found)
+        product = _Product(self, issued, asked)
         issued.start(product.land, product.access)
 
-    def _refuse(self, issued: Issued, found: TensorCoreProblem) -> None:
+    def _refuse(self, issued: Issued, product: TensorCoreProblem) -> None:
         """Raise Unsupported where nothing public says how operands lie."""
-        if found.path.scattered and found.form.sparse:
+        if product.path.scattered and product.form.sparse:
             raise issued.unsupported(
-                f"where the metadata of a sparse A of m {found.m} lies is not modelled"
+                f"where the metadata of a sparse A of m {product.m} lies is not modelled"
             )
-        if self.shifted and found.path.rows != LANES:
-            raise issued.fault(0, f".ashift with m of {found.m}", kind="launch")
-        if max(found.scale_ids) + found.blocks > _WORD_BITS // 8:
+        if self.shifted and product.path.rows != LANES:
+            raise issued.fault(0, f".ashift with m of {product.m}", kind="launch")
+        if max(product.scale_ids) + product.blocks > _WORD_BITS // 8:
             raise issued.unsupported(
-                f"{found.blocks} scales from byte {max(found.scale_ids)} of a column on are not modelled"
+                f"{product.blocks} scales from byte {max(product.scale_ids)} of a column on are not modelled"
             )
 
 
 class _Product:
     """Products that have been issued: registers as they were, for memory as it will be."""
 
-    def __init__(self, how: Multiplication, issued: Issued, found: TensorCoreProblem) -> None:
+    def __init__(self, how: Multiplication, issued: Issued, product: TensorCoreProblem) -> None:
         self._how = how
         self._issued = issued
-        self._problem = found
-        path = found.path
+        self._problem = product
+        path = product.path
         halves = (0, _HALF) if path.scattered else (0,)
         self._d = issued.cells(how.d, path.columns, "D", lanes=halves)
         self._b = self._shared(how.b, "B")
@@ -131,44 +131,46 @@ class _Product:
         if isinstance(how.a, Source):
             self._a = self._shared(how.a, "A")
         else:
-            columns = found.a.cols * found.bits // _WORD_BITS
+            columns = product.a.cols * product.bits // _WORD_BITS
             self._a = issued.cells(how.a, columns, "A", lanes=halves)
             apart = self._a.lane != self._d.lane
             if apart.any():
                 what = "A and D begin in different halves of the lanes of a quarter"
                 hint = "both begin at lane 0, or both at lane 16"
-                raise issued.fault(int(apart.argmax()) // found.form.group, what, hint=hint)
-        width = 1 if found.bits >= _HALF else 2
+                raise issued.fault(int(apart.argmax()) // product.form.group, what, hint=hint)
+        width = 1 if product.bits >= _HALF else 2
         self._metadata = how.metadata and issued.cells(how.metadata, width, "the metadata")
         counts = (path.rows, path.columns)
         self._scales = [
-            issued.cells(place, -(-count // QUARTER), f"the scales of {name}")
-            for place, count, name in zip(how.scales, counts, "AB", strict=False)
+            issued.cells(cells, -(-count // QUARTER), f"the scales of {name}")
+            for cells, count, name in zip(how.scales, counts, "AB", strict=False)
         ]
-        self._adds = issued.values(how.adds).repeat(found.form.group)
+        self._adds = issued.values(how.adds).repeat(product.form.group)
         self._masks = np.array([issued.values(mask) for mask in how.masks], np.uint32)
         self._zeros = None if how.zeros is None else self._zero_columns(issued.values(how.zeros))
-        self._compute = arithmetic(found, how.target)
+        self._compute = arithmetic(product, how.target)
         self._native = self._machine_code()
 
     def _machine_code(self) -> NativeProduct | None:
         """Return the product of machine code, None where some of it would be left to arrays."""
-        how, found = self._how, self._problem
-        blank = self._issued.wave.tensor_memory.blank if found.d_type == "f16" else 0
+        how, product = self._how, self._problem
+        blank = self._issued.wave.tensor_memory.blank if product.d_type == "f16" else 0
         if len(self._masks) or self._zeros is not None or how.shift or how.shifted or blank:
             return None
-        return native_product(found, how.target, a_by_part=isinstance(self._a, Cells))
+        return native_product(product, how.target, a_by_part=isinstance(self._a, Cells))
 
     def _shared(self, source: Source, name: str) -> UnitLines:
         """Return the lines of units of 16 bytes that A or B is read from."""
-        issued, found = self._issued, self._problem
-        operand, major = (found.a, found.majors[0]) if name == "A" else (found.b, found.majors[1])
+        issued, product = self._issued, self._problem
+        operand, major = (
+            (product.a, product.majors[0]) if name == "A" else (product.b, product.majors[1])
+        )
         descriptors = issued.values(source)
         for word, at in issued.distinct(descriptors):
             try:
                 mode = MODES[str(TCGEN05_DESCRIPTOR.decode(word)["swizzle"])]
-                if found.bits == 4 or operand.dtype in READERS["tcgen05"].types:
-                    dtype = "e2m1x2" if found.bits == 4 else operand.dtype
+                if product.bits == 4 or operand.dtype in READERS["tcgen05"].types:
+                    dtype = "e2m1x2" if product.bits == 4 else operand.dtype
                     READERS["tcgen05"].check(dtype, major, mode)
             except ValueError as error:
                 what = f"the descriptor of {name}, {word:#018x}: {error}"
@@ -186,20 +188,20 @@ class _Product:
 
     def access(self) -> TensorCoreAccess:
         """Return what is accessed: of D also rows that are disabled."""
-        path, found = self._problem.path, self._problem
+        path, product = self._problem.path, self._problem
         read, shared = {}, {"B": self._b.units * UNIT_BYTES}
         if isinstance(self._a, Cells):
-            column = np.arange(found.a.cols * found.bits // _WORD_BITS)
+            column = np.arange(product.a.cols * product.bits // _WORD_BITS)
             read["A"] = self._a.at(path.lanes()[..., np.newaxis], column)
         else:
             shared["A"] = self._a.units * UNIT_BYTES
         if self._metadata is not None:
-            read["metadata"], _ = metadata_cells(found, self._metadata)
+            read["metadata"], _ = metadata_cells(product, self._metadata)
         tables = {"scale-A": path.scales_of_a, "scale-B": path.scales_of_b}
         for (name, table), cells in zip(tables.items(), self._scales, strict=False):
             read[name] = cells.at(*table())
         written = {"D": self._d.at(*path.d())}
-        return TensorCoreAccess(found.form.group, shared, read, written, found, self._adds)
+        return TensorCoreAccess(product.form.group, shared, read, written, product, self._adds)
 
     # ---- execution ----
 
@@ -215,31 +217,31 @@ class _Product:
             native.timed(partial(self._by_arrays, operations, some))
 
     def _natively(self, native: NativeProduct, some: Array | slice) -> None:
-        found, wave = self._problem, self._issued.wave
+        product, wave = self._problem, self._issued.wave
         if isinstance(self._a, Cells):
-            words = words_of_tensor_memory(wave, found, self._a.part(some))
+            words = words_of_tensor_memory(wave, product, self._a.part(some))
             a = UnitLines.dense(words.reshape(-1, *words.shape[2:]))
         else:
-            a = in_bytes(found, "A", self._a.part(some))
-        b = in_bytes(found, "B", self._b.part(some))
-        b = b.side_by_side(found.form.group, 1 if found.majors[1] == "k" else 2)
-        multiply_lines(native, wave, found, a, b, self._d.part(some), self._adds[some])
+            a = in_bytes(product, "A", self._a.part(some))
+        b = in_bytes(product, "B", self._b.part(some))
+        b = b.side_by_side(product.form.group, 1 if product.majors[1] == "k" else 2)
+        multiply_lines(native, wave, product, a, b, self._d.part(some), self._adds[some])
 
     def _by_arrays(self, operations: Array | slice, some: Array | slice) -> None:
         """Compute D of some ``operations``, and ``some`` CTAs that are theirs."""
-        found, wave = self._problem, self._issued.wave
-        path, group = found.path, found.form.group
+        product, wave = self._problem, self._issued.wave
+        path, group = product.path, product.form.group
         cells = self._d.part(some).at(*(x[np.newaxis] for x in path.d()))[:, 0]
-        b = both_halves(from_shared(found, "B", self._b.part(some)), group)
+        b = both_halves(from_shared(product, "B", self._b.part(some)), group)
         if self._zeros is not None:
             b = np.where(self._zeros[:, operations], b.dtype.type(0), b)
         c = self._addend(cells, self._adds[some])
         scaled = self._read_scales(some)
         if isinstance(self._a, Cells):
             shifted = self._how.shifted
-            parts = from_tensor_memory(wave, found, self._a.part(some), shifted=shifted)
+            parts = from_tensor_memory(wave, product, self._a.part(some), shifted=shifted)
         else:
-            parts = [from_shared(found, "A", self._a.part(some))]
+            parts = [from_shared(product, "A", self._a.part(some))]
         d = np.empty_like(c)
         width = path.n // len(parts)
         for number, a in enumerate(parts):
@@ -258,11 +260,11 @@ class _Product:
         return scaled_down(np.ascontiguousarray(c), self._how.shift, self._problem.d_type)
 
     def _read_scales(self, some: Array | slice) -> tuple[Array, ...]:
-        wave, found = self._issued.wave, self._problem
+        wave, product = self._issued.wave, self._problem
         try:
             return tuple(
-                scales(wave, found, name, place.part(some))
-                for name, place in zip("AB", self._scales, strict=False)
+                scales(wave, product, name, cells.part(some))
+                for name, cells in zip("AB", self._scales, strict=False)
             )
         except Differing as error:
             hint = "each quarter of the lanes must hold all of them: tcgen05.cp.32x128b.warpx4 copies so"
@@ -330,9 +332,9 @@ def multiply(context: Context, asked: RowForm) -> Step:
 
 
 def _a(context: Context, given: Mapping[str, Operand]) -> Source | Place:
-    place = given.get("a-tmem")
-    if isinstance(place, Address):
-        return context.address(place)
+    address = given.get("a-tmem")
+    if isinstance(address, Address):
+        return context.address(address)
     return context.source(given["a-desc"], "b64")
 
 

@@ -37,7 +37,7 @@ def copy(context: Context, asked: RowForm) -> Step:
     """Copy rows of shared memory to lanes of Tensor Memory, in their turn."""
     operation = Operation.of(context, asked)
     address, source = context.operands(2)
-    place, descriptor = context.address(address), context.source(source, "b64")
+    target, descriptor = context.address(address), context.source(source, "b64")
     rows, width, lanes = lanes_of_copy(asked.modifiers)
     operand = SharedOperand("A", rows, width // 8, "b8", 8)
     bits = next((_PACKED_BITS[part] for part in asked.modifiers if part in _PACKED_BITS), 0)
@@ -48,7 +48,7 @@ def copy(context: Context, asked: RowForm) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         for issued in operation.issued(frame, threads):
             allowed = range(QUARTER) if anywhere else (0,)
-            cells = issued.cells(place, columns.size, "the target", lanes=allowed)
+            cells = issued.cells(target, columns.size, "the target", lanes=allowed)
             units = issued.lines(operand, "k", issued.values(descriptor)).units
             issued.start(partial(land, issued, cells, units), partial(access, issued, cells, units))
 
@@ -74,13 +74,13 @@ def shift(context: Context, asked: RowForm) -> Step:
     """Have every lane take 32 bytes of the next one, in their turn."""
     operation = Operation.of(context, asked)
     [address] = context.operands(1)
-    place = context.address(address)
+    target = context.address(address)
     quarters = range(0, LANES, QUARTER)
     lanes, columns = np.arange(LANES)[:, np.newaxis], np.arange(_SHIFTED_COLUMNS)
 
     def run(frame: Frame, threads: Threads) -> None:
         for issued in operation.issued(frame, threads):
-            cells = issued.cells(place, columns.size, "what is shifted", lanes=quarters)
+            cells = issued.cells(target, columns.size, "what is shifted", lanes=quarters)
             issued.start(partial(land, issued, cells), partial(access, cells))
 
     def access(cells: Cells) -> TensorCoreAccess:

@@ -55,18 +55,18 @@ class UnitLines:
     @property
     def words(self) -> list[int]:
         """What machine code finds them by, as long as this is held."""
-        return [one.ctypes.data for one in (self.data, self.starts, self.which, self.patterns)]
+        return [array.ctypes.data for array in (self.data, self.starts, self.which, self.patterns)]
 
     @property
     def units(self) -> Array:
         """Which units of the data they are: [matrices, lines, units]."""
-        found: Array = self.patterns[self.which] + self.starts[:, np.newaxis, np.newaxis]
-        return found // UNIT_BYTES
+        units: Array = self.patterns[self.which] + self.starts[:, np.newaxis, np.newaxis]
+        return units // UNIT_BYTES
 
     def read(self) -> Array:
         """Return the units, [matrices, lines, units] of 16 bytes."""
-        found: Array = self.data.view(np.complex128)[self.units]
-        return found
+        items: Array = self.data.view(np.complex128)[self.units]
+        return items
 
     def outside(self, region: Region) -> tuple[int, int, int] | None:
         """Return a matrix that is not in its CTA's memory, its first address and that behind it; None if all are."""

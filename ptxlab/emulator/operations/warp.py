@@ -180,9 +180,9 @@ class WholeWarps:
 
     def in_frame(self, frame: Frame) -> Self:
         """Return the same warps with the registers of another frame of theirs."""
-        found = copy(self)
-        found._frame = frame
-        return found
+        bound = copy(self)
+        bound._frame = frame
+        return bound
 
     def _check(self) -> None:
         kind, width = self.kind, self.wave.cta_width

@@ -71,8 +71,8 @@ class Warpgroups(WholeWarps):
     @property
     def firsts(self) -> Array:
         """The first thread of each."""
-        found: Array = self.threads.index[:: self.size]
-        return found
+        firsts: Array = self.threads.index[:: self.size]
+        return firsts
 
     def one(self, source: Source, what: str) -> Array:
         """Return an operand that all threads of a warpgroup agree on, [warpgroups]."""
@@ -122,9 +122,9 @@ class _Shared:
         units, region = core_matrices(self.issue(groups).lines.units), groups.wave.regions["shared"]
         words, which = np.unique(groups.one(self.descriptor, ""), return_inverse=True)
         fields = [WGMMA_DESCRIPTOR.decode(int(word)) for word in words]
-        start = np.array([one["start address"] for one in fields], np.int64)[which]
+        start = np.array([descriptor["start address"] for descriptor in fields], np.int64)[which]
         start += region.start[groups.firsts]
-        swizzles = np.array([one["swizzle"] for one in fields])[which]
+        swizzles = np.array([descriptor["swizzle"] for descriptor in fields])[which]
         moved = []
         for swizzle in dict.fromkeys(swizzles.tolist()):
             chosen = np.flatnonzero(swizzles == swizzle)
@@ -254,7 +254,7 @@ class _Begun(Joined):
         for product in (self, *others):
             assert isinstance(product, _Begun)
             writes = product.how.writes
-            meets = any(not writes.isdisjoint(one) for one in chains if one != writes)
+            meets = any(not writes.isdisjoint(chain) for chain in chains if chain != writes)
             if meets or (writes in chains and not product._goes_on_from(chains[writes])):
                 _execute(chains.values())
                 chains = {}
@@ -316,10 +316,10 @@ def _natively(native: NativeProduct, chain: Sequence[_Begun]) -> None:
     registers, word = groups.registers, np.dtype(np.uint32)
     in_registers = first.a.registers() if isinstance(first.a, _Registers) else []
     given = [*in_registers, *(groups.register(source) for source in how.c)]
-    made = [blank(registers[one.slot], groups.threads, word) for one in how.d]
+    made = [blank(registers[destination.slot], groups.threads, word) for destination in how.d]
     bits = how.form.held("A").bits
     flips = repeated(1 << (bits - 1), bits) if how.negates else 0
-    places = (one.ctypes.data for one in (table, firsts, masks))
+    places = (array.ctypes.data for array in (table, firsts, masks))
     words = [len(chain), *places, flips, *map(id, given), *map(id, made)]
     native.run(groups.wave, groups.count, words)
     for destination, value in zip(how.d, made, strict=True):
@@ -349,7 +349,7 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
     if form.metadata is not None:
         sparsity = sparsity_of(context, form.metadata, given["sp-meta"], given["sp-sel"])
     a, b = (_factor(context, form, name, given) for name in "ab")
-    majors = tuple(one.major if isinstance(one, _Shared) else "" for one in (a, b))
+    majors = tuple(operand.major if isinstance(operand, _Shared) else "" for operand in (a, b))
     return Multiplication(
         form=form,
         d=d,
@@ -359,7 +359,7 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
         sparsity=sparsity,
         adds=context.source(given["scale-d"], "pred"),
         negates=negated[0] != negated[1],
-        writes=frozenset(one.slot for one in d),
+        writes=frozenset(destination.slot for destination in d),
         compute=arithmetic(form, context.target),
         native=native_product(form, context.target, majors),
         line=context.line,

@@ -19,8 +19,8 @@ def values(words: VectorValue, form: Format, low: int = 0) -> VectorValue:
     keep = (form.nan << (F32.fraction_bits - form.fraction_bits)) - (1 << 31)
     if keep != -1:
         moved = moved & keep
-    found = moved.bits("float")
-    return found * 2.0 ** (F32.bias - form.bias) if form.bias != F32.bias else found
+    number = moved.bits("float")
+    return number * 2.0 ** (F32.bias - form.bias) if form.bias != F32.bias else number
 
 
 def exponents(
@@ -32,8 +32,8 @@ def exponents(
     """
     magnitude = words & (form.nan << form.low_bit)
     field = magnitude >> form.exponent_shift
-    found = field.is_("ugt", 1).choose(field, 1)
-    return _marked(found + offset if offset else found, magnitude, form, zero)
+    exponent = field.is_("ugt", 1).choose(field, 1)
+    return _marked(exponent + offset if offset else exponent, magnitude, form, zero)
 
 
 def widened(
@@ -43,15 +43,15 @@ def widened(
 
     The exponents are fields of float32.
     """
-    found, lowest = [], F32.bias + wider.lowest_exponent
+    pairs, lowest = [], F32.bias + wider.lowest_exponent
     for low in range(0, 32, bits):
         value = values(words, form, low)
         field = (value.bits("i32") >> F32.fraction_bits) & ((1 << F32.exponent_bits) - 1)
         field = field.is_("ugt", lowest).choose(field, lowest)
         size = (words >> low) & (form.nan << form.low_bit)
         marked = _marked(field, size, form, ZERO_EXPONENT)
-        found.append((value, marked.to("trunc", "i16")))
-    return found
+        pairs.append((value, marked.to("trunc", "i16")))
+    return pairs
 
 
 def singles(words: VectorValue, form: Format) -> VectorValue:
@@ -65,16 +65,16 @@ def singles(words: VectorValue, form: Format) -> VectorValue:
     return is_special.choose(special_bits.bits("float"), numbers)
 
 
-def _marked(found: VectorValue, magnitude: VectorValue, form: Format, zero: int) -> VectorValue:
+def _marked(exponent: VectorValue, magnitude: VectorValue, form: Format, zero: int) -> VectorValue:
     """Mark the exponents of what has none."""
-    found = magnitude.is_("eq", 0).choose(zero, found)
+    exponent = magnitude.is_("eq", 0).choose(zero, exponent)
     if form.infinity is not None:
         special = magnitude.is_("uge", form.infinity << form.low_bit)
     elif form.specials == "nan":
         special = magnitude.is_("eq", form.nan << form.low_bit)
     else:
-        return found
-    return special.choose(SPECIAL_EXPONENT, found)
+        return exponent
+    return special.choose(SPECIAL_EXPONENT, exponent)
 
 
 def elements(
@@ -89,12 +89,12 @@ def elements(
         exponents(halves >> (bits * i) if i else halves, form, offset).bits("i32", words.lanes)
         for i in range(in_half)
     ]
-    found = []
+    parts = []
     for i in range(32 // bits):
         high, part = divmod(i, in_half)
         exponent = pairs[part] >> 16 if high else pairs[part]
-        found.append((values(words, form, bits * i), exponent.to("trunc", "i16")))
-    return found
+        parts.append((values(words, form, bits * i), exponent.to("trunc", "i16")))
+    return parts
 
 
 def special(value: VectorValue, exponent: VectorValue, form: Format) -> VectorValue:
@@ -103,9 +103,9 @@ def special(value: VectorValue, exponent: VectorValue, form: Format) -> VectorVa
     if form.specials == "none" or (form.specials == "ieee" and form.bias == F32.bias):
         return wide
     infinity = 2.0 ** ((form.nan >> form.fraction_bits) - form.bias)
-    found = magnitude(wide).is_("oeq", infinity).choose(wide * float("inf"), float("nan"))
+    marked = magnitude(wide).is_("oeq", infinity).choose(wide * float("inf"), float("nan"))
     return exponent.is_("sgt", SPECIAL_EXPONENT // 2).choose(
-        found if form.specials == "ieee" else float("nan"), wide
+        marked if form.specials == "ieee" else float("nan"), wide
     )
 
 

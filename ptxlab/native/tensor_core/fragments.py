@@ -53,7 +53,7 @@ def lines(layout: FragmentLayout) -> tuple[Line, ...]:
                 row, col = (int(x) for x in table[lane, register, element])
                 at = (col, row) if by_column else (row, col)
                 where[at] = (register, lane), element
-    found: dict[tuple[int, tuple[tuple[int, int], ...]], dict[int, int]] = {}
+    grouped: dict[tuple[int, tuple[tuple[int, int], ...]], dict[int, int]] = {}
     size = min(BLOCK, outer)
     for inner in range(len(where) // outer):
         for block in range(outer // size):
@@ -61,11 +61,11 @@ def lines(layout: FragmentLayout) -> tuple[Line, ...]:
             elements = {element for _, element in here}
             if len(elements) > 1:
                 return ()
-            places = tuple(place for place, _ in here)
-            found.setdefault((block, places), {})[elements.pop()] = inner
+            places = tuple(index for index, _ in here)
+            grouped.setdefault((block, places), {})[elements.pop()] = inner
     return tuple(
         Line(tuple(inner[i] for i in sorted(inner)), block, places)
-        for (block, places), inner in found.items()
+        for (block, places), inner in grouped.items()
     )
 
 
@@ -93,9 +93,9 @@ def scatter(words: Sequence[tuple[Line, VectorValue]], register: int, lanes: int
 
 
 def _beside(
-    one: tuple[dict[int, int], VectorValue], other: tuple[dict[int, int], VectorValue]
+    left: tuple[dict[int, int], VectorValue], other: tuple[dict[int, int], VectorValue]
 ) -> tuple[dict[int, int], VectorValue]:
     """Put two vectors side by side."""
-    (first, x), (second, y) = one, other
+    (first, x), (second, y) = left, other
     moved = {lane: i + x.lanes for lane, i in second.items()}
     return first | moved, x.shuffle(range(2 * x.lanes), y)

@@ -65,8 +65,8 @@ class FusedSteps:
         form, zero = self.how.addend, self.how.zero_exponent
         zero = zero if zero >= self.how.lowest else ZERO_EXPONENT
         words = d.load("i32", self.rows, align=4 * self.rows)
-        found = exponents(words, form, -form.bias, zero)
-        return values(words, form), found.to("trunc", "i16")
+        exponent = exponents(words, form, -form.bias, zero)
+        return values(words, form), exponent.to("trunc", "i16")
 
     def _fast(self, terms: Terms, top: VectorValue, c: VectorValue) -> VectorValue:
         how = self.how
@@ -109,9 +109,9 @@ class FusedSteps:
             value, exponent = product(k)
             top.value = code.call("smax", top.value, exponent)
             rough.value = rough.value + value
-        found = top.value
+        top_exponent = top.value
         # Where there are infinities and NaNs, only ``rough`` counts.
-        highest = found.is_("sgt", _FAR).choose(_FAR, found).to("sext", "i64")
+        highest = top_exponent.is_("sgt", _FAR).choose(_FAR, top_exponent).to("sext", "i64")
         bias = F64.bias + how.fraction_bits
         scale = ((highest.like(bias) - highest) << F64.fraction_bits).bits("double")
         unit = ((highest + (F64.bias - how.fraction_bits)) << F64.fraction_bits).bits("double")

@@ -44,8 +44,8 @@ class Matrices:
         product: VectorValue | int = 0,
     ) -> None:
         """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
-        found, rows = self.steps.left(words, bits), self.steps.rows
-        for k, parts in zip(self._places(inner, len(found)), found, strict=False):
+        elements, rows = self.steps.left(words, bits), self.steps.rows
+        for k, parts in zip(self._places(inner, len(elements)), elements, strict=False):
             at = (block * self.k + k) * rows
             self._keep(self._of(self._left, product, self.k * self.m), at, parts)
 
@@ -58,8 +58,8 @@ class Matrices:
         product: VectorValue | int = 0,
     ) -> None:
         """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
-        found = self.steps.right(words, bits)
-        for k, parts in zip(self._places(inner, len(found)), found, strict=False):
+        elements = self.steps.right(words, bits)
+        for k, parts in zip(self._places(inner, len(elements)), elements, strict=False):
             right = self._of(self._right, product, self.k * self.n)
             self._keep(right, k * self.n, parts, first)
 
@@ -75,7 +75,7 @@ class Matrices:
     def _places(self, inner: Sequence[int], count: int) -> Sequence[int]:
         """Return where along k that belongs which is kept, some of it of several elements."""
         step = max(1, len(inner) // count)
-        places = [one // step for one in inner[::step]]
+        places = [element // step for element in inner[::step]]
         if isinstance(self.steps, UnpackedSteps):
             places = [self.steps.place(k) for k in places]
         return places
@@ -108,8 +108,8 @@ class Matrices:
                 word = given >> (layout.bits * i) if i else given
                 if len(line.inner) > 1:
                     word = word & ((1 << layout.bits) - 1)
-                place = self._column(layout, line.block, inner, first)
-                place.store(word, align=self._word * self.steps.rows)
+                column = self._column(layout, line.block, inner, first)
+                column.store(word, align=self._word * self.steps.rows)
 
     def end(
         self, layout: FragmentLayout, addresses: Sequence[VectorValue], first: VectorValue | int = 0
@@ -119,8 +119,8 @@ class Matrices:
         for line in lines(layout):
             words = None
             for i, inner in enumerate(line.inner):
-                place = self._column(layout, line.block, inner, first)
-                word = place.load(self.steps.word, rows, align=self._word * rows)
+                column = self._column(layout, line.block, inner, first)
+                word = column.load(self.steps.word, rows, align=self._word * rows)
                 words = word if words is None else words | (word << (layout.bits * i))
             assert words is not None
             done.append((line, words))
@@ -136,15 +136,15 @@ class Matrices:
             for i, inner in enumerate(line.inner):
                 c = words >> (layout.bits * i)
                 c = c & ((1 << layout.bits) - 1) if layout.bits < 32 else c
-                place = self._column(layout, line.block, inner, 0)
-                found = place.load(self.steps.word, rows, align=self._word * rows)
-                place.store(self.steps.last(found, c), align=self._word * rows)
+                column = self._column(layout, line.block, inner, 0)
+                total = column.load(self.steps.word, rows, align=self._word * rows)
+                column.store(self.steps.last(total, c), align=self._word * rows)
 
     def _column(
         self, layout: FragmentLayout, block: int, inner: int, first: VectorValue | int
     ) -> VectorValue:
-        place = block * self.n + order(layout.cols).index(inner)
-        return self.sums(place).at(first, self._word * self.steps.rows)
+        number = block * self.n + order(layout.cols).index(inner)
+        return self.sums(number).at(first, self._word * self.steps.rows)
 
     def sums(self, column: VectorValue | int) -> VectorValue:
         """Return where the sums of a column are."""
@@ -175,7 +175,8 @@ class Matrices:
                         )
                     )
                     right = [
-                        one.at(column, size) for one, (_, size) in zip(right, kept, strict=True)
+                        pointer.at(column, size)
+                        for pointer, (_, size) in zip(right, kept, strict=True)
                     ]
                     terms = Terms((*left, *right), columns, rows, kept)
                     d = self._sums.at(block * self.n, self._word * rows)

@@ -26,8 +26,8 @@ class UnpackedSteps(FusedSteps):
         return widened(words, self.a_form, F16, bits)
 
     def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
-        found = widened(words, self.b_form, F16, bits)
-        return [(value, exponent - 2 * F32.bias) for value, exponent in found]
+        wide = widened(words, self.b_form, F16, bits)
+        return [(value, exponent - 2 * F32.bias) for value, exponent in wide]
 
     def place(self, k: int) -> int:
         """Return the place of an element among those that are added: the halves of registers in turn."""

@@ -75,14 +75,14 @@ def function(
                     for inner, elements in matrix.words(position * BLOCK, order(BLOCK)):
                         matrices.keep_left(elements ^ flips, a.bits, inner, product=product)
             else:
-                one = replace(a, rows=BLOCK, threads=WARP)
-                for line, elements in fragment(one, [each.at(warp, WARP * 4) for each in held]):
+                of_warp = replace(a, rows=BLOCK, threads=WARP)
+                for line, elements in fragment(of_warp, [each.at(warp, WARP * 4) for each in held]):
                     matrices.keep_left(elements ^ flips, a.bits, line.inner)
 
             def registers(which: int, number: VectorValue) -> list[VectorValue]:
                 start = number * in_tile
                 places = (sums[which].at(i, 8) for i in range(in_tile))
-                return [place.array(start).at(warp, WARP * 4) for place in places]
+                return [word.array(start).at(warp, WARP * 4) for word in places]
 
             with code.loop(tiles) as number:
                 matrices.begin(tile, registers(0, number), number * _COLUMNS, mask)

@@ -30,10 +30,10 @@ class IntegerSteps:
     word = "i32"
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
-        return [(one,) for one in _integers(words, self.a_type, bits)]
+        return [(integers,) for integers in _integers(words, self.a_type, bits)]
 
     def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
-        return [(one,) for one in _integers(words, self.b_type, bits)]
+        return [(integers,) for integers in _integers(words, self.b_type, bits)]
 
     def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
         """Add all products to the words of a column at ``d``."""
@@ -91,15 +91,15 @@ class DoubleSteps:
         total = d.load("i64", self.rows, align=8 * self.rows).bits("double")
         for k in range(self.products):
             left, right = terms.left(0, k), terms.right(0, k)
-            found = code.call("fma", left, right, total)
-            total = applied(settle_f64, np.float64, found, left, right, total)
+            fused = code.call("fma", left, right, total)
+            total = applied(settle_f64, np.float64, fused, left, right, total)
         d.store(total.bits("i64"), align=8 * self.rows)
 
 
 def _integers(words: VectorValue, dtype: str, bits: int) -> list[VectorValue]:
     """Return the integers that int32 words hold, by ``bits`` each."""
-    found = []
+    integers = []
     for low in range(0, 32, bits):
         top = words << (32 - bits - low)
-        found.append(top.signed_shift(32 - bits) if dtype[0] == "s" else top >> (32 - bits))
-    return found
+        integers.append(top.signed_shift(32 - bits) if dtype[0] == "s" else top >> (32 - bits))
+    return integers

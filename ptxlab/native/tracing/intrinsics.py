@@ -143,8 +143,8 @@ def _reversed(x: Traced) -> Traced:
 def _looked_up(index: Traced, table: np.ndarray[Any, Any]) -> Traced:
     """Read a table of the module."""
     numbers = [int(x) for x in table.view(f"u{table.itemsize}")]
-    place = index.astype(np.int64).value
-    return Traced(place.looked_up(f"i{8 * table.itemsize}", numbers), table.dtype)
+    at = index.astype(np.int64).value
+    return Traced(at.looked_up(f"i{8 * table.itemsize}", numbers), table.dtype)
 
 
 # ---- parts of words -------------------------------------------------------------------------

@@ -27,8 +27,8 @@ def trace(
         return None
     try:
         with np.errstate(all="ignore"):
-            found = compute(*map(TracedArray, values, dtypes))
-        results = found if isinstance(found, tuple | list) else (found,)
+            traced = compute(*map(TracedArray, values, dtypes))
+        results = traced if isinstance(traced, tuple | list) else (traced,)
         return tuple(
             x.value if isinstance(x, TracedArray) else constant(code, x, np.asarray(x).dtype)
             for x in results
@@ -39,5 +39,5 @@ def trace(
 
 def applied(function: Callable[..., Any], dtype: Any, *values: VectorValue) -> VectorValue:
     """Return what a function that can be written makes of values of one dtype."""
-    found: VectorValue = function(*(TracedArray(value, dtype) for value in values)).value
-    return found
+    result: VectorValue = function(*(TracedArray(value, dtype) for value in values)).value
+    return result

@@ -39,8 +39,8 @@ def constant(code: FunctionText, x: Any, dtype: np.dtype[Any]) -> VectorValue:
     array, kind = array.reshape(1), llvm_type(dtype)
     if kind[0] == "i":
         return code.number(kind, int(array.view(f"u{dtype.itemsize}")[0]))
-    found = code.number(kind, float(array[0]))
-    return any_nan(found) if np.isnan(array[0]) else found
+    value = code.number(kind, float(array[0]))
+    return any_nan(value) if np.isnan(array[0]) else value
 
 
 def any_nan(value: VectorValue) -> VectorValue:
