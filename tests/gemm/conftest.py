@@ -1,8 +1,8 @@
-"""A device that loads a program once for all problems of a test: only its arguments differ."""
+"""A device that loads a program once for all problems of a test, and the engine that runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -32,6 +32,14 @@ class Keeping:
         if isinstance(source, PtxModule):
             return self._load_text(source.source.text)
         return self._load(str(source), options=tuple(options))
+
+
+@pytest.fixture(autouse=True, scope="package")
+def as_arrays() -> Iterator[None]:
+    """Have no machine code made of kernels that run once: it has tests of its own, and takes as long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PTXLAB_ENGINE", "array")
+        yield
 
 
 @pytest.fixture(scope="module")

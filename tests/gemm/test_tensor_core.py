@@ -349,10 +349,10 @@ def main(problem: Problem, tile: Tile, arch: str) -> SassLoop:
     ("layout", "tile", "arch"),
     [
         ("nn", KERNEL.tile, "sm_80"),
-        ("nt", KERNEL.tile, "sm_86"),
-        ("tn", KERNEL.tile, "sm_90a"),
+        pytest.param("nt", KERNEL.tile, "sm_86", marks=pytest.mark.thorough),
+        pytest.param("tn", KERNEL.tile, "sm_90a", marks=pytest.mark.thorough),
         ("tt", KERNEL.tile, "sm_120a"),
-        ("nn", LARGER, "sm_80"),
+        pytest.param("nn", LARGER, "sm_80", marks=pytest.mark.thorough),
         ("nt", LARGER, "sm_90a"),
         ("tn", LARGER, "sm_100a"),
     ],
