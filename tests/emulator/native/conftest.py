@@ -11,7 +11,8 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
-from ptxlab.emulator.native.segment import Segment
+from ptxlab.emulator.native.segment import Segment, specializations_of
+from ptxlab.emulator.run import executable
 from ptxlab.errors import LaunchError
 from tests.emulator.native.separate import Separate, separate
 
@@ -21,7 +22,12 @@ Both = Callable[..., Words]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Collects for each segment that is reached whether it ran as machine code."""
+    """Collects for each segment that is reached whether it ran as machine code.
+
+    No segment is known from another test, which may have met so many faults that it is given up.
+    """
+    specializations_of.cache_clear()
+    monkeypatch.setattr(executable, "_RECENT", [])
     done: list[bool] = []
     natively = Segment._natively
 

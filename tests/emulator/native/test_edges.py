@@ -1,7 +1,9 @@
-"""Machine code at the edges of integers: where this processor traps, and where a product is carried."""
+"""Machine code at edges: of integers, where this processor traps or a product is carried, and of memory."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 from collections.abc import Callable
 from typing import Any
@@ -82,3 +84,26 @@ def test_high_halves_of_products_of_negative_numbers() -> None:
         assert sums == [
             (product + a) % 2**64 for product, (a, _) in zip(products, PAIRS, strict=True)
         ]
+
+
+def read_at_the_end(count: int) -> list[int]:
+    """Return what eight threads have read if the first ones read so many words, behind which a process may not read."""
+    os.environ["PTXLAB_ENGINE"] = "native"
+    memory, page = mmap.mmap(-1, 2 * mmap.PAGESIZE), mmap.PAGESIZE
+    behind = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + page
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(behind), page, 0) == 0
+    words = np.frombuffer(memory, np.uint32, count, page - 4 * count)
+    words[:] = range(count)
+    device: Any = open_device("emulator", arch="sm_90a")
+    out = device.zeros(8, "u32")
+    address = device.map(words)
+    text = kernel(f"""
+        add.u64 d2, d1, {address - out.address}; setp.lt.u32 p1, r0, {count}; mov.u32 r3, 77;
+        @p1 ld.global.u32 r3, [d2]; st.global.u32 [d1], r3;""")
+    device.load(text).kernel("k").launch(1, 8, [out])
+    return [int(word) for word in out.numpy()]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs mprotect")
+def test_what_threads_read_that_a_guard_holds_back_is_not_touched(other: Separate) -> None:
+    assert other.call(read_at_the_end, 4) == [0, 1, 2, 3, 77, 77, 77, 77]
