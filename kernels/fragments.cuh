@@ -30,6 +30,19 @@ struct tf32 {
     u32 bits;
 };
 
+// Matrices of small numbers that share scales along k: of e4m3 a byte, and of e2m1 two in a byte.
+struct mxfp8 {
+    unsigned char bits;
+};
+struct nvfp4 {
+    unsigned char bits;
+};
+
+template <typename Number>
+constexpr int BITS = 8 * sizeof(Number);
+template <>
+constexpr int BITS<nvfp4> = 4;
+
 __device__ __forceinline__ f32 to_f32(f32 value) { return value; }
 
 __device__ __forceinline__ f32 to_f32(f16 value) {

@@ -79,6 +79,13 @@ __device__ __forceinline__ void load_box(u32 to, const TensorMap& map, int row, 
                  :: "r"(to), "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(ctas) : "memory");
 }
 
+// Bytes one after the other, a multiple of 16.
+__device__ __forceinline__ void load_bytes(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];"
+                 :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
 // Nothing is stored outside of the matrix.
 __device__ __forceinline__ void store_box(const TensorMap& map, int row, int column, u32 from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"

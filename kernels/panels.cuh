@@ -1,6 +1,6 @@
 // Panels of A and B in shared memory, where tensor cores read them, and the ring of their stages.
 //
-// A tile is 64 deep and made of panels: 64 rows of A or columns of B each, 64 lines of 128 bytes. A
+// A tile is 128 bytes deep and made of panels: 64 rows of A or columns of B, lines of 128 bytes. A
 // panel is one box of a tensor map, in the order of global memory. Where neighbours lie along k, a
 // line is one row of A; else it is one step along k, and the tensor cores turn it. The copy engine
 // swizzles the lines as they expect, so nothing has a bank conflict. What lies outside of the
@@ -9,7 +9,7 @@
 // Instruction: cp.async.bulk.tensor.2d, mbarrier
 // PTX ISA:     Data Movement and Conversion Instructions: Tensor copy
 // Macros:      BM, BN   tile of a CTA
-//              BK       step along k, 64
+//              BK       step along k, 128 bytes: 64 elements of 16 bits
 //              STAGES   tiles in the ring
 //              CTAS     CTAs that multiply together, and have a part of B each: 1 (default), 2
 
@@ -32,8 +32,7 @@ constexpr u32 A_BYTES = BM / PANEL * PANEL_BYTES, B_BYTES = WIDTH / PANEL * PANE
 constexpr u32 STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr u32 RING_BYTES = STAGES * STAGE_BYTES;
 
-static_assert(sizeof(DTYPE) == 2, "A and B have 16 bits an element");
-static_assert(BK == PANEL, "a tile is as deep as a panel, 64");
+static_assert(BK * BITS<DTYPE> == 8 * LINE, "a tile is as deep as a panel, 128 bytes");
 static_assert(BM % PANEL == 0 && WIDTH % PANEL == 0, "a tile is made of whole panels");
 
 // ---- panels -------------------------------------------------------------------------------------

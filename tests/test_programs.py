@@ -27,7 +27,7 @@ NAMES = resources.names()
 PROGRAMS = [name for name in NAMES if not name.endswith(".cuh")]
 HANDWRITTEN = [name for name in NAMES if name.endswith(".ptx")]
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
-MAPPED = [name for name in PROGRAMS if name.startswith(("kernels/wgmma", "kernels/tcgen05"))]
+MAPPED = [name for name in PROGRAMS if re.match("kernels/(wgmma|tcgen05|block_scaled)", name)]
 ONLY_MAPPED = {"A", "B"}
 
 
@@ -302,15 +302,29 @@ def check_product_of_transposed(before: dict[str, Any], after: dict[str, Any]) -
     check_product(given, after)
 
 
-def check_block_scaled(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """D = A * B of numbers of four bits times a scale for sixteen: in f32, rounded once."""
+def scaled(packed: Array, scales: Array) -> Array:
+    """Two e2m1 a byte, times the scale of each sixteen."""
     magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
     values = np.append(magnitudes, -magnitudes)
+    codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
+    return values[codes] * abs(scales.astype(np.float64)).repeat(16, axis=1)
 
-    def scaled(packed: Array, scales: Array) -> Array:
-        codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
-        return values[codes] * abs(scales.astype(np.float64)).repeat(16, axis=1)
 
+def check_blocks_of_scales(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The same with scales in blocks of 512 bytes, of 128 rows times four, eight of them along k."""
+
+    def each(name: str) -> Array:
+        row, number = np.indices((len(before[name]), before["k"] // 16))
+        block = row // 128 * 8 + number // 4
+        place = block * 512 + row % 32 * 16 + row % 128 // 32 * 4 + number % 4
+        return np.asarray(before[f"s{name.lower()}"][place])
+
+    a, b = (scaled(before[x], each(x)) for x in "AB")
+    assert (abs(after["d"] - a @ b.T) <= 2 * 2.0**-22 * (abs(a) @ abs(b.T))).all()
+
+
+def check_block_scaled(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """D = A * B of numbers of four bits times a scale for sixteen: in f32, rounded once."""
     a, b = (scaled(before[x], before[f"s{x}"]) for x in "ab")
     assert (abs(after["d"] - a @ b.T) <= 2.0**-22 * (abs(a) @ abs(b.T))).all()
 
@@ -379,6 +393,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "block_tiled_vectorized": check_product,
     "tensor_core": check_product,
     **dict.fromkeys((Path(name).stem for name in MAPPED), check_mapped_product),
+    "block_scaled": check_blocks_of_scales,
 }
 
 RUNS = {run.kernel: run for name in PROGRAMS for run in map(run_of, header_of(name).runs)}

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, memory_type
+from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, element_bits
 from ptxlab.gemm.published import Figure, published
 from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.isa.targets import Target
@@ -152,14 +152,14 @@ class Algorithm(Rung):
 
     def _for(self, tile: Tile, dtype: str) -> Tile:
         """Return a tile with as many bytes along k as for the first types: fewer elements if they are larger."""
-        first, own = (memory_type(name).itemsize for name in (self.types[0][0], dtype))
+        first, own = (element_bits(name) for name in (self.types[0][0], dtype))
         return replace(tile, bk=tile.bk * first // own)
 
     def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:
         """Return the grid, the CTAs, and room for the tiles of A and B in each of the stages."""
         x, y, z = three([getattr(tile, sizes) for sizes in self.block])
         lines = tile.bm + (tile.bn >> self.pair) + 2 * self.padding
-        stage = memory_type(problem.dtype).itemsize * tile.bk * lines
+        stage = element_bits(problem.dtype) * tile.bk * lines // 8
         ctas = tile.count(problem.m, problem.n)
         if self.resident:
             ctas = min(ctas, self.resident)
@@ -401,6 +401,19 @@ ALGORITHMS: dict[str, Algorithm] = {
             producers=64,
             beside=1024,
             pair=True,
+        ),
+        Algorithm(
+            name="block_scaled",
+            idea="8 or 4 bits a number, with scales in Tensor Memory",
+            file="kernels/block_scaled.cu",
+            types=(("nvfp4", "f32"), ("mxfp8", "f32")),
+            method="tcgen05",
+            layouts=("nn",),
+            follows="tcgen05_pipelined",
+            tile=Tile(bm=128, bn=128, bk=256, wm=32, wn=128, stages=4, group=8),
+            target="sm_100f",
+            maps="ab",
+            beside=1024 + 4 * 4096,
         ),
     )
 }

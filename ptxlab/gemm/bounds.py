@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.facts import KernelFacts
-from ptxlab.gemm.problem import Problem, memory_type
+from ptxlab.gemm.problem import Problem, element_bits, memory_type
 from ptxlab.isa.gpus import ISSUED, Gpu
 from ptxlab.layouts.shared_memory import PASS_BYTES
 from ptxlab.observe.traffic import SECTOR_BYTES
@@ -86,7 +86,7 @@ def least_bytes(problem: Problem) -> int:
     """Return the bytes that any kernel moves: A and B read once, D written once, and read for beta."""
     m, n, k = problem.m, problem.n, problem.k
     of_d = m * n * memory_type(problem.acc).itemsize
-    return (m * k + k * n) * memory_type(problem.dtype).itemsize + of_d * (2 if problem.beta else 1)
+    return (m * k + k * n) * element_bits(problem.dtype) // 8 + of_d * (2 if problem.beta else 1)
 
 
 def l1_bytes(facts: KernelFacts) -> float:

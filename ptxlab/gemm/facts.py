@@ -33,6 +33,9 @@ from ptxlab.toolchain import Resources
 ARITHMETIC = {"fma": "FFMA", "mma": "HMMA", "wgmma": "HGMMA", "tcgen05": "UTCHMMA"}
 """The opcode in SASS that does a kernel's work, by its method of summation, which is one of PTX."""
 
+_SCALED = {"mxfp8": "UTCQMMA", "nvfp4": "UTCOMMA"}
+"""That of numbers that share scales, by their type."""
+
 _PRODUCTS = {"wgmma": "mma_async", "tcgen05": "mma"}
 """The modifier of what multiplies, where a method's instructions have several verbs."""
 
@@ -176,7 +179,8 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
         profile = count(kernel, config, arguments(device, operands, algorithm))
         d, strays = operands.result()
     verification = Verification(problem, inputs)
-    used, opcode = cubin.kernels[algorithm.entry], ARITHMETIC[algorithm.method]
+    used = cubin.kernels[algorithm.entry]
+    opcode = _SCALED.get(problem.dtype, ARITHMETIC[algorithm.method])
     loop = main_loop(sass(cubin)[algorithm.entry], opcode)
     return KernelFacts(
         algorithm=algorithm,

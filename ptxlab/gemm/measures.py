@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ptxlab.gemm.bounds import ARITHMETIC, GLOBAL, ISSUE, SHARED
 from ptxlab.gemm.facts import KernelFacts
-from ptxlab.gemm.problem import memory_type
+from ptxlab.gemm.problem import element_bits
 
 KernelNumber = Callable[[KernelFacts], float]
 Reason = Callable[[KernelFacts, KernelFacts], str]
@@ -117,9 +117,9 @@ def _sources(before: KernelFacts, after: KernelFacts, *, better: bool) -> str:
     old, new = before.results, after.results
     if (new > old) == better and old != new:
         parts.append(f"a thread has {several(new, 'result')}, not {brief(old)}")
-    old, new = (memory_type(facts.problem.dtype).itemsize for facts in (before, after))
+    old, new = (element_bits(facts.problem.dtype) / 8 for facts in (before, after))
     if (new < old) == better and old != new:
-        parts.append(f"an element has {new} bytes, not {old}")
+        parts.append(f"an element has {brief(new)} bytes, not {brief(old)}")
     return f"; {' and '.join(parts)}" if parts else ""
 
 

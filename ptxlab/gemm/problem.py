@@ -14,11 +14,12 @@ from ptxlab.arrays import Array
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, did_you_mean
+from ptxlab.gemm.scaled import SCALED, ScaledMatrix, quantized
 from ptxlab.numbers.formats import TF32
 from ptxlab.numbers.rounding import narrow
 from ptxlab.numbers.types import TYPES
 
-DTYPES = ("f32", "tf32", "bf16", "f16")
+DTYPES = ("f32", "tf32", "bf16", "f16", *SCALED)
 ACCUMULATORS = ("f32", "f16")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 EPILOGUES = ("none", "bias", "relu", "bias+relu")
@@ -32,13 +33,15 @@ class Inputs:
     """What a GEMM reads: A m x k and B k x n, D before it m x n, and the bias, n f32.
 
     Matrices are as they are multiplied, whatever their layout in memory. With beta = 0 ``d`` is NaN:
-    it must not be read. ``bias`` is None where the epilogue has none.
+    it must not be read. ``bias`` is None where the epilogue has none. ``scaled`` are A and the transpose
+    of B where numbers share scales: then ``a`` and ``b`` are what they stand for, as f32.
     """
 
     a: Array
     b: Array
     d: Array
     bias: Array | None
+    scaled: tuple[ScaledMatrix, ScaledMatrix] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class Problem:
     """D = epilogue(alpha * A * B + beta * D), A m x k and B k x n of ``dtype``, D of type ``acc``.
 
     The sums are of type ``acc`` too. ``tf32`` is f32 in memory, which the kernel rounds to tf32
-    (``cvt.rna.tf32.f32``). ``layout`` says of A and then of B whether it is stored as it is (``n``)
+    (``cvt.rna.tf32.f32``). Numbers of ``mxfp8`` and ``nvfp4`` share scales along k, along which A and B then
+    lie, packed, so that layout and rows are not the caller's (``ptxlab.gemm.scaled``). ``layout`` says of A and then of B whether it is stored as it is (``n``)
     or transposed (``t``), each row-major. ``lda``, ``ldb`` and ``ldd`` are the elements from one row
     in memory to the next, None for no more than the row has. ``alpha`` and ``beta`` are rounded to
     f32.
@@ -91,6 +95,11 @@ class Problem:
             if not math.isfinite(rounded):
                 raise PtxlabError(f"{name} = {getattr(self, name)} is not a finite f32")
             object.__setattr__(self, name, rounded)
+        if self.dtype in SCALED and (self.layout, self.lda, self.ldb) != ("nn", None, None):
+            raise PtxlabError(
+                f"A and B of {self.dtype} lie along k, packed, with their scales in blocks",
+                hint="leave out --layout, --lda and --ldb",
+            )
         for name, (_, width) in zip(("lda", "ldb", "ldd"), self.stored, strict=True):
             given = getattr(self, name)
             if given is not None and not width <= given <= LARGEST:
@@ -140,17 +149,27 @@ class Problem:
         def normal(shape: tuple[int, ...], dtype: str) -> Array:
             return generator.standard_normal(shape, np.float32).astype(memory_type(dtype))
 
-        a = normal((self.m, self.k), self.dtype)
-        b = normal((self.k, self.n), self.dtype)
+        kind = SCALED.get(self.dtype)
+        stored = "f32" if kind else self.dtype
+        a, b = normal((self.m, self.k), stored), normal((self.k, self.n), stored)
+        scaled = None
+        if kind:
+            scaled = quantized(a, kind), quantized(b.T, kind)
+            a, b = scaled[0].values, scaled[1].values.T
         bias = normal((self.n,), "f32") if "bias" in self.epilogue else None
         if self.beta:
-            return Inputs(a, b, normal((self.m, self.n), self.acc), bias)
+            return Inputs(a, b, normal((self.m, self.n), self.acc), bias, scaled)
         unread = np.full((self.m, self.n), np.nan, memory_type(self.acc))
-        return Inputs(a, b, unread, bias)
+        return Inputs(a, b, unread, bias, scaled)
 
 
 def memory_type(dtype: str) -> np.dtype[Any]:
     return TYPES["f32" if dtype == "tf32" else dtype].dtype
+
+
+def element_bits(dtype: str) -> int:
+    """Return how many bits an element takes in memory."""
+    return SCALED[dtype].bits if dtype in SCALED else 8 * memory_type(dtype).itemsize
 
 
 def to_tf32(values: Array) -> Array:
@@ -166,13 +185,14 @@ def to_tf32(values: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class DeviceOperands:
-    """The matrices of a problem, as it stores them, and its bias in the memory of a device."""
+    """The matrices of a problem, as it stores them, its bias and scales in the memory of a device."""
 
     problem: Problem
     a: Buffer
     b: Buffer
     d: Buffer
     bias: Buffer | None = None
+    scales: tuple[Buffer, ...] = ()
 
     def arguments(self) -> list[Any]:
         """Return the arguments of a kernel, all of which take the same."""
@@ -193,14 +213,21 @@ def uploaded(device: Device, problem: Problem, inputs: Inputs) -> Iterator[Devic
     Gaps between rows are NaN, so that reading one is seen, and memory ends with the last element of
     the last row, so that a device which knows the bounds of its memory sees what goes beyond.
     """
-    a = inputs.a.T if problem.layout[0] == "t" else inputs.a
-    b = inputs.b.T if problem.layout[1] == "t" else inputs.b
-    memory = list(map(spread, (a, b, inputs.d), problem.leading))
-    if inputs.bias is not None:
-        memory.append(inputs.bias)
+    if inputs.scaled:
+        factors = [one.packed() for one in inputs.scaled]
+        scales = [one.scale_blocks() for one in inputs.scaled]
+    else:
+        stored = zip((inputs.a, inputs.b), problem.layout, strict=True)
+        matrices = [one.T if order == "t" else one for one, order in stored]
+        factors, scales = list(map(spread, matrices, problem.leading[:2])), []
     with ExitStack() as stack:
-        buffers = [stack.enter_context(device.upload(array)) for array in memory]
-        yield DeviceOperands(problem, *buffers)
+
+        def put(array: Array) -> Buffer:
+            return stack.enter_context(device.upload(array))
+
+        a, b, d = map(put, (*factors, spread(inputs.d, problem.leading[2])))
+        bias = None if inputs.bias is None else put(inputs.bias)
+        yield DeviceOperands(problem, a, b, d, bias, tuple(map(put, scales)))
 
 
 def spread(matrix: Array, leading: int) -> Array:

@@ -19,6 +19,10 @@ u = 2^-24. A product passes through at most k roundings, so coefficient = (1 + u
 Toward zero, c never exceeds M, so X <= M. To nearest it may grow by 1 + 2^-11 a step, so
 X <= (1 + 2^-11)^steps M. The coefficient is the sum over all steps; steps beyond k add exact zeros.
 
+Numbers that share scales (``ptxlab.gemm.scaled``) are multiplied with them exactly. Those of 8 bits are added up
+as above, 32 in a step. Those of 4 bits first in groups of 16, exactly; the groups of a step are then cut at
+2^(E - F) where E is that of the largest scales, which a small group need not reach: that is part of the floor.
+
 ``floor`` is for the bottom of the number range, where errors are absolute: half the smallest subnormal
 (all of it toward zero) for each rounding, and for each truncation a 2^(E - F) that no term reaches,
 because E is that of a zero or of a product with a subnormal factor, which is not normalised.
@@ -41,17 +45,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from ptxlab.arrays import Array, Doubles
 from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Inputs, Problem, to_tf32
-from ptxlab.isa.targets import DotProduct
+from ptxlab.gemm.scaled import ScaledMatrix
+from ptxlab.isa.targets import TARGETS, DotProduct, GroupedDotProduct
 from ptxlab.numbers.formats import BF16, F16, F32, FORMATS, TF32
 
 BLOCK = 1024
 """Rows and columns of D that are looked at together."""
+
+GROUPED = cast(GroupedDotProduct, TARGETS["sm_100a"].arithmetic.grouped4)
+"""How numbers of 4 bits are added up, on all chips that have them."""
 
 SMALLEST_NORMAL = {fmt.dtype: fmt.min_normal for fmt in (F32, BF16, F16)}
 """The smallest normal number of A's and B's type."""
@@ -133,17 +142,21 @@ def error_bound(
     acc: str,
     epilogue: Epilogue = PLAIN,
     conversion: float = 0.0,
+    scaled: tuple[ScaledMatrix, ScaledMatrix] | None = None,
 ) -> ErrorBound:
     """Return the bound for D made of A * B, with A and B as the kernel multiplies them.
 
-    ``conversion`` is how far off a product may be that was made of other factors than these.
+    ``scaled`` are their numbers and scales apart, where they have some. ``conversion`` is how far off a product may be that was made of other factors than these.
     """
     k = a.shape[1]
     if method == "fma":
         relative = math.expm1(k * math.log1p(2.0**-24))
         floor = k * 2.0**-150
+    elif scaled is None:
+        smallest, bits = SMALLEST_NORMAL[a.dtype], 8 * a.dtype.itemsize
+        relative, floor = _tensor_core(method, arithmetic, a, b, acc, smallest, bits)
     else:
-        relative, floor = _tensor_core(method, arithmetic, a, b, acc)
+        relative, floor = _scaled(arithmetic, a, b, *scaled)
     relative += conversion * (1 + relative)
     of_reference = k * 2.0**-53
     if epilogue.rounds:
@@ -154,10 +167,17 @@ def error_bound(
 
 
 def _tensor_core(
-    method: Method, arithmetic: DotProduct, a: Array, b: Array, acc: str
+    method: Method,
+    arithmetic: DotProduct,
+    a: Array,
+    b: Array,
+    acc: str,
+    smallest: float,
+    bits: int,
 ) -> tuple[float, float]:
+    """Return both parts of a bound for factors of ``bits``, of which ``smallest`` is a normal number."""
     k = a.shape[1]
-    chunk = 2 * arithmetic.chunk // a.dtype.itemsize
+    chunk = 16 * arithmetic.chunk // bits
     steps = k if method == "any" else math.ceil(k / chunk)
     if acc == "f32":
         rounding, tiny = 2.0**-23, 2.0**-149
@@ -170,10 +190,23 @@ def _tensor_core(
     terms = chunk + 1
     truncation = terms * 2.0**-arithmetic.fraction_bits
     # The exponent of a product with a subnormal factor: that of the type times the other factor's.
-    smallest = SMALLEST_NORMAL[a.dtype]
     factor = max((float(np.abs(matrix).max(initial=0)) for matrix in (a, b)), default=0.0)
     cut = truncation * max(2.0**zero_exponent, smallest * factor)
     return steps * (truncation + rounding) * growth, steps * (cut + tiny) * growth
+
+
+def _scaled(
+    arithmetic: DotProduct, a: Array, b: Array, left: ScaledMatrix, right: ScaledMatrix
+) -> tuple[float, float]:
+    """Return both parts of a bound for sums in f32 of numbers that share scales."""
+    kind, largest = left.kind, (left.largest_scale, right.largest_scale)
+    if kind.bits == 8:
+        smallest = kind.element.min_normal * max(largest)
+        return _tensor_core("tcgen05", arithmetic, a, b, "f32", smallest, kind.bits)
+    steps = math.ceil(a.shape[1] / GROUPED.chunk)
+    truncation = (GROUPED.chunk // GROUPED.group + 1) * 2.0**-GROUPED.fraction_bits
+    cut = truncation * max(2.0**GROUPED.zero_exponent, math.prod(largest))
+    return steps * (truncation + 2.0**-23), steps * (cut + 2.0**-149)
 
 
 def _finished(method: Method, relative: float, floor: float, acc: str) -> tuple[float, float]:

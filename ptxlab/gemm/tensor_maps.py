@@ -22,6 +22,9 @@ ALIGNMENT = 16
 PANEL = (64, 64)
 """The box of A and B: lines of 128 bytes."""
 
+LINES = (64, 128)
+"""The box of bytes of A and B."""
+
 SLAB = (64, 32)
 """The box of D, of f32: lines of 128 bytes, too."""
 
@@ -32,12 +35,15 @@ def arguments(device: Device, operands: DeviceOperands, algorithm: Algorithm) ->
         return operands.arguments()
     p, (lda, ldb, ldd) = operands.problem, operands.problem.leading
     of_a, of_b, of_d = p.stored
+    epilogue = [p.alpha, p.beta, operands.bias or 0]
+    if operands.scales:
+        maps = [_bytes(device, one) for one in (operands.a, operands.b)]
+        return [p.m, p.n, p.k, *maps, *operands.scales, operands.d, ldd, *epilogue]
     factors = [
         _factor(device, operands.a, of_a, lda),
         _factor(device, operands.b, of_b, ldb),
     ]
     result = [_result(device, operands.d, of_d, ldd)] if "d" in algorithm.maps else []
-    epilogue = [p.alpha, p.beta, operands.bias or 0]
     return [p.m, p.n, p.k, *factors, operands.d, ldd, *result, *epilogue]
 
 
@@ -49,6 +55,11 @@ def _factor(device: Device, buffer: Buffer, shape: tuple[int, int], leading: int
     copy = np.zeros((max(rows, 1), max(-(-columns // width), 1) * width), buffer.dtype)
     copy[:rows, :columns], _ = gathered(buffer.numpy().reshape(-1), rows, columns, leading)
     return _map(device, device.upload(copy), PANEL, copy.shape, copy.shape[1])
+
+
+def _bytes(device: Device, buffer: Buffer) -> Any:
+    rows, width = buffer.shape
+    return _map(device, buffer, LINES, (rows, width), width)
 
 
 def _result(device: Device, buffer: Buffer, shape: tuple[int, int], leading: int) -> Any:

@@ -63,6 +63,7 @@ class Verification:
     def __init__(self, problem: Problem, inputs: Inputs, *, sampled: bool = False) -> None:
         self.problem = problem
         self._a, self._b = factors_of(problem, inputs)
+        self._scaled = inputs.scaled
         self._rows = drawn(problem.m, problem.seed) if sampled else slice(None)
         epilogue = epilogue_of(problem, inputs)
         old = None if epilogue.old is None else epilogue.old[self._rows]
@@ -81,7 +82,14 @@ class Verification:
         dtype = self.problem.dtype
         conversion = TF32_CONVERSION if (method, dtype) == ("any", "tf32") else 0.0
         bound = error_bound(
-            method, arithmetic, self._a, self._b, self.problem.acc, self._epilogue, conversion
+            method,
+            arithmetic,
+            self._a,
+            self._b,
+            self.problem.acc,
+            self._epilogue,
+            conversion,
+            self._scaled,
         )
         worst = compare(d[self._rows], self.expected(), bound)
         error = np.inf if np.isnan(d).any() else worst.error

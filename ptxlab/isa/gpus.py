@@ -23,7 +23,7 @@ class Gpu:
     """One GPU: ``sms`` SMs of a compute ``capability`` (major*10+minor), ``clock`` in MHz.
 
     ``fp32`` is FLOP a clock and SM by FFMA, ``tensor`` the same of tensor cores by type of A and B and
-    type of sums. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has not
+    type of sums; numbers that share scales are ``mxfp8`` and ``nvfp4``. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has not
     all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` of its L2 cache in bytes a clock, None
     where NVIDIA does not say, and ``l2_mib`` is its size. ``l1`` are the bytes a clock of an SM's shared
     memory and L1 cache, which are one.
@@ -77,6 +77,8 @@ def _tensor(
         ("e4m3", "f32"): fp8,
         ("e4m3", "f16"): fp8_to_f16 or fp8,
         ("e2m1", "f32"): fp4,
+        ("mxfp8", "f32"): fp8 if fp4 else None,
+        ("nvfp4", "f32"): fp4,
     }
     return {types: flop for types, flop in told.items() if flop}
 
@@ -147,7 +149,7 @@ GPUS: tuple[Gpu, ...] = (
         148,
         1965,
         256,
-        _tensor(8192),
+        _tensor(8192, fp8=16384, fp4=32768),
         "HBM3e",
         7700,
         mma_sync=_B200_MMA_SYNC,

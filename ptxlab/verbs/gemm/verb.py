@@ -53,7 +53,7 @@ SIZE = 512
 """The default m, n and k: enough for several CTAs and stages, seconds on the emulator."""
 
 
-TYPES = ("f32", "tf32", "bf16", "f16")
+TYPES = ("f32", "tf32", "bf16", "f16", "mxfp8", "nvfp4")
 
 WHICH = f"""
 --algorithm NAME  a rung of the ladder, see --list (default {ALGORITHM}); NAME,NAME,... to --explain
@@ -71,7 +71,7 @@ PROBLEM = f"""
 --n N        columns of B (default --size)
 --k N        columns of A (default --size)
 --size N     m, n and k (default {SIZE})
---dtype      A and B; tf32 is f32 in memory (default: what the algorithm takes first, or all)
+--dtype      A and B; tf32 is f32 in memory, of mxfp8 and nvfp4 several share a scale (default: what the algorithm takes first, or all)
 """
 DETAILS = """
 --alpha X         factor of A * B (default 1)

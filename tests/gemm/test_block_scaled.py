@@ -1,0 +1,212 @@
+"""Matrices of numbers that share scales, and the rung that multiplies them on Blackwell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from ptxlab import resources
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.gemm import ALGORITHMS, Problem, run
+from ptxlab.gemm.facts import facts
+from ptxlab.gemm.problem import Inputs, uploaded
+from ptxlab.gemm.run import compute, prepare
+from ptxlab.gemm.scaled import SCALED, ScaledMatrix, quantized
+from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.sass import sass
+from ptxlab.observe import check
+from ptxlab.toolchain import assemble_cuda
+from tests.gemm.conftest import Keeping
+from tests.gemm.mapped import SIZES, Rewrite, rewrite
+
+__all__ = ["rewrite"]
+
+RUNG = ALGORITHMS["block_scaled"]
+TYPES = [dtype for dtype, _ in RUNG.types]
+
+
+@pytest.fixture(scope="module")
+def blackwell() -> Iterator[Device]:
+    with closing(open_device("emulator", arch="sm_100a")) as device:
+        yield cast(Device, Keeping(device))
+
+
+# ---- numbers and scales -------------------------------------------------------------------------
+
+# By the OCP's tables: all numbers of a type, by code without the sign.
+E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+E4M3 = [
+    (1 + f / 8) * 2.0 ** (e - 7) if e else f / 8 * 2.0**-6 for e in range(16) for f in range(8)
+][:-1]
+MAGNITUDES = {"nvfp4": E2M1, "mxfp8": E4M3}
+
+
+def number(dtype: str, code: int) -> float:
+    table, sign = MAGNITUDES[dtype], 8 if dtype == "nvfp4" else 128
+    return -table[code - sign] if code >= sign else table[code]
+
+
+def scale(dtype: str, code: int) -> float:
+    return E4M3[code] if dtype == "nvfp4" else 2.0 ** (code - 127)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_numbers_are_the_nearest_that_their_scale_has(dtype: str) -> None:
+    kind, most = SCALED[dtype], max(MAGNITUDES[dtype])
+    values = np.random.default_rng(1).standard_normal((5, 70)).astype(np.float32) * 3
+    values[1, :32], values[2, 40] = 0, 1000
+    found = quantized(values, kind)
+    assert found.scales.shape == (5, math.ceil(70 / kind.block))
+    table = sorted({sign * value for value in MAGNITUDES[dtype] for sign in (1, -1)})
+    for row, k in np.ndindex(values.shape):
+        block = values[row, k - k % kind.block :][: kind.block]
+        by = scale(dtype, int(found.scales[row, k // kind.block]))
+        largest = float(np.abs(block).max())
+        if largest and dtype == "mxfp8":
+            assert by == 2.0 ** (math.floor(math.log2(largest)) - 8)
+        elif largest:
+            assert min(E4M3, key=lambda one: abs(one - largest / most)) == by
+        value = number(dtype, int(found.codes[row, k])) * by
+        assert value == found.values[row, k]
+        errors = [abs(Fraction(float(values[row, k])) - Fraction(one * by)) for one in table]
+        assert abs(Fraction(float(values[row, k])) - Fraction(value)) == min(errors)
+
+
+def test_where_scales_lie() -> None:
+    """Row 32 r + l, scale 4 b + s: block b, byte 16 l + 4 r + s of its 512; as many as lines of 128 bytes need."""
+    kind = SCALED["nvfp4"]
+    scales = np.random.default_rng(2).integers(1, 127, (150, 18)).astype(np.uint8)
+    blocks = ScaledMatrix(kind, np.zeros((150, 288), np.uint8), scales).scale_blocks()
+    assert blocks.shape == (2, 8, 512)
+    for row, j in np.ndindex(scales.shape):
+        byte = 16 * (row % 32) + 4 * (row % 128 // 32) + j % 4
+        assert blocks[row // 128, j // 4, byte] == scales[row, j]
+    assert np.count_nonzero(blocks) == scales.size
+
+
+def test_two_numbers_of_four_bits_are_a_byte() -> None:
+    codes = np.arange(33, dtype=np.uint8).reshape(1, -1) % 16
+    packed = ScaledMatrix(SCALED["nvfp4"], codes, np.ones((1, 3), np.uint8)).packed()
+    assert packed.shape == (1, 32)
+    assert packed[0, :17].tolist() == [*(0x10 + 0x22 * i for i in range(7)), 0xFE] * 2 + [0]
+
+
+# ---- the rung -----------------------------------------------------------------------------------
+
+
+def small(problem: Problem) -> Inputs:
+    """Small numbers with scales of 0.5, 1 and 2, of which no sum is rounded."""
+    rng, kind = np.random.default_rng(problem.seed), SCALED[problem.dtype]
+    numbers = [c for c in range(256) if (c & 127) < 127 or kind.bits == 4]
+    codes = [c for c in numbers[: 1 << kind.bits] if number(problem.dtype, c) in (0, 1, -2, 3)]
+    factors = {"nvfp4": (0x30, 0x38, 0x40), "mxfp8": (126, 127, 128)}[problem.dtype]
+
+    def some(rows: int) -> ScaledMatrix:
+        scales = rng.choice(factors, (rows, -(-problem.k // kind.block))).astype(np.uint8)
+        return ScaledMatrix(kind, rng.choice(codes, (rows, problem.k)).astype(np.uint8), scales)
+
+    a, b = some(problem.m), some(problem.n)
+    bias = rng.integers(-9, 9, problem.n).astype(np.float32) if "bias" in problem.epilogue else None
+    d = rng.integers(-9, 9, (problem.m, problem.n)).astype(np.float32)
+    return Inputs(a.values, b.values.T, d, bias, (a, b))
+
+
+def is_right(device: Device, problem: Problem, rung: Any = RUNG) -> bool:
+    inputs = small(problem)
+    expected = problem.alpha * (inputs.a.astype(np.float64) @ inputs.b) + problem.beta * inputs.d
+    if inputs.bias is not None:
+        expected = np.maximum(expected + inputs.bias, 0)
+    found = compute(device, problem, inputs, rung)
+    return not found.strays and np.array_equal(found.d, expected)
+
+
+@pytest.mark.parametrize("epilogue", ["none", "bias+relu"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_problem(blackwell: Device, dtype: str, epilogue: str) -> None:
+    for number_, (m, n, k) in enumerate((*SIZES, (20, 150, 1100))):
+        alpha, beta = ((1, 0), (2, -1))[(number_ + (epilogue == "none")) % 2]
+        room = (None, n + 3)[number_ % 2]
+        problem = Problem(
+            m, n, k, dtype, epilogue=epilogue, alpha=alpha, beta=beta, ldd=room, seed=number_
+        )
+        assert is_right(blackwell, problem), problem
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_random_numbers_are_within_the_bound_and_nothing_races(
+    blackwell: Device, dtype: str
+) -> None:
+    problem = Problem(130, 200, 600, dtype)
+    result = run(blackwell, problem, RUNG)
+    assert result.passed
+    assert result.verdict.tolerance < 1e-4
+    with uploaded(blackwell, problem, problem.inputs()) as x:
+        tile = RUNG.tile_for(problem, blackwell.target)
+        report = check(*prepare(blackwell, x, RUNG, tile))
+        assert report.verdict == "clean", report.findings
+        first = x.result()[0].tobytes()
+    for schedule in ("early", "random:1"):
+        with open_device("emulator", arch="sm_103a", schedule=schedule) as device:
+            assert compute(device, problem, problem.inputs(), RUNG).d.tobytes() == first
+
+
+SLIPS = [
+    ("mxfp8", "which << 29", "0 << 29"),
+    ("nvfp4", "sb + there", "sb"),
+    ("nvfp4", "scales + SCALE_BYTES + i", "scales + i"),
+    ("nvfp4", "tile.column, number * LINE", "tile.column, number"),
+    ("mxfp8", "sb += s64(tile.column / BN) * tiles * SCALE_BYTES;", ""),
+    ("mxfp8", "ring.stage * 2 * SCALE_BYTES, i == 0", "0, i == 0"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "old", "new"), SLIPS)
+def test_a_slip_is_noticed(
+    blackwell: Device, rewrite: Rewrite, dtype: str, old: str, new: str
+) -> None:
+    assert not is_right(blackwell, Problem(40, 200, 600, dtype), rewrite(RUNG, old, new))
+
+
+def test_a_wait_less_is_found(blackwell: Device, rewrite: Rewrite) -> None:
+    told = "SCALE_BYTES, i == 0);\n            commit(ring.empty());"
+    slipped = rewrite(RUNG, told, told.replace("commit", "mbarrier_arrive"))
+    problem = Problem(40, 40, 1400, "nvfp4")
+    with uploaded(blackwell, problem, small(problem)) as x:
+        tile = slipped.tile_for(problem, blackwell.target)
+        assert check(*prepare(blackwell, x, slipped, tile)).verdict == "findings"
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_what_it_counts_and_is_compiled_to(dtype: str) -> None:
+    problem = Problem(128, 128, 512, dtype)
+    with open_device("emulator", arch="sm_100a") as device:
+        found = facts(device, problem, RUNG)
+    assert found.verdict.passed
+    assert found.products == 512 * SCALED[dtype].bits // 256
+    assert found.counts.flops == problem.flops + 128 * 128
+    assert found.opcode == {"nvfp4": "UTCOMMA", "mxfp8": "UTCQMMA"}[dtype]
+    assert found.share is not None
+    assert found.spilled == 0
+
+
+def test_it_is_assembled_for_both_chips() -> None:
+    file, target = resources.path(RUNG.file), TARGETS["sm_103a"]
+    problem = Problem(1, 1, 1, "nvfp4")
+    options = RUNG.options(problem, RUNG.tile_for(problem, target))
+    _, cubin = assemble_cuda(file.read_text(), path=str(file), arch=target.name, options=options)
+    assert sass(cubin)["block_scaled"].opcodes()["UTCOMMA"] == 4
+
+
+def test_where_it_is_not() -> None:
+    with pytest.raises(Unsupported, match="block_scaled is for sm_100f, and this is sm_120a"):
+        run(open_device("emulator", arch="sm_120a"), Problem(8, 8, 8, "nvfp4"), RUNG)
+    with pytest.raises(PtxlabError, match="A and B of nvfp4 lie along k"):
+        Problem(8, 8, 8, "nvfp4", layout="tn")
