@@ -21,11 +21,13 @@ from ptxlab.prediction.predict import as_machine_code, of_launch, predict
 from tests.prediction.running import issued
 
 KEY = (0, 1024)
-PRODUCTS = """\
+MODULE = """\
 .version 8.0
 .target sm_90a
 .address_size 64
-.visible .entry k(.param .u64 out)
+"""
+PRODUCTS = """\
+.visible .entry {name}(.param .u64 out)
 {{
   .reg .f32 d<{sums}>; .reg .b64 a, q; .reg .b32 t;
   .shared .align 1024 .b8 s[40960];
@@ -51,16 +53,21 @@ def product_cycles(n: int, dtype: str = "bf16", k: int = 16) -> float:
         f" {{{', '.join(names)}}}, a, a, {scales};\n"
     )
 
-    def of(count: int) -> float:
-        source = PRODUCTS.format(
+    module = MODULE + "".join(
+        PRODUCTS.format(
+            name=f"k{count}",
             sums=n // 2,
             zero=" ".join(f"mov.f32 {name}, 0f00000000;" for name in names),
             products=one * count,
             stores=" ".join(f"st.global.f32 [q], {name};" for name in names),
         )
-        return predict(source, "h100", 1, 128, [np.zeros(128, np.float32)]).cycles
-
-    return (of(24) - of(8)) / 16
+        for count in (8, 24)
+    )
+    few, many = (
+        predict(module, "h100", 1, 128, [np.zeros(128, np.float32)], kernel=f"k{count}").cycles
+        for count in (8, 24)
+    )
+    return (many - few) / 16
 
 
 def test_products_are_as_fast_as_the_tensor_cores() -> None:
