@@ -13,6 +13,8 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import LaunchError
 
 MOST_BLOCKS = 10_000
+FEW_BLOCKS = 1_000
+"""For bodies of which nobody counts far."""
 
 
 @pytest.fixture
@@ -22,15 +24,19 @@ def bounded(run_on: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     Machine code would go through a hundred thousand at a time.
     """
     monkeypatch.setenv("PTXLAB_ENGINE", "array")
-    blocks = 0
 
-    def progress(done: int, total: int) -> None:
-        nonlocal blocks
-        blocks += 1
-        if blocks > MOST_BLOCKS:
-            raise TimeoutError(f"not at its end after {MOST_BLOCKS} blocks")
+    def run(*args: Any, most: int = MOST_BLOCKS, **named: Any) -> Any:
+        blocks = 0
 
-    return run_on(open_device("emulator", progress=progress))
+        def progress(done: int, total: int) -> None:
+            nonlocal blocks
+            blocks += 1
+            if blocks > most:
+                raise TimeoutError(f"not at its end after {most} blocks")
+
+        return run_on(open_device("emulator", progress=progress))(*args, **named)
+
+    return run
 
 
 # ---- lanes that end are not waited for ----------------------------------------------------------
@@ -283,10 +289,12 @@ done:
 """
     before = ".global .b32 flag;"
     store = "atom.global.exch.b32 r6, [d5], 1;"
-    found = bounded(body.format(store=store), grid=2, block=block, before=before)[:, 0]
+    found = bounded(body.format(store=store), grid=2, block=block, before=before, most=FEW_BLOCKS)[
+        :, 0
+    ]
     assert found.tolist() == [1] * block + [7] * block
-    with pytest.raises(LaunchError, match=f"stopped, not at its end after {MOST_BLOCKS} blocks"):
-        bounded(body.format(store=""), grid=2, block=block, before=before)
+    with pytest.raises(LaunchError, match=f"stopped, not at its end after {FEW_BLOCKS} blocks"):
+        bounded(body.format(store=""), grid=2, block=block, before=before, most=FEW_BLOCKS)
 
 
 def test_the_second_turn_at_a_barrier_does_not_wait_for_what_the_first_does(bounded: Any) -> None:
