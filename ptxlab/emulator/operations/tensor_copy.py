@@ -31,7 +31,7 @@ from ptxlab.emulator.operations.bulk import (
 )
 from ptxlab.emulator.operations.memory import HINT, state_space
 from ptxlab.emulator.operations.order import nothing
-from ptxlab.emulator.operations.tensor_map import map_at, read_maps
+from ptxlab.emulator.operations.tensor_map import map_at, read_map, read_maps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
@@ -101,11 +101,11 @@ class Tensor:
 
     def together(self, frame: Frame, threads: Threads) -> BoxRows | None:
         """Return the rows of all threads' copies at once, None unless each is the whole tile of one map."""
-        maps = set(read_maps(self.pieces, frame, threads))
-        if len(maps) > 1 or self.mode != "tile":
+        data = read_map(self.pieces, frame, threads) if self.mode == "tile" else None
+        if data is None:
             return None
         try:
-            box = box_of(maps.pop())
+            box = box_of(data)
         except (ValueError, Unsupported):  # which is told of the thread that has it
             return None
         return box.inside(_columns(self.coordinates, "s32", frame, threads))

@@ -18,8 +18,9 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
+from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.code import Step
-from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.memory import ITEM, Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
@@ -44,6 +45,24 @@ def read_maps(pieces: Sequence[Access], frame: Frame, threads: Threads) -> list[
     columns = [np.resize(gather(piece, frame, threads), threads.size) for piece in pieces]
     table = np.stack(columns, axis=1)
     return [row.tobytes() for row in table]
+
+
+def read_map(pieces: Sequence[Access], frame: Frame, threads: Threads) -> bytes | None:
+    """Return the one map that all threads read, None unless they see it at one place."""
+    given = threads.pick(pieces[0].base.read(frame.registers))
+    if (given != given[:1]).any():
+        return None
+    one = Threads(threads.width, index=threads.index[:1])
+    try:
+        [first], [last] = (located(piece, frame, one) for piece in (pieces[0], pieces[-1]))
+    except LaunchError:  # which is told of all threads that it is for
+        return None
+    memory, at = first.memory, int(first.index[0])
+    is_own = isinstance(memory, Region) and memory.name != "param"
+    if is_own or last.memory is not memory or int(last.index[0]) != at + len(pieces) - 1:
+        return None
+    data: bytes = memory.items(PIECE)[at : at + len(pieces)].tobytes()
+    return data
 
 
 def _write_maps(

@@ -41,7 +41,9 @@ class UnitLines:
 
         Raises ValueError for a descriptor that says what is not modelled.
         """
-        words, which = np.unique(descriptors, return_inverse=True)
+        words, which = descriptors[:1], np.zeros(descriptors.size, np.int64)
+        if (descriptors != words).any():
+            words, which = np.unique(descriptors, return_inverse=True)
         return cls(region.data, starts, which, addresses(operand, major, words, record))
 
     @classmethod

@@ -29,9 +29,12 @@ EVERYONE = np.uint32(0xFFFFFFFF)
 
 def in_teams(wave: Wave, mask: Array, size: int) -> Array:
     """Return a mask of threads as [teams, size], False where the last team of a CTA is not whole."""
-    by_cta = mask.reshape(wave.ctas, wave.cta_width)
-    rest = -wave.cta_width % size
-    return (np.pad(by_cta, ((0, 0), (0, rest))) if rest else by_cta).reshape(-1, size)
+    width = wave.cta_width
+    by_cta = mask.reshape(wave.ctas, width)
+    if width % size:
+        by_cta = np.zeros((wave.ctas, width + -width % size), mask.dtype)
+        by_cta[:, :width] = mask.reshape(wave.ctas, width)
+    return by_cta.reshape(-1, size)
 
 
 @dataclass(frozen=True, slots=True)
