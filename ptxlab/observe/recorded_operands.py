@@ -12,8 +12,9 @@ import numpy as np
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.matrix.catalog import named
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
@@ -25,7 +26,7 @@ from ptxlab.matrix.shared_matrix import addresses
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.recording import Factor, FragmentInfo, RecordedOperands, RegisterInfo
 from ptxlab.observe.value_flow import RegisterNames, slots
-from ptxlab.syntax.tree import Integer, Operand
+from ptxlab.syntax.tree import Address, Integer, Operand
 
 RegisterNumbers = tuple[int | None, ...]
 """The numbers of the registers of an operand in a frame, None for what is no register."""
@@ -64,7 +65,10 @@ class KnownRegisters:
             FragmentInfo(layout, tuple(None if s is None else numbers.get(s) for s in held), result)
             for layout, held, result in _fragments(site)
         )
-        descriptors = tuple(numbers[slot] for _, slot in descriptor_slots(site) if slot in numbers)
+        family = site.instruction.opcode
+        descriptors = {
+            numbers[slot]: family for _, slot in descriptor_slots(site) if slot in numbers
+        }
         return RecordedOperands(reads, writes, fragments, descriptors)
 
     def infos(self) -> tuple[RegisterInfo, ...]:
@@ -112,16 +116,19 @@ def _fragments(site: Site) -> Iterator[tuple[FragmentLayout, RegisterNumbers, bo
 
 
 def matrix_form(site: Site) -> Form | None:
-    """Return the form of a matrix instruction; of a warpgroup's product the one with A where it is."""
+    """Return the form of a matrix instruction; of an asynchronous product the one with A where it is."""
     matrix, operands = _form(site), site.instruction.operands
     form = None if matrix is None else matrix.matrix
     if form is None or not form.variant:
         return form
-    return named(f"{form.name}.{'rs' if len(slots(site, operands[1])) > 1 else 'ss'}") or form
+    variant = "ts" if isinstance(operands[1], Address) else "ss"
+    if len(slots(site, operands[1])) > 1:
+        variant = "rs"
+    return named(f"{form.name}.{variant}") or form
 
 
 def descriptor_slots(site: Site) -> Iterator[tuple[str, int | None]]:
-    """Yield by its name, ``a`` or ``b``, the register that holds each matrix descriptor of a ``wgmma``."""
+    """Yield by its name, ``a``, ``b`` or ``s``, the register that holds each matrix descriptor."""
     form = matrix_form(site)
     if form is None or not effects_of(site.instruction).begins:
         return
@@ -197,3 +204,24 @@ def _factor(operand: SharedOperand, major: str, word: int, warp: int, base: int)
     [units] = addresses(operand, major, np.array([word], np.uint64)) - base
     swizzle = str(WGMMA_DESCRIPTOR.decode(word)["swizzle"])
     return Factor(operand, (operand.operand == "A") == (major == "k"), warp, swizzle, units)
+
+
+def tensor_factors(
+    access: TensorCoreAccess, threads: Threads, wave: Wave, position: int
+) -> Iterator[Factor]:
+    """Yield what tensor cores read, for threads that have issued it, of the shared memory of the CTA at a position."""
+    problem = access.problem
+    if problem is None:
+        return
+    own = wave.cta_of[threads.index]
+    ctas = (own - own % access.group)[:, np.newaxis] + np.arange(access.group)
+    for at in np.flatnonzero(ctas.ravel() == position).tolist():
+        thread = int(threads.index[at // access.group])
+        warp = thread % wave.cta_width // WARP if wave.cta_of[thread] == position else 0
+        for name, first in access.shared.items():
+            operand, major = (
+                (problem.a, problem.majors[0]) if name == "A" else (problem.b, problem.majors[1])
+            )
+            units = first[at] - position * wave.shared_pitch
+            by_row = (name == "A") == (major == "k")
+            yield Factor(operand, by_row, warp, access.swizzles[name], units)

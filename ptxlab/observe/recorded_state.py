@@ -10,8 +10,9 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.run.tensor_memory import CTA_CELLS
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.recorded_operands import KnownRegisters
 from ptxlab.observe.recording import (
@@ -28,6 +29,8 @@ from ptxlab.observe.trace_context import TraceContext
 
 WORD = 4
 """Bytes of a word."""
+NOTHING = SharedChanges(*(np.zeros(0, np.uint32) for _ in range(4)))
+"""What became of a memory that nobody used."""
 
 
 class RegisterLog:
@@ -138,21 +141,18 @@ def _as_words(value: Array) -> Words32:
     return np.ascontiguousarray(value).view(np.uint32).reshape(len(value), -1)
 
 
-class SharedLog:
-    """The shared memory of the CTA at a position of the wave."""
+class MemoryLog:
+    """The words of a memory that is looked at again and again."""
 
-    def __init__(self, context: TraceContext, position: int) -> None:
-        region, self._base = context.wave.regions["shared"], position * context.wave.shared_pitch
+    def __init__(self, context: TraceContext, now: Words32) -> None:
         self._context = context
-        self._end = self._base + context.wave.shared_pitch
-        self._now = region.data[self._base : self._end].view(np.uint32)
-        self._seen = np.zeros_like(self._now)
+        self._now = now
+        self._seen = np.zeros_like(now)
         self._runs: list[tuple[int, int, int]] = []
         self._words: list[Words32] = []
-        self._accesses: list[tuple[int, int, int, int, int]] = []
-        self._addresses: list[Array] = []
 
     def look(self) -> None:
+        """Note what has changed."""
         became = self._now ^ self._seen
         changed = np.flatnonzero(became)
         if not changed.size:
@@ -164,6 +164,27 @@ class SharedLog:
             self._words.append(became[first : first + count])
         np.copyto(self._seen, self._now)
 
+    def changes(self) -> SharedChanges:
+        step, first, count = columns(self._runs, 3)
+        return SharedChanges(step, first, count, joined(self._words))
+
+
+def cells_of(wave: Wave, position: int) -> Words32:
+    """Return the cells of the Tensor Memory of the CTA at a position, as they are at any time."""
+    found: Words32 = wave.tensor_memory.cells[position * CTA_CELLS : (position + 1) * CTA_CELLS]
+    return found
+
+
+class SharedLog(MemoryLog):
+    """The shared memory of the CTA at a position of the wave."""
+
+    def __init__(self, context: TraceContext, position: int) -> None:
+        region, self._base = context.wave.regions["shared"], position * context.wave.shared_pitch
+        self._end = self._base + context.wave.shared_pitch
+        super().__init__(context, region.data[self._base : self._end].view(np.uint32))
+        self._accesses: list[tuple[int, int, int, int, int]] = []
+        self._addresses: list[Array] = []
+
     def access(self, access: Access, threads: Array, first: Array, *, copies: bool) -> None:
         """See threads of the wave access shared memory, ``first`` being where in all of the wave's."""
         mine = (first >= self._base) & (first < self._end)
@@ -174,10 +195,6 @@ class SharedLog:
             lanes = int(np.bitwise_or.reduce(1 << (threads[here] % WARP)))
             self._accesses.append((self._context.step, warp, kind, access.nbytes, lanes))
             self._addresses.append(first[here].astype(np.uint32))
-
-    def changes(self) -> SharedChanges:
-        step, first, count = columns(self._runs, 3)
-        return SharedChanges(step, first, count, joined(self._words))
 
     def accesses(self) -> SharedAccesses:
         step, warp, kind, nbytes, lanes = columns(self._accesses, 5)

@@ -60,13 +60,14 @@ class FragmentInfo:
 class RecordedOperands:
     """The registers, by number, that an instruction reads and writes, and its ``fragments``.
 
-    ``descriptors`` are those of the registers that say where its factors lie in shared memory.
+    ``descriptors`` are those of the registers that say where its factors lie in shared memory, with the family
+    ("wgmma", "tcgen05") whose descriptors they are.
     """
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     fragments: tuple[FragmentInfo, ...]
-    descriptors: tuple[int, ...]
+    descriptors: dict[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,10 @@ class RegisterChanges:
 
 @dataclass(frozen=True, slots=True)
 class SharedChanges:
-    """What runs of shared memory have become in steps: ``count`` words from ``first`` on, an entry each."""
+    """What runs of shared memory, or of Tensor Memory, have become in steps: ``count`` words from ``first`` on.
+
+    There is an entry for each. The words of Tensor Memory are its cells, 512 of a lane after those of the one before.
+    """
 
     step: Words32
     first: Words32
@@ -144,7 +148,7 @@ class Recording:
     ``operands`` are those of the timeline's places, ``calls`` the lines they were inlined from, the innermost
     first. ``shared_bytes`` is how much shared memory the CTA has,
     ``variables`` what begins where in it; all count from its beginning, which is at the address
-    ``shared_base``. ``swizzles`` say by the number of a flight how the copy engine permutes what it
+    ``shared_base``. ``cells`` are those of its Tensor Memory. ``swizzles`` say by the number of a flight how the copy engine permutes what it
     moves, ``factors`` by the number of a product what it reads.
     """
 
@@ -160,6 +164,7 @@ class Recording:
     shared_base: int
     variables: dict[str, int]
     shared: SharedChanges
+    cells: SharedChanges
     accesses: SharedAccesses
     swizzles: dict[int, str]
     factors: dict[int, tuple[Factor, ...]]
@@ -186,11 +191,19 @@ class Recording:
 
     def stored(self) -> Iterator[tuple[int, int, Words32]]:
         """Yield step, number of the first word of shared memory, and what some words from it on are then."""
-        size = int((self.shared.first + self.shared.count).max(initial=0))
-        memory = np.zeros(size, np.uint32)
-        end = 0
-        entries = (self.shared.step, self.shared.first, self.shared.count)
-        for step, at, count in zip(*(column.tolist() for column in entries), strict=True):
-            first, end = end, end + count
-            memory[at : at + count] ^= self.shared.words[first:end]
-            yield step, at, memory[at : at + count].copy()
+        yield from _became(self.shared)
+
+    def filled(self) -> Iterator[tuple[int, int, Words32]]:
+        """Yield the same of the cells of Tensor Memory."""
+        yield from _became(self.cells)
+
+
+def _became(changes: SharedChanges) -> Iterator[tuple[int, int, Words32]]:
+    size = int((changes.first + changes.count).max(initial=0))
+    memory = np.zeros(size, np.uint32)
+    end = 0
+    entries = (changes.step, changes.first, changes.count)
+    for step, at, count in zip(*(column.tolist() for column in entries), strict=True):
+        first, end = end, end + count
+        memory[at : at + count] ^= changes.words[first:end]
+        yield step, at, memory[at : at + count].copy()

@@ -15,6 +15,7 @@ from ptxlab.emulator.operations.tensor_map import MAP_READ
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.run.memory import Part
+from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
@@ -22,8 +23,14 @@ from ptxlab.errors import PtxlabError
 from ptxlab.instrument.sites import calls
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
-from ptxlab.observe.recorded_operands import factors
-from ptxlab.observe.recorded_state import RegisterLog, SharedLog
+from ptxlab.observe.recorded_operands import factors, tensor_factors
+from ptxlab.observe.recorded_state import (
+    NOTHING,
+    MemoryLog,
+    RegisterLog,
+    SharedLog,
+    cells_of,
+)
 from ptxlab.observe.recording import Factor, Recording
 from ptxlab.observe.trace import Tracer, follow
 from ptxlab.tensormap.encoding import MAP_BYTES, decode
@@ -63,6 +70,8 @@ class StepRecorder(Tracer):
         self._map = bytearray()
         self._swizzles: dict[int, str] = {}
         self._factors: dict[int, tuple[Factor, ...]] = {}
+        self._cells: MemoryLog | None = None
+        self._filled = False
         self._over = True  # the last instruction is, and what it changed has been seen
 
     def begin(self, wave: Wave) -> None:
@@ -75,6 +84,7 @@ class StepRecorder(Tracer):
     def end(self, wave: Wave) -> None:
         if self._live:
             self._shared.look()
+            self._look_at_cells()
         super().end(wave)
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
@@ -97,12 +107,33 @@ class StepRecorder(Tracer):
     def _look(self, site: Site, frame: Frame, threads: Threads) -> None:
         if self._live:
             self._shared.look()
+            self._look_at_cells()
             self._registers.look(site, frame, threads)
 
     def landed(self, queue: str, turn: int, threads: Threads | None) -> None:
         super().landed(queue, turn, threads)
         if self._live and queue == "products":
             self._registers.doubt()
+        if self._live and queue in ("tensor_work", "tensor_stores"):
+            self._filled = True
+        elif self._live and queue == "signals":  # of a commit: what was behind it has landed
+            self._look_at_cells()
+
+    def _look_at_cells(self) -> None:
+        """Look at Tensor Memory, if something has come there."""
+        if self._filled:
+            if self._cells is None:
+                cells = cells_of(self._context.wave, self._position)
+                self._cells = MemoryLog(self._context, cells)
+            self._cells.look()
+            self._filled = False
+
+    def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
+        super().issued(threads, access)
+        if self._live and self._flights.beginning is not None:
+            found = tuple(tensor_factors(access, threads, self._context.wave, self._position))
+            if found:
+                self._factors[len(self._flights.found) - 1] = found
 
     def touch(
         self, access: Access, threads: Threads, parts: list[Part], items: Array | None
@@ -154,6 +185,7 @@ class StepRecorder(Tracer):
                 variable.name: start for variable, start in context.wave.shared.starts.items()
             },
             shared=self._shared.changes(),
+            cells=NOTHING if self._cells is None else self._cells.changes(),
             accesses=self._shared.accesses(),
             swizzles=self._swizzles,
             factors=self._factors,

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS
+from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS, LANES
 from ptxlab.observe.timeline import (
     AllocatedColumns,
     FilledColumns,
@@ -66,12 +66,15 @@ class TensorMemoryTrace:
 
 
 def _spans(cells: Array) -> list[TensorSpan]:
-    """Return of each CTA the columns and lanes that some of its cells lie in."""
+    """Return of each CTA the columns that some of its cells lie in, for lanes that follow each other."""
     spans = []
-    for cta in np.unique(cells // CTA_CELLS).tolist():
-        lane, column = np.divmod(cells[cells // CTA_CELLS == cta] % CTA_CELLS, COLUMNS)
-        lanes = int(lane.min()), int(lane.max()) + 1
-        spans.append(TensorSpan(cta, int(column.min()), int(column.max()) + 1, lanes))
+    row, column = np.divmod(np.unique(cells), COLUMNS)
+    for part in np.split(np.arange(row.size), np.flatnonzero(np.diff(row) > 1) + 1):
+        for cta in np.unique(row[part] // LANES).tolist():
+            own = part[row[part] // LANES == cta]
+            lanes = int(row[own[0]]) % LANES, int(row[own[-1]]) % LANES + 1
+            columns = column[own]
+            spans.append(TensorSpan(cta, int(columns.min()), int(columns.max()) + 1, lanes))
     return spans
 
 

@@ -125,6 +125,7 @@ class _Product:
         self._problem = product
         path = product.path
         halves = (0, _HALF) if path.scattered else (0,)
+        self._swizzles: dict[str, str] = {}
         self._d = issued.cells(how.d, path.columns, "D", lanes=halves)
         self._b = self._shared(how.b, "B")
         self._a: UnitLines | Cells
@@ -169,6 +170,7 @@ class _Product:
         for word, at in issued.distinct(descriptors):
             try:
                 mode = MODES[str(TCGEN05_DESCRIPTOR.decode(word)["swizzle"])]
+                self._swizzles[name] = mode.name
                 if product.bits == 4 or operand.dtype in READERS["tcgen05"].types:
                     dtype = "e2m1x2" if product.bits == 4 else operand.dtype
                     READERS["tcgen05"].check(dtype, major, mode)
@@ -201,7 +203,9 @@ class _Product:
         for (name, table), cells in zip(tables.items(), self._scales, strict=False):
             read[name] = cells.at(*table())
         written = {"D": self._d.at(*path.d())}
-        return TensorCoreAccess(product.form.group, shared, read, written, product, self._adds)
+        return TensorCoreAccess(
+            product.form.group, shared, read, written, product, self._adds, self._swizzles
+        )
 
     # ---- execution ----
 

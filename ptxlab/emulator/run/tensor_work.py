@@ -34,7 +34,7 @@ class TensorCoreAccess:
 
     ``shared`` are first bytes of 16 of shared memory [CTAs, lines, units], which are read; cells of Tensor
     Memory are ``read`` or ``written``. Of products ``problem`` says what is multiplied, and ``adds`` [CTAs]
-    whether D is added, which is then read too.
+    whether D is added, which is then read too. ``swizzles`` are the names of the modes in which shared memory is read.
     """
 
     group: int
@@ -43,3 +43,4 @@ class TensorCoreAccess:
     written: Mapping[str, Array] = field(default_factory=dict)
     problem: TensorCoreProblem | None = None
     adds: Array | None = None
+    swizzles: Mapping[str, str] = field(default_factory=dict)

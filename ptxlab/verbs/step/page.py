@@ -19,7 +19,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.canonical import UNIT_BYTES
-from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
+from ptxlab.matrix.descriptor import READERS
 from ptxlab.observe.recording import (
     RecordedOperands,
     Recording,
@@ -39,7 +39,7 @@ from ptxlab.view.sources import Sources
 
 SCRIPTS = (
     "layouts.js", "copy.js", "unpack.js", "numbers.js", "moments.js", "code.js", "registers.js", "factors.js",
-    "matrix.js", "shared.js", "waiting.js", "events.js", "find.js",
+    "matrix.js", "shared.js", "tensor.js", "waiting.js", "events.js", "find.js",
 )  # fmt: skip
 
 
@@ -101,17 +101,18 @@ def _facts(recording: Recording, sources: Sources) -> dict[str, Any]:
         "threads": config.cta_threads,
         "together": timeline.together,
         "places": places,
-        "descriptor": [
-            members(field, "name", "low", "bits", "unit", "codes")
-            for field in WGMMA_DESCRIPTOR.fields
-        ],
-        "descriptors": sorted(
-            {
-                descriptor
-                for operands_of in recording.operands
-                for descriptor in operands_of.descriptors
-            }
-        ),
+        "records": {
+            family: [
+                members(field, "name", "low", "bits", "unit", "codes")
+                for field in reader.record.fields
+            ]
+            for family, reader in READERS.items()
+        },
+        "descriptors": {
+            register: family
+            for operands in recording.operands
+            for register, family in operands.descriptors.items()
+        },
         "registers": [
             asdict(register) | {"words": register.words, "function": called(register.function)}
             for register in recording.registers
@@ -121,14 +122,26 @@ def _facts(recording: Recording, sources: Sources) -> dict[str, Any]:
         "flights": flights,
         **{
             name: [asdict(entry) for entry in getattr(timeline, name)]
-            for name in ("barriers", "waits", "mbarriers")
+            for name in ("barriers", "waits", "mbarriers", "allocations")
         },
+        "loads": _loads(recording),
         **_factors(recording),
         "sharedBytes": recording.shared_bytes,
         "sharedBase": recording.shared_base,
         "variables": {called(name): start for name, start in recording.variables.items()},
         **tables.as_json(),
     }
+
+
+def _loads(recording: Recording) -> list[dict[str, Any]]:
+    """Return the cells that warps read of the CTA's Tensor Memory, step by step."""
+    several = f" of rank {recording.rank}" if len(recording.timeline.ctas) > 1 else ""
+    return [
+        {"step": access.step, "lanes": (low[0], high[0] + 1), "columns": (low[1], high[1] + 1)}
+        for access in recording.timeline.accesses
+        if (access.verb, access.memory) == ("read", f"Tensor Memory{several}")
+        for low, high in [(divmod(access.low, 1 << 16), divmod(access.high - 1, 1 << 16))]
+    ]
 
 
 def _factors(recording: Recording) -> dict[str, Any]:
@@ -175,6 +188,7 @@ def _words(recording: Recording) -> dict[str, Words32]:
         "turn": recording.turns,
         "change": recording.changes,
         "shared": recording.shared,
+        "cells": recording.cells,
         "access": recording.accesses,
     }
     return {

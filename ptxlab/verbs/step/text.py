@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.run.tensor_memory import COLUMNS
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.recording import WORD_BITS, Recording
 from ptxlab.syntax.names import called
 from ptxlab.verbs.trace import text as trace_text
 from ptxlab.view.json import members
-from ptxlab.view.text import fields, hexadecimal
+from ptxlab.view.text import counted, fields, hexadecimal
 
 SCHEMA = "ptxlab.step/1"
 
@@ -45,6 +46,10 @@ def totals(recording: Recording) -> list[tuple[str, str]]:
                 f"{recording.shared_bytes:,} bytes, accessed {len(recording.accesses.step):,} times",
             )
         )
+    if len(recording.cells.step):
+        cells = int(recording.cells.count.sum())
+        moments = len(np.unique(recording.cells.step))
+        told.append(("Tensor Memory", f"{cells:,} cells changed, in {counted(moments, 'step')}"))
     return told
 
 
@@ -106,6 +111,15 @@ def as_json(recording: Recording) -> dict[str, Any]:
                 "words": [_together([word]) for word in words.tolist()],
             }
             for step, first, words in recording.stored()
+        ],
+        "tensor_memory": [
+            {
+                "step": step,
+                "lane": first // COLUMNS,
+                "column": first % COLUMNS,
+                "words": [_together([word]) for word in words.tolist()],
+            }
+            for step, first, words in recording.filled()
         ],
     }
 

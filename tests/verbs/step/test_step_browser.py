@@ -21,7 +21,9 @@ from ptxlab.matrix.catalog import multiplication
 from ptxlab.observe.recording import Recording
 from ptxlab.observe.step import step
 from ptxlab.verbs.step import page as step_page
+from tests.emulator.blackwell.operands import Problem
 from tests.observe.pipelines import A_BYTES, RING, STEPS
+from tests.observe.test_step_tensor_memory import cells_after, recorded
 from tests.verbs.browser import Browser, missing
 
 MISSING = missing()
@@ -279,7 +281,9 @@ def test_the_factors_of_a_warpgroup_are_drawn_from_shared_memory(
             for col in range(matrix.shape[1])
         }
     assert "A is read, 2,048 bytes from" in browser.text("#touched")
-    browser.js("find('wgmma.mma_async', 1); choose({ register: data.descriptors[0], lane: 0 })")
+    browser.js(
+        "find('wgmma.mma_async', 1); choose({ register: Number(Object.keys(data.descriptors)[0]), lane: 0 })"
+    )
     assert "stride byte offset" in browser.text("#chosen")
 
 
@@ -329,3 +333,43 @@ def test_it_fits_a_phone_in_the_dark(browser: Browser, ring: Recording, tmp_path
         assert browser.js("return document.documentElement.scrollWidth") == 390
         ground = browser.js("return getComputedStyle(document.body).backgroundColor")
     assert ground == "rgb(13, 17, 23)"
+
+
+def test_tensor_memory_is_that_recorded_and_told_cell_by_cell(
+    browser: Browser, tmp_path: Path
+) -> None:
+    problem = Problem("f16", 64, 16, "f16", "f16")
+    found = recorded(problem)
+    show(browser, found, tmp_path)
+    [product] = [one for one in found.timeline.flights if one.work == "product"]
+    assert product.landed is not None
+    last = len(found.timeline.executed) - 1
+    script = (
+        "go(arguments[0]); return [[...cells], document.getElementById('cellfacts').textContent]"
+    )
+    for at in (last, product.step, product.landed - 1, 10):
+        cells, said = browser.js(script, at)
+        assert cells == cells_after(found, at).ravel().tolist()
+        if at == product.step:
+            assert (
+                "a product to columns 32 to 47 of lanes 0 to 111 begins: 64 x 16 x 16 of f16"
+                in said
+            )
+        if at == product.landed - 1:
+            assert "cells new" in said
+            assert browser.text("#now").startswith("a commit arrives the product of line")
+    # Row 20 of an m of 64 is in the second quarter: lane 36. The cell is pointed at and clicked.
+    browser.js("go(arguments[0])", last - 30)
+    where = browser.js(
+        "const box = $('cells').getBoundingClientRect(), wide = ($('cells').querySelector('canvas').clientWidth - 38) / 512;"
+        "return [(34 + 40.5 * wide) / box.width - .5, (15 + 36.5 * 3) / box.height - .5]"
+    )
+    browser.click("#cells", *where)
+    held = cells_after(found, last - 30)[36, 40]
+    value = float(held.view(np.float32))
+    told = browser.text("#cell")
+    assert told.startswith(f"lane 36, column 40 0x{held:08x} f32 {value:g} by the product of line ")
+    browser.js("choose({ register: Number(Object.keys(data.descriptors)[0]), lane: 0 })")
+    assert "version 1" in browser.text("#chosen")
+    with browser.phone(400, 844):
+        assert browser.js("return document.documentElement.scrollWidth") == 400

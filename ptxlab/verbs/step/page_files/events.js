@@ -8,6 +8,7 @@ function draw() {
   drawWaiting();
   drawMatrix();
   drawShared();
+  drawTensor();
   drawChosen();
   $("slider").value = step;
   $("slider").setAttribute("aria-valuetext", `step ${step + 1} of ${END}`);
@@ -19,7 +20,8 @@ function draw() {
 /** The instruction at hand, with its registers to choose. */
 function drawNow(place, turn) {
   if (!place) {
-    $("now").innerHTML = `<code>a copy lands</code> <span class="hint">${landings(state.step).join("; ") || "of another CTA"}</span>`;
+    const what = data.flights.some((one) => one.landed === state.step + 1 && one.work === "commit") ? "a commit arrives" : "a copy lands";
+    $("now").innerHTML = `<code>${what}</code> <span class="hint">${landings(state.step).join("; ") || "of another CTA"}</span>`;
     return;
   }
   const names = new Map([...place.writes, ...place.reads].map((register) => [data.registers[register].name, register]));
@@ -41,9 +43,12 @@ function elsewhere(warps) {
 
 /** What lands in a step, in words. */
 function landings(step) {
-  return data.flights.filter((one) => one.landed === step + 1).map((one) => {
+  const landed = data.flights.filter((one) => one.landed === step + 1), lineOf = (one) => placeOf(one.step).line;
+  const alike = (one) => landed.filter((other) => other.queue === "tensor_work" && one.queue === other.queue && lineOf(one) === lineOf(other));
+  return landed.filter((one) => alike(one).indexOf(one) < 1).map((one) => {
     const to = one.writes.filter(({ cta }) => cta === data.rank).map(({ start, end }) => `${hex(data.sharedBase + start)} to ${hex(data.sharedBase + end - 1)}`);
-    return `that of <button type="button" class="see" data-go="${one.step}">line ${placeOf(one.step).line}</button>, ${plural(one.nbytes, "byte")}${to.length ? `, ${to.join(", ")}` : ""}`;
+    const several = alike(one).length, which = several > 1 ? `${several} times the ${one.work}` : several ? `the ${one.work}` : "that";
+    return `${which} of <button type="button" class="see" data-go="${one.step}">line ${placeOf(one.step).line}</button>${one.nbytes ? `, ${plural(one.nbytes, "byte")}` : ""}${to.length ? `, ${to.join(", ")}` : ""}`;
   });
 }
 
@@ -117,6 +122,22 @@ banks.addEventListener("click", (event) => {
   const word = wordUnder(event);
   if (word !== null) choose({ word: word === state.word ? null : word, register: null, lane: null });
 });
+const tensorBox = $("cells");
+let kept = null;
+tensorBox.addEventListener("pointermove", (event) => {
+  const cell = cellUnder(event);
+  if (cell === pointed) return;
+  pointed = cell === null ? kept : cell;
+  drawCell();
+  paintCells();
+});
+tensorBox.addEventListener("pointerleave", () => { pointed = kept; if (tensorShape) { drawCell(); paintCells(); } });
+tensorBox.addEventListener("click", (event) => {
+  const cell = cellUnder(event);
+  kept = pointed = cell === kept ? null : cell;
+  drawCell();
+  paintCells();
+});
 $("through").addEventListener("click", () => { through = !through; draw(); });
 $("values").addEventListener("click", () => { valued = !valued; draw(); });
 $("operands").addEventListener("pointerover", (event) => {
@@ -172,6 +193,7 @@ const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "lig
 function dress() {
   $("scheme").textContent = isDark() ? "light" : "dark";
   if (data && data.sharedBytes) paintBanks();
+  if (data && tensorShape) paintCells();
 }
 $("scheme").addEventListener("click", () => { root.dataset.scheme = isDark() ? "light" : "dark"; dress(); });
 darkSystem.addEventListener("change", dress);
@@ -181,6 +203,7 @@ async function begin() {
   await unpack();
   prepare();
   prepareShared();
+  prepareTensor();
   buildCode();
   $("slider").max = END - 1;
   $("warp").innerHTML = data.warps.map((warp) => `<option value="${warp}">warp ${warp}</option>`).join("");

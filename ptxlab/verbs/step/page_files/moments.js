@@ -8,11 +8,11 @@ const from = {};
 /** By warp: its turns, as numbers of entries; by register the entries that change it; what lanes hold. */
 let turns, changes, held;
 let wordsFrom, runsFrom, addressesFrom;
-let memory, applied;
+let memory, cells, cellsFrom, applied;
 
 function prepare() {
   END = column.executed.length;
-  for (const name of ["turn", "change", "shared", "access"]) from[name] = starts(column[`${name}.step`]);
+  for (const name of ["turn", "change", "shared", "cells", "access"]) from[name] = starts(column[`${name}.step`]);
   turns = new Map(data.warps.map((warp) => [warp, []]));
   column["turn.warp"].forEach((warp, entry) => turns.get(warp).push(entry));
   changes = new Map(data.warps.map((warp) => [warp, new Map()]));
@@ -26,7 +26,9 @@ function prepare() {
     own.get(register).push(entry);
   });
   memory = new Uint32Array(Math.ceil(data.sharedBytes / 4));
-  applied = { change: 0, shared: 0 };
+  cellsFrom = sums(column["cells.count"], (count) => count);
+  cells = new Uint32Array(data.allocations.length ? TENSOR_LANES * TENSOR_COLUMNS : 0);
+  applied = { change: 0, shared: 0, cells: 0 };
 }
 
 function starts(steps) {
@@ -60,6 +62,11 @@ function applyChange(entry) {
 
 const applyShared = (entry) => changeRun(memory, entry);
 
+function applyCells(entry) {
+  const first = column["cells.first"][entry];
+  for (let i = 0, at = cellsFrom[entry]; at < cellsFrom[entry + 1]; i++, at++) cells[first + i] ^= column["cells.words"][at];
+}
+
 function changeRun(words, entry) {
   const first = column["shared.first"][entry];
   for (let i = 0, at = runsFrom[entry]; at < runsFrom[entry + 1]; i++, at++) words[first + i] ^= column["shared.words"][at];
@@ -67,7 +74,7 @@ function changeRun(words, entry) {
 
 /** Bring registers and memory to what they are after a step. */
 function move(step) {
-  for (const [name, apply] of [["change", applyChange], ["shared", applyShared]]) {
+  for (const [name, apply] of [["change", applyChange], ["shared", applyShared], ["cells", applyCells]]) {
     const target = from[name][step + 1];
     while (applied[name] < target) apply(applied[name]++);
     while (applied[name] > target) apply(--applied[name]);

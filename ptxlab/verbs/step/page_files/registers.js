@@ -111,9 +111,10 @@ function was(words, bits) {
 
 /** The fields of a matrix descriptor, where the register is one. */
 function asDescriptor([low, high]) {
-  if (!data.descriptors.includes(state.register)) return "";
+  const family = data.descriptors[state.register];
+  if (!family) return "";
   const word = (BigInt(high) << 32n) | BigInt(low);
-  return data.descriptor.map(({ name, low: at, bits, unit, codes }) => {
+  return data.records[family].map(({ name, low: at, bits, unit, codes }) => {
     const stored = Number((word >> BigInt(at)) & ((1n << BigInt(bits)) - 1n));
     const value = codes ? Object.keys(codes).find((one) => codes[one] === stored) : unit > 1 ? hex(stored * unit) : stored;
     return ` <span class="hint">${name}</span> <code>${value}</code>`;

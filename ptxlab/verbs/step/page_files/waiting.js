@@ -1,6 +1,7 @@
 // What is on its way or waited for at the moment: copies, products, mbarriers, barriers.
 
-const QUEUES = { copies: "cp.async", bulk_copies: "bulk copy", signals: "copy, tells an mbarrier", products: "wgmma" };
+const QUEUES = { copies: "cp.async", bulk_copies: "bulk copy", signals: "copy, tells an mbarrier", products: "wgmma", tensor_work: "tcgen05", tensor_stores: "tcgen05.st" };
+const nameOfWork = ({ queue, work }) => (work === "commit" ? "tcgen05.commit" : queue === "tensor_work" ? `tcgen05 ${work}` : QUEUES[queue]);
 /** Name warps, those that follow each other by the first and the last. */
 function nameOfWarps(warps) {
   const parts = [];
@@ -18,8 +19,9 @@ function waitingRows() {
   const aloft = data.flights.filter((one) => one.step < moment && (one.landed === null || one.landed > moment));
   const alike = new Map();
   for (const flight of aloft) {
-    const group = flight.committed !== null && flight.committed <= moment ? `group ${flight.group}` : flight.queue === "signals" ? "" : "no group yet";
-    const key = `${QUEUES[flight.queue]}|${group}|${nameOfWarps(flight.warps)}`;
+    const together = flight.queue === "tensor_work" ? "commit" : "group", alone = ["signals", "tensor_stores"].includes(flight.queue);
+    const group = flight.committed !== null && flight.committed <= moment ? `${together} ${flight.group}` : alone ? "" : `no ${together} yet`;
+    const key = `${nameOfWork(flight)}|${group}|${nameOfWarps(flight.warps)}`;
     const known = alike.get(key) || { count: 0, nbytes: 0, last: flight };
     alike.set(key, { count: known.count + 1, nbytes: known.nbytes + flight.nbytes, last: flight });
   }

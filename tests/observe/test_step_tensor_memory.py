@@ -1,0 +1,115 @@
+"""Recordings of Tensor Memory, against what dumps see, and of what products read of shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.arrays import Array
+from ptxlab.device.protocol import Dump
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.observe.recording import Recording
+from ptxlab.observe.step import step
+from ptxlab.verbs.step import text as view
+from tests.emulator.blackwell.cells import device, module
+from tests.emulator.blackwell.operands import Problem
+from tests.emulator.blackwell.test_product import issued
+
+
+def launched(problem: Problem, schedule: str, cells: Array) -> tuple[Any, LaunchConfig, list[Any]]:
+    gpu = device("sm_100a", schedule)
+    words = np.zeros(8, np.uint64)
+    words[:3] = problem.words()
+    arrays = [gpu.upload(one) for one in (cells, problem.shared(), words)]
+    kernel = gpu.load(module(issued(problem), 32768, problem.group, "sm_100a")).kernel("k")
+    return kernel, LaunchConfig.of(problem.group, 128, cluster=problem.group), arrays
+
+
+def recorded(
+    problem: Problem, cta: int = 0, schedule: str = "late", cells: Array | None = None
+) -> Recording:
+    given = problem.cells() if cells is None else cells
+    kernel, config, arrays = launched(problem, schedule, given)
+    return step(kernel, config, arrays, (cta, 0, 0))
+
+
+def cells_after(recording: Recording, last: int) -> Array:
+    """Tensor Memory [lanes, columns] as the recording has it after a step."""
+    cells = np.zeros(128 * 512, np.uint32)
+    for number, first, words in recording.filled():
+        if number <= last:
+            cells[first : first + words.size] = words
+    return cells.reshape(128, 512)
+
+
+@pytest.mark.parametrize("schedule", ["late", "early", "random:3"])
+@pytest.mark.parametrize(
+    ("problem", "cta"),
+    [
+        (Problem("f16", 128, 16, "f16", "f16"), 0),
+        (Problem("f16", 64, 16, "f16", "f16"), 0),
+        (Problem("f16", 256, 32, "f16", "f16", group=2), 1),
+    ],
+    ids=["D", "F", "A"],
+)
+def test_cells_are_what_a_dump_sees(problem: Problem, cta: int, schedule: str) -> None:
+    """After all is stored, and at the first load behind the commit."""
+    cells = problem.cells()
+    recording = recorded(problem, cta, schedule, cells)
+    timeline = recording.timeline
+    for at, before in (("tcgen05.wait::st", False), ("tcgen05.ld", True)):
+        kernel, config, arrays = launched(problem, schedule, cells)
+        dump = Dump(at, before=before, thread=128 * cta)
+        shared = kernel.launch_packed(config, kernel.packed(arrays), dump).dump.shared
+        places = [n for n, one in enumerate(timeline.places) if one.text.startswith(at)]
+        warps = [
+            number for number, who in enumerate(timeline.who) if 4 * cta in timeline.together[who]
+        ]
+        seen = next(number for number in warps if timeline.executed[number] in places)
+        assert (cells_after(recording, seen - before) == shared.cells).all()
+
+
+def test_a_product_changes_its_cells_when_it_lands() -> None:
+    problem = Problem("f16", 128, 16, "f16", "f16")
+    recording = recorded(problem)
+    [product] = [one for one in recording.timeline.flights if one.work == "product"]
+    assert product.landed is not None
+    landing = recording.cells.step == product.landed - 1
+    lanes, columns = np.divmod(recording.cells.first[landing], 512)
+    assert set(columns.tolist()) <= set(range(32, 48))
+    assert set(lanes.tolist()) == set(range(128))
+    assert not (recording.cells.step == product.step).any()
+    told = [
+        one for one in view.as_json(recording)["tensor_memory"] if one["step"] == product.landed - 1
+    ]
+    assert {(one["lane"], one["column"] + len(one["words"]) <= 48) for one in told} == {
+        (lane, True) for lane in range(128)
+    }
+    assert dict(view.totals(recording))["Tensor Memory"].endswith(" steps")
+
+
+def test_what_a_product_reads_of_shared_memory() -> None:
+    problem = Problem("f16", 128, 16, "f16", "f16", swizzles=("32B", "none"))
+    recording = recorded(problem)
+    [(number, factors)] = recording.factors.items()
+    assert recording.timeline.flights[number].work == "product"
+    a, b = sorted(factors, key=lambda one: one.operand.operand)
+    assert (a.swizzle, b.swizzle, a.warp, a.by_row, b.by_row) == ("32B", "none", 0, True, False)
+    memory = problem.shared()[0]
+    for factor, matrix in ((a, problem.a), (b, problem.b)):
+        lines = memory[(factor.units[..., np.newaxis] + np.arange(16))].reshape(len(matrix), -1)
+        assert (lines.view(np.float16) == matrix).all()
+    [families] = [set(one.descriptors.values()) for one in recording.operands if one.descriptors]
+    assert families == {"tcgen05"}
+
+
+def test_of_a_pair_each_cta_reads_its_own() -> None:
+    problem = Problem("f16", 256, 32, "f16", "f16", group=2)
+    for cta in (0, 1):
+        [factors] = recorded(problem, cta).factors.values()
+        [a] = [one for one in factors if one.operand.operand == "A"]
+        memory = problem.shared()[cta]
+        lines = memory[(a.units[..., np.newaxis] + np.arange(16))].reshape(128, -1)
+        assert (lines.view(np.float16) == problem.a[128 * cta : 128 * (cta + 1)]).all()
