@@ -94,7 +94,14 @@ def needed(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "arch"), [(n, a) for n in PROGRAMS for a in TARGETS if KNOWN[a].runs(needed(n))]
+    ("name", "arch"),
+    [
+        # Of the ladder's rungs with tensor maps, which take long, tests/gemm assembles all.
+        pytest.param(n, a, marks=[pytest.mark.thorough] * (n in MAPPED and "_" in n))
+        for n in PROGRAMS
+        for a in TARGETS
+        if KNOWN[a].runs(needed(n))
+    ],
 )
 def test_assembles_without_spills(name: str, arch: str) -> None:
     """Where setmaxnreg counts, as a whole."""

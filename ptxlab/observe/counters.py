@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ class Counts:
 
 
 COUNTERS = tuple(Counter(field.name, **field.metadata) for field in fields(Counts))
+_NUMBERS = attrgetter(*(counter.name for counter in COUNTERS))
 IDEAL = {counter.name: counter.ideal for counter in COUNTERS if counter.ideal}
 """The counters that should not exceed another one, and that one."""
 
@@ -187,8 +189,4 @@ SPACES = {
 
 
 def total(several: Iterable[Counts]) -> Counts:
-    result = Counts()
-    for counts in several:
-        for counter in COUNTERS:
-            result.add(counter.name, getattr(counts, counter.name))
-    return result
+    return Counts(*map(sum, zip(*map(_NUMBERS, (Counts(), *several)), strict=True)))
