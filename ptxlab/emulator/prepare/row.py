@@ -19,9 +19,9 @@ What an operation does is one of four functions:
              write to its inputs, and must broadcast: of shape (1,) is what all threads share.
 ``make``     returns such a function. It is given by keyword what fills each slot of the form that is
              not fixed, "" for what is left out, once for a form: nothing is decided while threads run.
-``step``     builds the ``Step`` of an instruction that is more than arithmetic, from the context and
-             its form. It raises UnknownForm for modifiers that cannot stand together.
-``exit``     builds the ``Exit`` of an instruction that ends a block of steps, from the context, its
+``step``     builds what an instruction does that is more than arithmetic, a ``program.Action``, from the
+             context and its form. It raises UnknownForm for modifiers that cannot stand together.
+``exit``     builds the exit (``run.code.Exit``) of an instruction that ends a block, from the context, its
              form and the number of the next block, and says which blocks it may lead to.
 
 The first two are given values of machine code as well, which write down what is done to them
@@ -154,7 +154,7 @@ class Row:
     each element of its result takes as Nsight Compute counts them. ``fidelity`` is "model" where the
     PTX ISA bounds the error only, "ordering" where nothing is computed; a table of matrix instructions
     says of each of its own what is "unverified". A ``collective`` one needs
-    threads of a warp to arrive together: its steps have ``participants`` (``program.BasicBlock``). The
+    threads of a warp to arrive together: it has ``participants`` (``program.BoundInstruction``). The
     operands of a ``wider`` one may have more bits than their type (PTX ISA, "Operand Size Exceeding
     Instruction-Type Size").
     ``needs`` maps modifiers to what an instruction needs that has all of them ("": whatever it has).

@@ -30,7 +30,7 @@ from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER, lanes_of_copy
 _FIRST = 16
 """The first column of what is moved."""
 _APART = 16
-"""How many columns the second access of 16x32bx2 is away, as specimens have it."""
+"""How many columns the second access of 16x32bx2 is away, as probe kernels have it."""
 _BYTE = 8
 _LOW = 0xFFFF
 _SHIFTED = 8
