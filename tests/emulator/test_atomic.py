@@ -117,13 +117,10 @@ def program(
         f"st.global.b{bits} [d23+{i * size}], {name};\n" for i, name in enumerate(names[0])
     )
     total = size * count
-    enter = "".join(
-        f"ld.global.b64 d5, [d0+{8 * i}]; st.shared.b64 [cells+{8 * i}], d5;\n"
-        for i in range(PLACES * total // 8)
-    )
-    leave = enter.replace("ld.global.b64 d5, [d0", "ld.shared.b64 d5, [cells").replace(
-        "st.shared.b64 [cells", "st.global.b64 [d0"
-    )
+    # Of shared memory each of the first threads copies a word: in at the beginning, out at the end.
+    word = "mov.u64 d6, cells; mad.wide.u32 d6, r2, 8, d6; mad.wide.u32 d7, r2, 8, d0;"
+    enter = f"{word} @p ld.global.b64 d5, [d7]; @p st.shared.b64 [d6], d5; bar.sync 0;"
+    leave = f"bar.sync 0; {word} @p ld.shared.b64 d5, [d6]; @p st.global.b64 [d7], d5;"
     shared = space == "shared"
     return f"""
 .version 8.6
@@ -145,19 +142,19 @@ def program(
     mov.u32 r0, %ctaid.x;
     mov.u32 r1, %ntid.x;
     mov.u32 r2, %tid.x;
-    setp.ne.u32 p, r2, 0;
+    setp.lt.u32 p, r2, {PLACES * total // 8};
     mad.lo.u32 r0, r0, r1, r2;
     mad.wide.u32 d1, r0, 4, d1;
     ld.global.u32 r3, [d1];
     mad.wide.u32 d21, r0, {total}, d2;
     mad.wide.u32 d22, r0, {total}, d3;
     mad.wide.u32 d23, r0, {total}, d4;
-    {f"@p bra inside;{chr(10)}{enter}inside: bar.sync 0; mov.u64 d0, cells;" if shared else ""}
+    {f"{enter} mov.u64 d0, cells;" if shared else ""}
     mad.wide.u32 d20, r3, {total}, d0;
     {loads}
     {opcode}{more}{state}.{operation}{".noftz" if "f16" in kind else ""}{width}.{kind} {", ".join(arguments)};
     {stores if opcode == "atom" else ""}
-    {f"bar.sync 0; ld.param.u64 d0, [memory];{chr(10)}@p ret;{chr(10)}{leave}" if shared else ""}
+    {f"ld.param.u64 d0, [memory]; {leave}" if shared else ""}
 }}
 """
 

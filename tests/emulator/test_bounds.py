@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ptxlab.device.protocol import Device
@@ -133,6 +134,33 @@ def test_the_host_stays_inside_an_allocation(size: int) -> None:
         with pytest.raises(ValueError, match="are not inside one allocation"):
             memory.read(outside, 1)
     assert memory.read(address, size).tobytes() == data
+
+
+def test_machine_code_is_told_of_every_allocation_and_of_no_other() -> None:
+    memory = GlobalMemory()
+
+    def told() -> list[list[int]]:
+        count = int(memory.table[0])
+        words: list[list[int]] = memory.table[1 : 1 + 4 * count].reshape(count, 4).tolist()
+        return [[begin, size, writable] for begin, size, _, writable in words]
+
+    first, second, third = (memory.allocate(size) for size in (16, 6, 100))
+    constant = memory.allocate(8, space="const")
+    assert told() == [[first, 16, 1], [second, 6, 1], [third, 100, 1], [constant, 8, 0]]
+    mine = np.zeros(40, np.uint8)
+    memory.map(mine.ctypes.data, 40, "mine", mine, writable=True)  # below all others
+    memory.free(second)
+    left = [[mine.ctypes.data, 40, 1], [first, 16, 1], [third, 100, 1], [constant, 8, 0]]
+    assert told() == left
+    with memory.kept():
+        memory.free(first)
+        others = [[memory.allocate(4), 4, 1] for _ in range(9)]
+        assert told() == [left[0], *left[2:], *others]
+    assert told() == left
+    memory.free(constant)
+    assert told() == left[:-1]
+    for distance, allocation in zip(memory.table[3::4], memory.allocations, strict=False):
+        assert (allocation.address + int(distance)) % (1 << 64) == allocation.data.ctypes.data
 
 
 @pytest.mark.parametrize("past", [0, 16, 496, 512, 4096, 1 << 16, (1 << 20) - 16])
