@@ -23,13 +23,18 @@ from ptxlab.emulator.operations.matrix import (
 from ptxlab.emulator.operations.matrix_native import (
     NativeProduct,
     blank,
-    each,
     made_of,
     repeated,
 )
 from ptxlab.emulator.operations.order import nothing
-from ptxlab.emulator.operations.unit_lines import UnitLines
-from ptxlab.emulator.operations.warp import Aligned, WholeWarps
+from ptxlab.emulator.operations.warp import Aligned
+from ptxlab.emulator.operations.warpgroups import (
+    FactorInMemory,
+    FactorInRegisters,
+    HeldFactor,
+    SharedFactor,
+    Warpgroups,
+)
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
@@ -38,17 +43,10 @@ from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.in_flight import Joined
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
-from ptxlab.matrix.canonical import MODES, UNIT_BYTES
-from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
-from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.shared_matrix import core_matrices, elements
-from ptxlab.native.tensor_core.lines import WORDS
 from ptxlab.native.value import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
@@ -56,133 +54,6 @@ TOGETHER = Aligned(WARPGROUP)
 
 MOST = 4
 """Products with one D that machine code adds up at once: D goes through memory so many times less."""
-
-
-class Warpgroups(WholeWarps):
-    """The whole warpgroups that an instruction acts on."""
-
-    kind = "warpgroup"
-    size = WARPGROUP
-
-    def register(self, source: Source) -> Array:
-        """Return an operand of all threads of the wave, a word for each."""
-        return each(source.read(self.registers), self.threads.width)
-
-    @property
-    def firsts(self) -> Array:
-        """The first thread of each."""
-        firsts: Array = self.threads.index[:: self.size]
-        return firsts
-
-    def one(self, source: Source, what: str) -> Array:
-        """Return an operand that all threads of a warpgroup agree on, [warpgroups]."""
-        values = self.read(source)
-        differ = (values != values[:, :1]).any(axis=1)
-        if differ.any():
-            first = self.wave.thread(self.first_thread(int(differ.argmax())))
-            raise self.fault(
-                f"{self.name}: {what} differs between the threads of the warpgroup of {first}",
-                hint="all 128 threads must give the same",
-            )
-        return np.asarray(values[:, 0])
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """A factor in shared memory: contiguous along ``major``, ``k`` or ``mn``."""
-
-    operand: SharedOperand
-    major: str
-    descriptor: Source
-
-    def issue(self, groups: Warpgroups) -> _Lines:
-        """Take the descriptors, and return what reads through them."""
-        name, region = f"the descriptor of {self.operand.operand}", groups.wave.regions["shared"]
-        words, starts = groups.one(self.descriptor, name), region.start[groups.firsts]
-        operand, major = self.operand, self.major
-        try:
-            lines = UnitLines.of(region, operand, major, words, starts, WGMMA_DESCRIPTOR)
-        except ValueError as error:
-            location = groups.fault("").location
-            raise Unsupported(f"{groups.name}: {error}", location=location) from None
-        outside = lines.outside(region)
-        if outside is not None:
-            at, first, end = outside
-            raise groups.fault(
-                f"{groups.name}: {name} reaches from byte {first:#x} of shared memory to {end:#x}, of which a "
-                f"CTA has {region.first:#x} to {region.size:#x}, in the warpgroup of "
-                f"{groups.wave.thread(groups.first_thread(at))}",
-                hint="all 64 rows of A and all n columns of B are read, wherever the offsets put them",
-                kind="bounds",
-            )
-        return _Lines(self, lines)
-
-    def moved(self, groups: Warpgroups) -> list[MemoryAccess]:
-        """Return what is read, one core matrix after the other."""
-        units, region = core_matrices(self.issue(groups).lines.units), groups.wave.regions["shared"]
-        words, which = np.unique(groups.one(self.descriptor, ""), return_inverse=True)
-        fields = [WGMMA_DESCRIPTOR.decode(int(word)) for word in words]
-        start = np.array([descriptor["start address"] for descriptor in fields], np.int64)[which]
-        start += region.start[groups.firsts]
-        swizzles = np.array([descriptor["swizzle"] for descriptor in fields])[which]
-        moved = []
-        for swizzle in dict.fromkeys(swizzles.tolist()):
-            chosen = np.flatnonzero(swizzles == swizzle)
-            first = units[chosen].reshape(-1) * UNIT_BYTES
-            owner = np.repeat(chosen * groups.size, units[0].size)
-            tiles = Tiles(swizzle, MODES[swizzle].span, 0, start[chosen])
-            moved.append(MemoryAccess(region, first, UNIT_BYTES, owner, writes=False, tiles=tiles))
-        return moved
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A factor in registers."""
-
-    layout: FragmentLayout
-    sources: Sequence[Source]
-
-    def issue(self, groups: Warpgroups) -> _Registers:
-        """Take the registers, and return what reads them."""
-        return _Registers(self, groups)
-
-    def moved(self, groups: Warpgroups) -> list[MemoryAccess]:
-        """Return what is read in memory."""
-        return []
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """A factor in shared memory as it will be, when it is read."""
-
-    factor: _Shared
-    lines: UnitLines
-
-    def matrix(self) -> Array:
-        """Return [rows, cols, warpgroups]."""
-        return elements(self.factor.operand, self.factor.major, self.lines.read())
-
-    @property
-    def words(self) -> Sequence[int]:
-        """Where machine code finds it."""
-        return self.lines.words
-
-
-@dataclass(frozen=True, slots=True)
-class _Registers:
-    """A factor in registers as they were."""
-
-    factor: _Held
-    groups: Warpgroups
-
-    def matrix(self) -> Array:
-        """Return [rows, cols, warpgroups]."""
-        return self.groups.matrix(self.factor.layout, self.factor.sources)
-
-    words = (0,) * WORDS
-
-    def registers(self) -> list[Array]:
-        return [self.groups.register(source) for source in self.factor.sources]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +66,8 @@ class Multiplication:
     form: MatrixInstruction
     d: Sequence[Destination]
     c: Sequence[Source]
-    a: _Shared | _Held
-    b: _Shared | _Held
+    a: SharedFactor | HeldFactor
+    b: SharedFactor | HeldFactor
     sparsity: Sparsity | None
     adds: Source
     negates: bool
@@ -234,8 +105,8 @@ class _Begun(Joined):
     then: Warpgroups
     now: Warpgroups
     adds: Array
-    a: _Lines | _Registers
-    b: _Lines | _Registers
+    a: FactorInMemory | FactorInRegisters
+    b: FactorInMemory | FactorInRegisters
     places: Array | None
 
     def __call__(self, chosen: Array | None) -> None:
@@ -268,7 +139,7 @@ class _Begun(Joined):
             native is not None
             and native is first.how.native
             and len(chain) < MOST
-            and isinstance(self.a, _Lines)
+            and isinstance(self.a, FactorInMemory)
             and self.how.negates == first.how.negates
             and self.now.frame is first.now.frame
             and bool(self.adds.all())
@@ -314,7 +185,7 @@ def _natively(native: NativeProduct, chain: Sequence[_Begun]) -> None:
     table = np.array([(*product.a.words, *product.b.words) for product in chain])
     firsts, masks = groups.firsts // WARP, -first.adds.astype(np.int32)
     registers, word = groups.registers, np.dtype(np.uint32)
-    in_registers = first.a.registers() if isinstance(first.a, _Registers) else []
+    in_registers = first.a.registers() if isinstance(first.a, FactorInRegisters) else []
     given = [*in_registers, *(groups.register(source) for source in how.c)]
     made = [blank(registers[destination.slot], groups.threads, word) for destination in how.d]
     bits = how.form.held("A").bits
@@ -349,7 +220,7 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
     if form.metadata is not None:
         sparsity = sparsity_of(context, form.metadata, given["sp-meta"], given["sp-sel"])
     a, b = (_factor(context, form, name, given) for name in "ab")
-    majors = tuple(operand.major if isinstance(operand, _Shared) else "" for operand in (a, b))
+    majors = tuple(operand.major if isinstance(operand, SharedFactor) else "" for operand in (a, b))
     return Multiplication(
         form=form,
         d=d,
@@ -382,13 +253,13 @@ def native_product(
 
 def _factor(
     context: Context, form: MatrixInstruction, name: str, given: Mapping[str, Operand]
-) -> _Shared | _Held:
+) -> SharedFactor | HeldFactor:
     operand = form.held(name.upper())
     if isinstance(operand, FragmentLayout):
-        return _Held(operand, context.sources(given[name], word_type(operand)))
+        return HeldFactor(operand, context.sources(given[name], word_type(operand)))
     along_mn = _is_constant(given.get(f"imm-trans-{name}"), 1)
     source = context.source(given[f"{name}-desc"], "b64")
-    return _Shared(operand, "mn" if along_mn else "k", source)
+    return SharedFactor(operand, "mn" if along_mn else "k", source)
 
 
 def _is_constant(operand: Operand | None, value: int) -> bool:
