@@ -39,6 +39,12 @@ class DataPath:
         """Return that of a product of ``m`` x ``n`` by ``group`` CTAs."""
         return cls(m // group, n, folded=stationary or (group == 2 and not sparse))
 
+    def letter(self, group: int) -> str:
+        """Return what the ISA calls the layout of D of a product by so many CTAs."""
+        if self.scattered:
+            return "C" if group > 1 else "F"
+        return {128: "A" if group > 1 else "D", 64: "B" if group > 1 else "E", 32: "G"}[self.rows]
+
     @property
     def parts(self) -> int:
         """How many parts the columns are cut into."""

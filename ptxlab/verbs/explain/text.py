@@ -8,7 +8,9 @@ from ptxlab.fragments.probe_kernel import statement
 from ptxlab.fragments.support import Compiled, FormExplanation
 from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form, SignatureOperand
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
+from ptxlab.matrix.tensor_memory_operand import DataPath
 from ptxlab.view.json import members
 from ptxlab.view.text import fields
 
@@ -34,6 +36,8 @@ def text(explained: FormExplanation, *, full: bool = False) -> str:
     blocks = [[form.name, *fields(pairs)]]
     if operands:
         blocks.append(["operands", *_indented(operands)])
+    if isinstance(form, TensorCoreProduct):
+        blocks.append(["D in Tensor Memory", *_indented(_accumulators(form))])
     if full and explained.arithmetic:
         notes = [(", ".join(names), note) for names, note in explained.arithmetic]
         blocks.append(["arithmetic", *_indented(notes)])
@@ -115,6 +119,26 @@ def _meaning(form: Form) -> str:
         f"D = A * B + {added}, {form.m} x {form.n} x {form.k} (m x n x k){times}: "
         f"{form.flops:,} {kind} ({factor}){sparse}"
     )
+
+
+def _accumulators(form: TensorCoreProduct) -> list[tuple[str, str]]:
+    """Return for each m how the rows of D lie, with the ISA's letter of the layout, by one row."""
+    [shapes] = form.shapes
+    pairs = []
+    for m in shapes.m:
+        path = DataPath.of(
+            m, shapes.n[-1], form.group, stationary=form.stationary, sparse=form.sparse
+        )
+        row = path.rows * 9 // 16
+        where = " and ".join(str(int(part[row])) for part in path.lanes())
+        lane = "lane" if path.parts == 1 else "lanes"
+        columns = "n" if path.parts == 1 else f"n mod N/{path.parts}, a part of N in each lane"
+        pair = f" of CTA r / {path.rows} of the pair" if form.group > 1 else ""
+        what = (
+            f"layout {path.letter(form.group)}: row {row}{pair} in {lane} {where}, column {columns}"
+        )
+        pairs.append((f"m {m}", what))
+    return pairs
 
 
 def _shapes_json(form: AsyncInstruction) -> list[dict[str, Any]]:

@@ -188,3 +188,34 @@ def test_without_the_tools_the_reason_is_given(
     assert explain(capsys, "movmatrix")["not_compiled"].startswith("nvdisasm is not available")
     assert main(["explain", "movmatrix"]) == 0
     assert "unknown: nvdisasm is not available: no wheel" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.ss",
+            [
+                "m 64 layout F: row 36 in lane 68, column n",
+                "m 128 layout D: row 72 in lane 72, column n",
+            ],
+        ),
+        (
+            "tcgen05.mma.ws.cta_group::1.kind::f16.ss",
+            [
+                "m 32 layout G: row 18 in lanes 18 and 50 and 82 and 114, column n mod N/4, a part of N in each lane",
+                "m 64 layout E: row 36 in lanes 36 and 100, column n mod N/2, a part of N in each lane",
+            ],
+        ),
+        (
+            "tcgen05.mma.sp.cta_group::2.kind::f16.ss",
+            ["m 128 layout C: row 36 of CTA r / 64 of the pair in lane 68, column n"],
+        ),
+    ],
+)
+def test_where_an_accumulator_lies(
+    name: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name, "--arch", "sm_100a"]) == 0
+    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert set(lines) <= set(told)
