@@ -95,10 +95,10 @@ class Problem:
             if not math.isfinite(rounded):
                 raise PtxlabError(f"{name} = {getattr(self, name)} is not a finite f32")
             object.__setattr__(self, name, rounded)
-        if self.dtype in SCALED and (self.layout, self.lda, self.ldb) != ("nn", None, None):
+        if self.dtype in SCALED and (self.lda, self.ldb) != (None, None):
             raise PtxlabError(
-                f"A and B of {self.dtype} lie along k, packed, with their scales in blocks",
-                hint="leave out --layout, --lda and --ldb",
+                f"A and B of {self.dtype} are packed along k, and have no lda and ldb",
+                hint="leave them out",
             )
         for name, (_, width) in zip(("lda", "ldb", "ldd"), self.stored, strict=True):
             given = getattr(self, name)

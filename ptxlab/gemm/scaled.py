@@ -101,6 +101,5 @@ def quantized(values: Array, kind: ScaledType) -> ScaledMatrix:
     scales = wanted.clip(least, kind.scale.max_finite).astype(kind.scale.dtype)
     parts = cut / scales.astype(np.float64)[:, :, np.newaxis]
     codes = parts.clip(-most, most).astype(kind.element.dtype).view(np.uint8)
-    return ScaledMatrix(
-        kind, np.ascontiguousarray(codes.reshape(rows, -1)[:, :k]), scales.view(np.uint8)
-    )
+    codes = np.ascontiguousarray(codes.reshape(whole.shape)[:, :k])
+    return ScaledMatrix(kind, codes, scales.view(np.uint8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.gemm.ladder import LADDER
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import Computed, GemmResult, compute, judge
+from ptxlab.gemm.scaled import SCALED
 from ptxlab.gemm.side_by_side import Absent, RungJob, each, lacking
 from ptxlab.gemm.verification import Verification
 
@@ -71,7 +73,8 @@ def survey(
     absent: list[Absent] = []
     agreements: list[Agreement] = []
     for dtype, acc in types:
-        typed = replace(problem, dtype=dtype, acc=acc)
+        packed: dict[str, Any] = {"lda": None, "ldb": None} if dtype in SCALED else {}
+        typed = replace(problem, dtype=dtype, acc=acc, **packed)
         verification, extent = Verification(typed, typed.inputs()), _Extent()
         jobs = [RungJob(rung, typed) for rung in LADDER.values() if rung.takes(typed)]
         computing = each(device, _computed, jobs, executor, excused=_is_elsewhere)

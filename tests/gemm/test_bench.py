@@ -223,8 +223,10 @@ def test_sizes_are_read() -> None:
 
 
 def test_every_kernel_meets_a_problem_of_its_own_types() -> None:
-    first, second = plan([(8, 8, 8)], Choice())
-    assert (first.problem.dtype, second.problem.dtype) == ("f32", "bf16")
+    first, second, third = plan([(8, 8, 8)], Choice())
+    assert [each.problem.dtype for each in (first, second, third)] == ["f32", "bf16", "nvfp4"]
+    assert third.rungs == (LADDER["block_scaled"],)
+    assert all(each.problem.dtype != "nvfp4" for each in plan([(8, 8, 8)], Choice(layout="tn")))
     assert {"naive", "warp_tiled"} <= {rung.name for rung in first.rungs}
     assert {rung.name for rung in second.rungs} >= {"tensor_core_ptx", "tensor_core", "wgmma"}
     (entry,) = plan([(8, 8, 8)], Choice(dtypes=("f16",), acc="f16"))

@@ -20,6 +20,7 @@ from ptxlab.gemm.facts import facts
 from ptxlab.gemm.problem import Inputs, uploaded
 from ptxlab.gemm.run import compute, prepare
 from ptxlab.gemm.scaled import SCALED, ScaledMatrix, quantized
+from ptxlab.gemm.survey import survey
 from ptxlab.isa.targets import TARGETS
 from ptxlab.machine.sass import sass
 from ptxlab.observe import check
@@ -208,5 +209,17 @@ def test_it_is_assembled_for_both_chips() -> None:
 def test_where_it_is_not() -> None:
     with pytest.raises(Unsupported, match="block_scaled is for sm_100f, and this is sm_120a"):
         run(open_device("emulator", arch="sm_120a"), Problem(8, 8, 8, "nvfp4"), RUNG)
-    with pytest.raises(PtxlabError, match="A and B of nvfp4 lie along k"):
-        Problem(8, 8, 8, "nvfp4", layout="tn")
+    with pytest.raises(PtxlabError, match="block_scaled has no layout tn, only nn"):
+        run(open_device("emulator", arch="sm_100a"), Problem(8, 8, 8, "nvfp4", layout="tn"), RUNG)
+    with pytest.raises(PtxlabError, match="A and B of nvfp4 are packed along k"):
+        Problem(8, 8, 8, "nvfp4", lda=16)
+
+
+@pytest.mark.parametrize("more", [{"layout": "tn"}, {"lda": 30, "ldb": 40}])
+def test_the_ladder_goes_on_without_it_or_with_its_own_rows(more: dict[str, Any]) -> None:
+    problem = Problem(20, 24, 28, **more)
+    with open_device("emulator", arch="sm_100a") as device:
+        found = survey(device, problem, [("nvfp4", "f32"), ("f16", "f16")])
+    ran = {result.rung.name for result in found.results}
+    assert found.passed
+    assert ran == {"tensor_core"} | (set() if "layout" in more else {"block_scaled"})
