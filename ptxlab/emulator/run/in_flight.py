@@ -191,15 +191,22 @@ class Groups:
         )
 
     def settle(self, threads: Threads, touched: frozenset[int]) -> None:
-        """Land what writes ``touched`` registers in a team of which some of the threads are."""
-        mask = threads.mask
+        """Land what writes ``touched`` registers in a team of which some of the threads are.
+
+        What was begun before it and writes some of its registers lands before it.
+        """
+        mask, turns, registers = threads.mask, set(), set(touched)
+        for work in reversed(self._pending):
+            if not work.writes.isdisjoint(registers):
+                turns.add(work.turn)
+                registers |= work.writes
 
         def due(work: AsyncWork) -> Array:
             teams = work.threads.pick(mask).reshape(-1, self._team).any(axis=1)
-            owing: Array = teams.repeat(self._team) & (not work.writes.isdisjoint(touched))
+            owing: Array = teams.repeat(self._team) & (work.turn in turns)
             return owing
 
-        if any(not work.writes.isdisjoint(touched) for work in self._pending):
+        if turns:
             self._finish(Threads(self._width), due)
 
     def _finish(

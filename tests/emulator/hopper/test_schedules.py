@@ -144,6 +144,16 @@ def test_what_touches_the_result_of_a_product_waits_for_it(touch: str, f1: Any, 
         assert (one.view(np.float32).reshape(256, 2) == wanted).all()
 
 
+def test_products_that_share_a_part_of_their_results_land_in_turn() -> None:
+    """The second one puts 16 in place of what the first made of f2; f7 is the second one's alone."""
+    second = (
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f2, f5, f6, f7}, d3, d3, 0, 1, 1, 0, 0"
+    )
+    touch = f"{second}; wgmma.commit_group.sync.aligned; mov.f32 f4, f7; mov.f32 f1, f2"
+    for result in results(TOUCHING.format(touch=touch), words=512, block=256):
+        assert (result.view(np.float32) == 16).all()
+
+
 @pytest.mark.parametrize("text", ["", "later", "random", "random:", "random:x", "early:1"])
 def test_what_is_no_schedule(text: str) -> None:
     with pytest.raises(PtxlabError, match="no schedule"):
