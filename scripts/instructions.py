@@ -119,7 +119,7 @@ def registers() -> Iterator[str]:
     for opcode in sorted(opcodes()):
         groups: dict[tuple[int, str, str], list[RowForm]] = {}
         for form in forms(opcode):
-            key = (form.sources, _needs(form), form.fidelity)
+            key = (form.sources, _needs(form), form.fidelity_on())
             groups.setdefault(key, []).append(form)
         for (sources, need, fidelity), members in groups.items():
             cover = boxes(form.slots for form in members)
@@ -141,7 +141,7 @@ def matrices() -> Iterator[str]:
         opcode = form.name.partition(".")[0]
         target = alternatives(form.minimum_targets)
         modifiers = tuple(form.name.split(".")[1:])
-        key = opcode, target, form.minimum_ptx, find(opcode, modifiers).fidelity
+        key = opcode, target, form.minimum_ptx, find(opcode, modifiers).fidelity_on()
         groups.setdefault(key, {})[form.line] = None
     for (opcode, target, ptx, fidelity), lines in groups.items():
         split = [line.split(".")[1:] for line in lines]

@@ -18,7 +18,7 @@ from ptxlab.fragments import receipts
 from ptxlab.fragments.probe_kernel import collection, program
 from ptxlab.isa.targets import TARGETS, Arithmetic
 from ptxlab.matrix import catalog
-from ptxlab.matrix.form import Form
+from ptxlab.matrix.form import Fidelity, Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import arithmetic
 from ptxlab.syntax.parser import parse
@@ -136,13 +136,15 @@ def _opcodes(form: Form, target: str) -> tuple[tuple[str, int], ...]:
 class FormExplanation:
     """One instruction. ``others`` are further ones that the same words describe.
 
-    ``arithmetic`` pairs targets with what they do. ``not_compiled`` says why ``compiled`` is empty.
+    ``arithmetic`` pairs targets with what they do, ``fidelity`` is that on those asked for.
+    ``not_compiled`` says why ``compiled`` is empty.
     """
 
     form: Form
     others: tuple[Form, ...]
     arithmetic: tuple[tuple[tuple[str, ...], str], ...]
     emulated: bool
+    fidelity: Fidelity
     hardware: str | None
     compiled: tuple[Compiled, ...]
     not_compiled: str | None
@@ -162,6 +164,7 @@ def explain(forms: Sequence[Form], targets: Sequence[str] = ()) -> FormExplanati
         tuple(forms[1:]),
         _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),
         form.name in run_by_emulator([form]),
+        form.fidelity_on(*(TARGETS[name] for name in targets)),
         receipts.hardware(form),
         sass,
         reason,

@@ -52,7 +52,9 @@ MULTIPROCESSORS: dict[int, Multiprocessor] = {
     90: Multiprocessor(32, 64, 228, barriers=64, first=True),
     100: Multiprocessor(32, 64, 228, barriers=64, first=True, reserved_0=64),
     103: Multiprocessor(32, 64, 228, barriers=32, first=True, reserved_0=64),
+    110: Multiprocessor(24, 48, 228, barriers=24, first=True, reserved_0=64),
     120: Multiprocessor(24, 48, 100, barriers=24, first=True, reserved_0=64),
+    121: Multiprocessor(24, 48, 100, barriers=24, first=True, reserved_0=64),
 }
 """By compute capability, as major*10+minor."""
 

@@ -89,7 +89,8 @@ class Target:
     """One ``.target``: its name, compute capability as major*10+minor, and what it can do.
 
     ``shared_bytes`` is the most shared memory a CTA may have (CUDA C++ Programming Guide, "Technical
-    Specifications per Compute Capability"); ``arithmetic`` is that of its tensor cores.
+    Specifications per Compute Capability"); ``arithmetic`` is that of its tensor cores, which is its
+    nearest relative's where nobody has ``measured`` its own.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Target:
     shared_bytes: int
     arithmetic: Arithmetic = field(repr=False)
     suffix: str = ""
+    measured: bool = True
 
     @property
     def dot16(self) -> DotProduct:
@@ -163,9 +165,14 @@ TARGETS: dict[str, Target] = {
         Target("sm_90a", 90, 227 * 1024, _HOPPER, "a"),
         Target("sm_100", 100, 227 * 1024, _BLACKWELL),
         Target("sm_100a", 100, 227 * 1024, _BLACKWELL, "a"),
-        Target("sm_103a", 103, 227 * 1024, _BLACKWELL, "a"),
+        Target("sm_103", 103, 227 * 1024, _BLACKWELL, measured=False),
+        Target("sm_103a", 103, 227 * 1024, _BLACKWELL, "a", measured=False),
+        Target("sm_110", 110, 227 * 1024, _BLACKWELL, measured=False),
+        Target("sm_110a", 110, 227 * 1024, _BLACKWELL, "a", measured=False),
         Target("sm_120", 120, 99 * 1024, _RTX_BLACKWELL),
         Target("sm_120a", 120, 99 * 1024, _RTX_BLACKWELL, "a"),
+        Target("sm_121", 121, 99 * 1024, _RTX_BLACKWELL, measured=False),
+        Target("sm_121a", 121, 99 * 1024, _RTX_BLACKWELL, "a", measured=False),
     )
 }
 

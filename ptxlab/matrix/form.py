@@ -172,8 +172,18 @@ class Form(Pictured, ABC):
 
     @property
     def fidelity(self) -> Fidelity:
-        """How near the emulator comes to a GPU."""
+        """How near the emulator comes to a GPU whose tensor cores are measured."""
         return "exact"
+
+    @property
+    def rounds(self) -> bool:
+        """Whether its bits depend on how the tensor cores of a chip round sums."""
+        return False
+
+    def fidelity_on(self, *targets: Target) -> Fidelity:
+        """How near the emulator comes to GPUs that are ``targets``: to the least known of them."""
+        known = all(target.measured for target in targets)
+        return self.fidelity if known or not self.rounds else "unverified"
 
     def written(self, counts: Sequence[int]) -> tuple[SignatureOperand, ...]:
         """Return what the operands of an instruction are that has so many, each of ``counts`` elements."""

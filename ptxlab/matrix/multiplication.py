@@ -112,6 +112,11 @@ class MatrixInstruction(Form):
         return "unverified" if sparse else "exact"
 
     @property
+    def rounds(self) -> bool:
+        """Sums of integers are exact, and those of f64 are IEEE 754's."""
+        return self.d_type in ("f16", "f32")
+
+    @property
     def threads(self) -> int:
         """How many threads execute it together."""
         return self.operands[-1].threads

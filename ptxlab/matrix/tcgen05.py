@@ -86,7 +86,12 @@ class TensorCoreProduct(AsyncInstruction):
     def fidelity(self) -> Fidelity:
         """Measured are dense products of one CTA; integers are exact all the same."""
         plain = not (self.sparse or self.stationary or self.group > 1)
-        return "exact" if plain or self.kind == "i8" else "unverified"
+        return "unverified" if self.rounds and not plain else "exact"
+
+    @property
+    def rounds(self) -> bool:
+        """Sums of all but integers are rounded."""
+        return self.kind != "i8"
 
     @property
     def optional(self) -> tuple[SignatureOperand, ...]:

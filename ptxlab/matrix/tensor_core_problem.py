@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ptxlab.matrix import instruction_descriptor
-from ptxlab.matrix.form import Fidelity, SharedOperand
+from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import container_bits
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_memory_operand import DataPath
@@ -52,11 +52,6 @@ class TensorCoreProblem:
         return DataPath.of(
             self.m, self.n, form.group, stationary=form.stationary, sparse=form.sparse
         )
-
-    @property
-    def fidelity(self) -> Fidelity:
-        """How near the emulator comes to a GPU: nobody has measured a k of 96."""
-        return "unverified" if self.k == _LONG_K else self.form.fidelity
 
     @property
     def operations(self) -> int:

@@ -41,6 +41,11 @@ class Model:
     rules: ModelRules
     instruction: str = MMA_SYNC
 
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """The targets among them that are thought to do the same, which nobody has measured."""
+        return tuple(name for name in self.targets if not TARGETS[name].measured)
+
     def compute(self, products: DotProducts) -> Array:
         """Return the result of every dot product as words, [count]."""
         dtype, acc, rules = products.dtype, products.acc, self.rules

@@ -72,7 +72,7 @@ def test_a_target_and_a_version_have_those_that_ptxas_has(target: str, version: 
 
 
 MODULE = """\
-.version 8.7
+.version 9.0
 .target {target}
 .address_size 64
 """
@@ -106,7 +106,10 @@ RESERVED = [
     ("0", "sm_80", "SR_SMEMSZ", 304),
     ("0", "sm_90", "0x0", 0),
     ("0", "sm_100", "0x40", 64),
+    ("0", "sm_103", "0x40", 64),
+    ("0", "sm_110", "0x40", 64),
     ("0", "sm_120", "0x40", 64),
+    ("0", "sm_121", "0x40", 64),
     ("1", "sm_86", "c[0x0][0x124]", 304),
 ]
 
@@ -121,12 +124,14 @@ def machine_code(target: str) -> dict[str, str]:
     return functions(disassemble(link_ptx(text, arch=target)))
 
 
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize(
+    "target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"]
+)
 def test_a_cta_s_shared_memory_begins_where_machine_code_has_it(target: str) -> None:
     behind = "0x400" in machine_code(target)["first"]
     assert value(target, "first") == (0x400 if behind else 0)
     assert value(target, "first+16") == value(target, "first") + 16
-    assert behind == (target in ("sm_90", "sm_100", "sm_120"))
+    assert behind == (target not in ("sm_75", "sm_80", "sm_89"))
 
 
 @pytest.mark.parametrize(("name", "target", "found", "offset"), RESERVED)

@@ -26,6 +26,13 @@ from ptxlab.numbers.types import TYPES
         ("sm_100a", "sm_103f", False),
         ("sm_120a", "sm_100f", False),
         ("sm_100", "sm_100f", False),
+        ("sm_110a", "sm_110f", True),
+        ("sm_110a", "sm_100f", False),
+        ("sm_110a", "sm_100a", False),
+        ("sm_121a", "sm_120f", True),
+        ("sm_121a", "sm_120a", False),
+        ("sm_121a", "sm_110f", False),
+        ("sm_121", "sm_120f", False),
     ],
 )
 def test_what_runs_where(target: str, needed: str, runs: bool) -> None:

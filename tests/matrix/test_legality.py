@@ -133,8 +133,12 @@ def test_only_variants_of_wmma_are_not_in_the_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a"]
-)
+    "target",
+    [
+        "sm_75", "sm_80", "sm_89", "sm_90", "sm_90a",
+        "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a",
+    ],
+)  # fmt: skip
 def test_a_target_takes_its_forms_and_no_others(target: str) -> None:
     legal = [entry for entry in forms() if entry.runs_on(TARGETS[target])]
     assert list(certify.differences(forms(), target, certify.NEWEST, legal)) == []

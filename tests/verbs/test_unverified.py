@@ -121,6 +121,42 @@ def test_instructions_say_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert {one["fidelity"] for one in listed if one["family"] == "mma"} == {"exact"}
 
 
+@pytest.mark.parametrize(
+    ("name", "measured", "borrowing", "told"),
+    [
+        ("m16n8k16", "sm_120a", "sm_121a", True),
+        ("m16n8k32.s32.s8.s8", "sm_120a", "sm_121a", False),
+        ("mma.m8n8k4.f64", "sm_100a", "sm_103a", False),
+        ("tcgen05.mma.cta_group::1.kind::tf32", "sm_100a", "sm_110a", True),
+        ("tcgen05.mma.cta_group::1.kind::i8", "sm_100a", "sm_110a", False),
+        ("ldmatrix.m8n8.x4", "sm_120a", "sm_121a", False),
+    ],
+)
+def test_sums_on_a_chip_that_nobody_has_measured_are_unverified(
+    name: str, measured: str, borrowing: str, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Integers and what IEEE 754 defines are exact there too."""
+
+    def fidelity(*words: str) -> dict[str, str]:
+        assert main([*words, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        some = found.get("instructions", [found])
+        return {one["instruction"]: one["fidelity"] for one in some}
+
+    for arch, unverified in ((measured, False), (borrowing, told)):
+        found = fidelity("explain", name, "--arch", arch)
+        assert [*found.values()] == ["unverified" if unverified else "exact"]
+        assert fidelity("ops", "--arch", arch).items() >= found.items()
+
+
+@pytest.mark.parametrize(("arch", "lines"), [("sm_120a", []), ("sm_121a", [LINE])])
+def test_a_program_on_such_a_chip_says_so(
+    arch: str, lines: list[int], sums: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "dense.ptx", "--device", "emulator", "--arch", arch, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unverified"] == lines
+
+
 def launched(problem: Problem, body: str, target: str = "sm_100a") -> LaunchResult:
     gpu = device(target, "late")
     cells = problem.cells()
@@ -149,12 +185,15 @@ def launched(problem: Problem, body: str, target: str = "sm_100a") -> LaunchResu
 def test_products_of_tcgen05(problem: Problem, tail: str, known: bool) -> None:
     lines = launched(problem, issued(problem, tail)).unverified
     assert len(lines) == (not known)
+    elsewhere = launched(problem, issued(problem, tail), "sm_110a").unverified
+    assert len(elsewhere) == (problem.kind != "i8")
 
 
-@pytest.mark.parametrize("k", ["96", "64"])
-def test_a_k_of_96_is_told_of_the_descriptor(k: str) -> None:
+@pytest.mark.parametrize(("k", "target"), [("96", "sm_103a"), ("64", "sm_103a"), ("64", "sm_100a")])
+def test_scaled_products_are_known_where_they_are_measured(k: str, target: str) -> None:
+    """A k of 96 has only the target that nobody has measured."""
     more = {"k": k} if k == "96" else {}
     problem = Problem("mxf4", 128, 16, "e2m1", "e2m1", more=more)
-    found = launched(problem, issued_scaled(problem, ""), "sm_103a").unverified
-    text = module(issued_scaled(problem, ""), 32768, 1, "sm_103a").split("\n")
-    assert ["tcgen05.mma" in text[line - 1] for line in found] == [True] * (k == "96")
+    found = launched(problem, issued_scaled(problem, ""), target).unverified
+    text = module(issued_scaled(problem, ""), 32768, 1, target).split("\n")
+    assert ["tcgen05.mma" in text[line - 1] for line in found] == [True] * (target == "sm_103a")

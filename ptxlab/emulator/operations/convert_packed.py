@@ -32,7 +32,7 @@ from ptxlab.numbers.rounding import at_random, narrow
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import halves
 
-BLACKWELL = "sm_100f sm_120f"
+BLACKWELL = "sm_100f sm_110f sm_120f"
 
 
 def _cell(fmt: Format) -> int:

@@ -162,7 +162,7 @@ row(
     mix="control",
     fidelity="ordering",
     collective=True,
-    needs="sm_90a sm_100f sm_120f 8.0",
+    needs="sm_90a sm_100f sm_110f sm_120f 8.0",
     what="inc dec",
 )
 row("trap", "", step=trap, mix="control")

@@ -97,7 +97,7 @@ class Multiplication:
         if asked.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
             raise issued.unsupported(f"k of {asked.k} does not exist on {self.target.name}")
         self._refuse(issued, asked)
-        if asked.fidelity == "unverified" or self.shift:
+        if self.form.fidelity_on(self.target) == "unverified" or self.shift:
             issued.wave.unverified.add(self.operation.line)
         product = _Product(self, issued, asked)
         issued.start(product.land, product.access)

@@ -127,7 +127,7 @@ def _require_map(context: Context, size: Operand) -> None:
         context.reject(f"a tensor map has {MAP_BYTES} bytes", size)
 
 
-_map = partial(row, mix="asynchronous copy", needs="sm_90a sm_100f sm_120f 8.3")
+_map = partial(row, mix="asynchronous copy", needs="sm_90a sm_100f sm_110f sm_120f 8.3")
 _field = partial(_map, step=_replace, space="global shared::cta")
 _start = "tensormap.replace.tile.<field>{.<space>}.b1024.<T>"
 _field(_start, "[b8] T", field="global_address", T="b64")

@@ -91,7 +91,7 @@ def _bound(context: Context, function: tree.Function, scope: Scope) -> BoundFunc
     unverified = {
         instruction.position.line
         for (instruction, _), form in zip(flat.instructions, forms, strict=True)
-        if form.fidelity == "unverified"
+        if form.fidelity_on(context.target) == "unverified"
     }
     return BoundFunction(
         function.name, function.is_entry, blocks, liveness, frame, frozenset(unverified)

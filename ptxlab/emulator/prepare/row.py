@@ -41,6 +41,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.effects import NO_EFFECTS, Effects
 from ptxlab.emulator.prepare.order import Order, leads, order_of
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
+from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import Fidelity, Form
 from ptxlab.numbers.types import TYPES
 
@@ -266,11 +267,10 @@ class RowForm:
         """How many source operands are written."""
         return sum(name != CARRY for name in self.operands)
 
-    @property
-    def fidelity(self) -> Fidelity:
-        """How near it comes to a GPU; see ``Row``."""
+    def fidelity_on(self, *targets: Target) -> Fidelity:
+        """How near it comes to GPUs that are ``targets``; see ``Row``."""
         if self.row.fidelity == "exact" and self.matrix is not None:
-            return self.matrix.fidelity
+            return self.matrix.fidelity_on(*targets)
         return self.row.fidelity
 
     @cached_property

@@ -66,7 +66,7 @@ def as_json(explained: FormExplanation) -> dict[str, Any]:
         "runs_on": list(form.targets),
         "min_ptx": form.version,
         **members(explained, "emulated", "hardware"),
-        "fidelity": form.fidelity if explained.emulated else None,
+        "fidelity": explained.fidelity if explained.emulated else None,
         "statement": statement(form),
         "operands": [_operand_json(operand) for operand in form.signature],
         "arithmetic": [
@@ -84,7 +84,7 @@ def as_json(explained: FormExplanation) -> dict[str, Any]:
 def _emulated(form: FormExplanation) -> str:
     if not form.emulated:
         return "no"
-    return "yes" if form.form.fidelity != "unverified" else "yes; nobody has measured its bits"
+    return "yes" if form.fidelity != "unverified" else "yes; nobody has measured its bits"
 
 
 def _hardware(form: FormExplanation) -> str:

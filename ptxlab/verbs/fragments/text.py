@@ -98,7 +98,7 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
         "variant": report.instruction.variant or None,
         "device": report.device_kind,
         "arch": report.target.name,
-        "fidelity": report.instruction.fidelity,
+        "fidelity": report.instruction.fidelity_on(report.target),
         "fill": report.shown.fill,
         "operands": {
             layout.operand: _operand_json(layout, "matrices", "threads") | {"dump": dump(layout)}
@@ -140,16 +140,16 @@ def _header(report: FragmentReport) -> list[str]:
                 ("device", _device(report)),
                 ("layout", OWN if report.own_layout else layout),
                 ("result", _verdict(bad_results, result, checked)),
-                *_bits(instruction),
+                *_bits(report),
                 ("hardware", _hardware(report)),
             ]
         ),
     ]
 
 
-def _bits(instruction: Form) -> list[tuple[str, str]]:
+def _bits(report: FragmentReport) -> list[tuple[str, str]]:
     """Return what is to be known of other sums than those of probes, which are exact."""
-    if instruction.fidelity != "unverified":
+    if report.instruction.fidelity_on(report.target) != "unverified":
         return []
     return [("bits", f"unverified: nobody has measured how sums are rounded, {NEAREST}")]
 

@@ -1,4 +1,4 @@
-"""A Study or a Survey of dot products as JSON (schema ``ptxlab.numerics/1``)."""
+"""A Study or a Survey of dot products as JSON (schema ``ptxlab.numerics/2``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptxlab.numerics.study import ProductSurvey, Study
 from ptxlab.verbs.numerics.text import at_once, bits_of, floor_log2, value_of
 from ptxlab.view.json import members
 
-SCHEMA = "ptxlab.numerics/1"
+SCHEMA = "ptxlab.numerics/2"
 
 
 def study_json(study: Study) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _model_json(model: Model, products: DotProducts) -> dict[str, Any]:
     unpacked = not isinstance(model.rules, DotProduct)
     rules = model.rules if isinstance(model.rules, DotProduct) else model.rules.halves
     return {
-        **members(model, "targets", "instruction"),
+        **members(model, "targets", "unmeasured", "instruction"),
         "products": rules.chunk if unpacked else at_once(rules, products),
         "fraction_bits": rules.fraction_bits,
         "unpacked": unpacked,

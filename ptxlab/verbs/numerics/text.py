@@ -76,6 +76,12 @@ def _steps(study: Study, result: ModelResult) -> list[str]:
 
 
 def _heading(model: Model, products: DotProducts) -> str:
+    """Return the arithmetic of a model, and on which of its targets nobody has measured that."""
+    unmeasured = " ".join(model.unmeasured)
+    return _arithmetic(model, products) + f"; unmeasured: {unmeasured}" * bool(unmeasured)
+
+
+def _arithmetic(model: Model, products: DotProducts) -> str:
     targets = " ".join(model.targets)
     if model.instruction != MMA_SYNC:
         targets += f", {model.instruction}"

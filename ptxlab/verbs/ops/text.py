@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from ptxlab.isa.targets import Target
 from ptxlab.matrix.catalog import families
 from ptxlab.matrix.form import WHERE_A_LIES, Form, in_steps
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -15,9 +16,12 @@ SCHEMA = "ptxlab.ops/1"
 
 
 def text(
-    instructions: Sequence[Form], emulated: AbstractSet[str], hardware: Mapping[str, str]
+    instructions: Sequence[Form],
+    emulated: AbstractSet[str],
+    hardware: Mapping[str, str],
+    targets: Sequence[Target] = (),
 ) -> str:
-    """Return the instructions by family, with how many there are and what each needs.
+    """Return the instructions of ``targets`` by family, with how many there are and what each needs.
 
     What differs in n or in where A lies alone shares a line.
     """
@@ -29,7 +33,7 @@ def text(
         if group:
             width = max(map(len, _folded(group)))
             rows = [
-                f"  {label:{width}}  {_needs(e, emulated, hardware)}{more}"
+                f"  {label:{width}}  {_needs(e, emulated, hardware, targets)}{more}"
                 for label, (e, more) in _folded(group).items()
             ]
             blocks.append("\n".join([f"{family}  {counted(len(group), 'instruction')}", *rows]))
@@ -40,7 +44,10 @@ def text(
 
 
 def as_json(
-    instructions: Sequence[Form], emulated: AbstractSet[str], hardware: Mapping[str, str]
+    instructions: Sequence[Form],
+    emulated: AbstractSet[str],
+    hardware: Mapping[str, str],
+    targets: Sequence[Target] = (),
 ) -> dict[str, Any]:
     """Return the instructions as JSON data; ``targets`` are the least ones, one a family of chips."""
     return {
@@ -54,7 +61,7 @@ def as_json(
                 "runs_on": list(form.targets),
                 "min_ptx": form.version,
                 "emulated": form.name in emulated,
-                "fidelity": form.fidelity if form.name in emulated else None,
+                "fidelity": form.fidelity_on(*targets) if form.name in emulated else None,
                 "hardware": hardware.get(form.key),
             }
             for form in instructions
@@ -78,11 +85,16 @@ def _apart(group: Sequence[Form]) -> str:
     return "".join(f"; {note}" for note in notes)
 
 
-def _needs(form: Form, emulated: AbstractSet[str], hardware: Mapping[str, str]) -> str:
+def _needs(
+    form: Form,
+    emulated: AbstractSet[str],
+    hardware: Mapping[str, str],
+    targets: Sequence[Target],
+) -> str:
     notes = [f"PTX {form.version}", form.minimum_target]
     if form.name not in emulated:
         notes.append("not emulated")
-    elif form.fidelity == "unverified":
+    elif form.fidelity_on(*targets) == "unverified":
         notes.append("its bits unverified")
     if form.key in hardware:
         notes.append(f"verified on {hardware[form.key]}")

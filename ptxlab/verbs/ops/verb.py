@@ -46,13 +46,14 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.matrix.catalog import forms
     from ptxlab.verbs.ops import text as view
 
+    targets = [TARGETS[name] for name in args.arch]
     instructions = [
         form
         for form in forms()
         if args.family in (None, form.family)
         and (args.ptx is None or form.minimum_ptx <= args.ptx)
-        and all(form.runs_on(TARGETS[name]) for name in args.arch)
+        and all(map(form.runs_on, targets))
     ]
-    known = (instructions, emulated(), proven())
+    known = (instructions, emulated(), proven(), targets)
     emit(args, lambda: view.text(*known), lambda: view.as_json(*known))
     return 0

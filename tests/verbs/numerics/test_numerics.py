@@ -27,7 +27,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -
 
 def test_the_json_of_a_dot_product(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(capsys, *BY_HAND, "--arch", "sm_80", "--arch", "sm_90a")
-    assert found["schema"] == "ptxlab.numerics/1"
+    assert found["schema"] == "ptxlab.numerics/2"
     assert (found["dtype"], found["acc"], found["k"]) == ("f16", "f32", 3)
     assert found["a"] == ["0x0c00"] * 3
     assert found["b"] == ["0x0c00", "0x0800", "0x0800"]
@@ -36,7 +36,7 @@ def test_the_json_of_a_dot_product(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["rounded"] == {"bits": "0x3f800001", "value": 1 + 2.0**-23, "ulps": 0}
     assert found["chains"] == {"f32": {"bits": "0x3f800000", "value": 1.0, "ulps": -1}}
     assert found["models"] == [
-        {"targets": [name], "instruction": "mma.sync", "unpacked": False, **rules}
+        {"targets": [name], "unmeasured": [], "instruction": "mma.sync", "unpacked": False, **rules}
         for name, rules in (
             ("sm_80", {"products": 8, "fraction_bits": 24}),
             ("sm_90a", {"products": 16, "fraction_bits": 25}),
@@ -103,6 +103,10 @@ def test_targets_that_compute_alike_share_a_row(capsys: pytest.CaptureFixture[st
     models = run_json(capsys, "--k", "1")["models"]
     assert [model["targets"][0] for model in models] == ["sm_75", "sm_90"]
     assert sorted(name for model in models for name in model["targets"]) == sorted(TARGETS)
+    unmeasured = ["sm_103", "sm_103a", "sm_110", "sm_110a", "sm_121", "sm_121a"]
+    assert [model["unmeasured"] for model in models] == [[], unmeasured]
+    assert main(["numerics", "--k", "1", "--arch", "sm_120a", "--arch", "sm_121a"]) == 0
+    assert "largest exponent; unmeasured: sm_121a\n" in capsys.readouterr().out
     narrow = run_json(capsys, "--k", "1", "--dtype", "e4m3", "--arch", "sm_100a")["models"]
     assert [(model["targets"], model["unpacked"]) for model in narrow] == [(["sm_100a"], True)]
 
