@@ -118,9 +118,9 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     Raises PtxlabError where the launch fails on one of them.
     """
     bound = launch.bound(a)
-    (left, unknown), (right, others) = (
-        _arrays(launch, packed) for packed in (bound, launch.bound(b))
-    )
+    left, unknown = _arrays(launch, bound)
+    # Bound only now: that gives arrays that a client has in its own memory what they held at first.
+    right, others = _arrays(launch, launch.bound(b))
     outputs = tuple(
         _compare(name, values, other)
         for (name, values), (_, other) in zip(left, right, strict=True)

@@ -93,8 +93,9 @@ def test_a_check_costs_a_few_plain_runs(algorithm: str, monkeypatch: pytest.Monk
             return plain(self, *args, **options)
         for checked in (False, True) * 2:
             kernel = self.watch(Checker(CHECKS)) if checked else self
+            began = process_time()
             result = plain(kernel, *args, **options)
-            seconds[checked].append(result.seconds)
+            seconds[checked].append(process_time() - began)
         return result
 
     monkeypatch.setattr(EmulatorKernel, "run", timed)
