@@ -102,6 +102,7 @@ def test_what_is_missing_has_a_pip_line(
         raise ToolchainError("no compiler")
 
     monkeypatch.setattr(nvrtc, "_compile", broken)
+    monkeypatch.setattr("ptxlab.installation._pip", lambda: "pip")  # whatever this Python's is
     requires = [
         "numpy>=2.1",
         "no-such-package<9,>=1",
