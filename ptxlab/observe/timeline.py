@@ -7,7 +7,7 @@ an order, and no time. Warps are counted through the CTAs, those of the first on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ptxlab.launch_config import Dim3, LaunchConfig
@@ -167,6 +167,22 @@ class TileFill:
     landed: int | None
     nbytes: int
     read: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, number: int, flights: Sequence[Flight], together: Sequence[int], nbytes: int
+    ) -> TileFill:
+        """Return the fill that the flights ``together``, by their numbers, are, of so many bytes."""
+        chosen = [flights[at] for at in together]
+        landed = [flight.landed for flight in chosen]
+        return cls(
+            number,
+            tuple(together),
+            min(flight.step for flight in chosen),
+            None if None in landed else max(landing for landing in landed if landing is not None),
+            nbytes,
+            tuple(sorted({step for flight in chosen for step in flight.read})),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,13 +204,5 @@ def _touched(flights: Sequence[Flight], numbers: Sequence[int]) -> list[SharedSp
 def _fill(
     turn: int, flights: Sequence[Flight], numbers: Sequence[int], tile: SharedSpan
 ) -> TileFill:
-    chosen = [flights[number] for number in numbers]
-    landed = [flight.landed for flight in chosen]
-    return TileFill(
-        turn,
-        tuple(numbers),
-        min(flight.step for flight in chosen),
-        None if None in landed else max(landing for landing in landed if landing is not None),
-        sum(s.end - s.start for flight in chosen for s in _of(flight) if s.overlaps(tile)),
-        tuple(sorted({step for flight in chosen for step in flight.read})),
-    )
+    inside = [s for number in numbers for s in _of(flights[number]) if s.overlaps(tile)]
+    return TileFill.of(turn, flights, numbers, sum(s.end - s.start for s in inside))

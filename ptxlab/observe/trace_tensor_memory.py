@@ -120,13 +120,4 @@ def _fills(
 
 
 def _fill(number: int, flights: Sequence[Flight], together: Sequence[int]) -> TileFill:
-    chosen = [flights[at] for at in together]
-    landed = [flight.landed for flight in chosen]
-    return TileFill(
-        number,
-        tuple(together),
-        min(flight.step for flight in chosen),
-        None if None in landed else max(landing for landing in landed if landing is not None),
-        sum(flight.nbytes for flight in chosen),
-        tuple(sorted({step for flight in chosen for step in flight.read})),
-    )
+    return TileFill.of(number, flights, together, sum(flights[at].nbytes for at in together))
