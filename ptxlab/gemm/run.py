@@ -168,17 +168,26 @@ def prepare(
 
 def _loaded(device: Device, algorithm: Algorithm, file: Path, options: tuple[str, ...]) -> Module:
     """Load the PTX that came with ptxlab where it is what NVRTC would make, or where there is no NVRTC; else compile."""
-    target = device.target
-    came_along = ptx_for(algorithm, options, target)
-    if came_along is not None and device.kind == "emulator" and made_alike(algorithm, target):
-        return device.load(parse(came_along, f"{algorithm.file} (PTX)", skim=True))
+    if device.kind == "emulator" and made_alike(algorithm, device.target):
+        module = _as_it_came(device, algorithm, options)
+        if module is not None:
+            return module
     try:
         return device.load(file, options=options)
     except ToolAbsent as absent:
-        if came_along is None:
+        module = _as_it_came(device, algorithm, options)
+        if module is None:
             absent.hint = f"{absent.hint}; usual tiles of matrices as they are come compiled"
             raise
-        return device.load(parse(came_along, f"{algorithm.file} (PTX)", skim=True))
+        return module
+
+
+def _as_it_came(device: Device, algorithm: Algorithm, options: tuple[str, ...]) -> Module | None:
+    """Load the PTX that came with ptxlab, None where none did."""
+    ptx = ptx_for(algorithm, options, device.target)
+    if ptx is None:
+        return None
+    return device.load(parse(ptx, f"{algorithm.file} (PTX)", skim=True))
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import pytest
 
 from ptxlab.device.loading import Loadable
 from ptxlab.device.protocol import Device, Module
-from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import PtxModule
 
 FEW = 4
@@ -23,15 +22,13 @@ class Keeping:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._load = lru_cache(maxsize=FEW)(device.load)
-        self._load_text = lru_cache(maxsize=FEW)(lambda text: device.load(parse(text, skim=True)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
-        if isinstance(source, PtxModule):
-            return self._load_text(source.source.text)
-        return self._load(str(source), options=tuple(options))
+        given = source.source.text if isinstance(source, PtxModule) else str(source)
+        return self._load(given, options=tuple(options))
 
 
 @pytest.fixture(autouse=True, scope="package")
