@@ -383,6 +383,18 @@ def test_what_ends_nvjitlink_ends_nothing_else() -> None:
             assert link_ptx(PTX, arch="sm_90a").image
 
 
+def test_a_used_process_that_ends_over_a_text_is_not_the_last_word() -> None:
+    """Another one assembles it: see ``assemble``."""
+    with bypassed():
+        assert link_ptx(PTX, arch="sm_90a").image
+        used = assembler._process
+        assert used is not None
+        used._running.kill()
+        used._running.wait()
+        assert link_ptx(PTX, arch="sm_90a").image
+        assert assembler._process is not used
+
+
 def test_an_interrupted_answer_is_no_answer_to_the_next_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
