@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ptxlab.native.value import FunctionText, Place, VectorValue
+from ptxlab.native.text import FunctionText, ModuleFunction, Place
+from ptxlab.native.value import VectorValue, done, listed, number
 
 LANES = 8
 """Threads that the body of a loop over threads is for: numbers of 32 bits then fill a register of AVX2."""
@@ -35,6 +36,38 @@ class LoopVariable:
 class FunctionBuilder(FunctionText):
     """The body of one function as it grows."""
 
+    def parameter(self, name: str, kind: str) -> VectorValue:
+        self.parameters.append(f"{kind} %{name}")
+        return VectorValue(self, kind, 0, f"%{name}")
+
+    def task(self) -> tuple[VectorValue, VectorValue, VectorValue]:
+        """Return the parameters of a function of a task: its words, and from where to where it goes."""
+        words = self.parameter("task", "ptr")
+        return words, self.parameter("from", "i64"), self.parameter("to", "i64")
+
+    def number(self, kind: str, value: float) -> VectorValue:
+        return number(self, kind, value)
+
+    def buffer(self, nbytes: int) -> VectorValue:
+        """Return the address of memory of the function's own, aligned for any vector."""
+        name = self._new("b")
+        self._buffers.append(f"  {name} = alloca [{nbytes} x i8], align 64")
+        return VectorValue(self, "ptr", 0, name)
+
+    def call_function(
+        self, function: ModuleFunction | str, kind: str, *given: VectorValue
+    ) -> VectorValue:
+        return done(self, f"call {kind} @{self.named(function)}({listed(given)})", kind)
+
+    def call_procedure(self, function: ModuleFunction | str, *given: VectorValue) -> None:
+        self.line(f"call void @{self.named(function)}({listed(given)})")
+
+    def ret(self, value: VectorValue | int | None = None) -> None:
+        """Return from the function."""
+        name = value.name if isinstance(value, VectorValue) else value
+        self.line("ret void" if name is None else f"ret {self.result} {name}")
+        self._here.ended = True
+
     def variable(self, first: VectorValue) -> LoopVariable:
         variable = LoopVariable(self.buffer(max(1, first.lanes) * 8), first.kind, first.lanes)
         variable.value = first
@@ -45,7 +78,7 @@ class FunctionBuilder(FunctionText):
         """Repeat what is written inside for every ``step``th index from ``first`` to before ``end``, at least once."""
         head, done, index = self._new("turn")[1:], self._new("done")[1:], self._new("i")
         before, self._here = self._here, Place(block=head)
-        yield VectorValue(self, "i64", 0, index, self._before_threads is not None)
+        yield VectorValue(self, "i64", 0, index, self.in_threads)
         self.line(f"{index}.next = add nuw i64 {index}, {step}")
         self.line(f"{index}.more = icmp ult i64 {index}.next, {end.name}")
         self.line(f"br i1 {index}.more, label %{head}, label %{done}")
@@ -145,4 +178,4 @@ class Branch:
         """Return, right behind it, the value that one of the sides has made."""
         sides = zip((yes, no), self.sides, strict=True)
         text = ", ".join(f"[{value.name}, %{block}]" for value, block in sides)
-        return self.code.act(yes.kind, yes.lanes, f"phi {yes.type} {text}")
+        return done(self.code, f"phi {yes.type} {text}", yes.kind, yes.lanes)

@@ -85,7 +85,7 @@ def _work() -> str:
         with f.when(p.at("state").exchanged(state, less, "acq_rel acquire").is_("eq", 0)):
             f.continue_at(again)
         first = (calls.choose(less, state >> 16) & 0xFFFF) * chunk
-        end = f.call("umin", first + chunk, total)
+        end = (first + chunk).call("umin", total)
         with f.when(p.task(function.pointer(), task.pointer(), first, end).is_("ne", 0)):
             p.put("wrong", 1)
         p.at("done").updated("add", 1, "release")
@@ -109,8 +109,8 @@ def _shared() -> str:
         p.put(name, word)
     chunks = (total + chunk - 1) // chunk
     p.put("state", ((p.get("state") >> 32) + 1 << 32) | chunks, "seq_cst")
-    free = f.call("usub.sat", p.get("asleep", "seq_cst"), p.get("staying"))
-    many = f.call("umin", chunks - 1, free)
+    free = p.get("asleep", "seq_cst").call("usub.sat", p.get("staying"))
+    many = (chunks - 1).call("umin", free)
     with f.when(many.is_("ne", 0)):
         f.call_procedure("wake", p.words, many)
     f.call_procedure("work", p.words, f.number("i1", 1))

@@ -11,7 +11,8 @@ from functools import cache
 
 from ptxlab.emulator.run.memory import Region
 from ptxlab.native.builder import LANES, FunctionBuilder
-from ptxlab.native.value import ModuleFunction, VectorValue
+from ptxlab.native.text import ModuleFunction
+from ptxlab.native.value import VectorValue, numbers
 
 
 @cache
@@ -104,7 +105,7 @@ class TranslatedAddress:
     def is_apart(self, nbytes: int) -> VectorValue:
         """Say whether eight items of so many bytes follow each other."""
         if nbytes not in self._apart:
-            steps = self.address.code.numbers("i64", range(0, LANES * nbytes, nbytes))
+            steps = numbers(self.address.code, "i64", range(0, LANES * nbytes, nbytes))
             self._apart[nbytes] = self._holds(self.address.is_("eq", steps + self.first))
         return self._apart[nbytes]
 

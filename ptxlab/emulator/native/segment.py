@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.native.accesses import STORES
 from ptxlab.emulator.native.addresses import window_words
-from ptxlab.emulator.native.stores import NAME as STORES
 from ptxlab.emulator.native.writer import (
     NAME,
     FunctionShape,

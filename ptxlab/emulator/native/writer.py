@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.native.accesses import DeferredStore, load, stores
 from ptxlab.emulator.native.addresses import AddressTranslation, Span, TranslatedAddress, Window
-from ptxlab.emulator.native.loads import load
-from ptxlab.emulator.native.stores import DeferredStore
-from ptxlab.emulator.native.stores import function as stores
 from ptxlab.emulator.prepare.program import Lowered
 from ptxlab.emulator.prepare.registers import Array, Destination, Narrower, Source
 from ptxlab.emulator.run.code import InstructionSteps
 from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.cores import HEADER
+from ptxlab.native.text import width
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
-from ptxlab.native.value import VectorValue, width
+from ptxlab.native.value import VectorValue
 
 NAME = "segment"
 

@@ -69,7 +69,7 @@ def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
     task, first, end = f.task()
     window, offset = Window.of(f, task, SHARED), task.word(OFFSET)
     registers = [task.array(REGISTERS + at) for at in range(1 + matrices)]
-    room = f.call("usub.sat", window.size - window.first, f.number("i64", ROW - 1))
+    room = (window.size - window.first).call("usub.sat", f.number("i64", ROW - 1))
     begin = window.first - offset
     rows = f.buffer(ROWS * ROW)
     with f.for_range(first, end) as warp:

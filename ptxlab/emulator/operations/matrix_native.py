@@ -25,7 +25,7 @@ from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native import cores as tasks
 from ptxlab.native.compiler import compile
-from ptxlab.native.value import ModuleFunction
+from ptxlab.native.text import ModuleFunction
 
 WORTH = 65_536
 """Products of two numbers that a core does at a time at least, in some microseconds."""

@@ -20,6 +20,7 @@ from ptxlab.emulator.run.code import Step
 from ptxlab.isa.targets import WARP
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.cores import HEADER
+from ptxlab.native.value import numbers
 
 
 @dataclass(eq=False)
@@ -62,12 +63,12 @@ def _text(mode: str, given: Sequence[int | None], *, tells: bool) -> str:
     task, first, end = f.task()
     count = 2 + given.count(None) + tells
     source, *named = (task.array(at) for at in range(HEADER, HEADER + count))
-    lanes, lane = f.buffer(4 * WARP), f.numbers("i32", range(WARP))
+    lanes, lane = f.buffer(4 * WARP), numbers(f, "i32", range(WARP))
     with f.for_range(first, end) as warp:
         line = warp * WARP
         left = iter(named)
         b, c, members = (
-            f.numbers("i32", [x] * WARP)
+            numbers(f, "i32", [x] * WARP)
             if x is not None
             else next(left).at(line, 4).load("i32", WARP, align=4)
             for x in given

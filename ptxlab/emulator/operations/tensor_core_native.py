@@ -19,7 +19,7 @@ from ptxlab.emulator.run.tensor_memory import COLUMNS
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.native.value import ModuleFunction
+from ptxlab.native.text import ModuleFunction
 
 
 @cache

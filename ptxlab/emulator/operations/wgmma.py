@@ -47,7 +47,7 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.native.value import ModuleFunction
+from ptxlab.native.text import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, special, values
 from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
-from ptxlab.native.value import ModuleFunction, VectorValue
+from ptxlab.native.text import ModuleFunction
+from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep
 
@@ -44,10 +45,10 @@ class FusedSteps:
         top = None
         for k in range(self.products):
             exponent = terms.left(1, k) + terms.right(1, k)
-            top = exponent if top is None else code.call("smax", top, exponent)
+            top = exponent if top is None else top.call("smax", exponent)
         assert top is not None
         c, c_exponents = self._addend(d)
-        top = code.call("smax", top, c_exponents)
+        top = top.call("smax", c_exponents)
         top = top.is_("slt", NO_PRODUCT).choose(0, top)
         lowest = self.how.lowest
         outside = (top - lowest).is_("ugt", HIGHEST - lowest)
@@ -107,7 +108,7 @@ class FusedSteps:
         rough = code.variable(c)
         with code.loop(self.products) as k:
             value, exponent = product(k)
-            top.value = code.call("smax", top.value, exponent)
+            top.value = top.value.call("smax", exponent)
             rough.value = rough.value + value
         top_exponent = top.value
         # Where there are infinities and NaNs, only ``rough`` counts.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.native.value import VectorValue
+from ptxlab.native.value import VectorValue, vector
 
 WORDS = 4
 
@@ -60,7 +60,7 @@ class UnitMatrix:
             for word in range(UNIT_BYTES // 4):
                 values = [row.at(word, 4).load("i32", align=4) for row in rows]
                 k = (UNIT_BYTES // 4 * unit + word) * in_word
-                yield range(k, k + in_word), first.code.vector(values)
+                yield range(k, k + in_word), vector(values)
 
     def _across_k(self, first: VectorValue, order: Sequence[int]) -> Lines:
         bits, (outer, depth) = self.operand.bits, self._sizes

@@ -15,7 +15,7 @@ from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import lines
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, fragment
 from ptxlab.native.tensor_core.steps import steps
-from ptxlab.native.value import ModuleFunction
+from ptxlab.native.text import ModuleFunction
 
 
 @cache

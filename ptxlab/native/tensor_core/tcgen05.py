@@ -21,7 +21,7 @@ from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.lines import WORDS, UnitMatrix
 from ptxlab.native.tensor_core.matrices import NAME, Matrices
 from ptxlab.native.tensor_core.steps import transposed
-from ptxlab.native.value import ModuleFunction
+from ptxlab.native.text import ModuleFunction
 
 
 @cache

@@ -21,7 +21,8 @@ from ptxlab.native.tensor_core.fragments import BLOCK, order
 from ptxlab.native.tensor_core.lines import WORDS, UnitMatrix
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, fragment
 from ptxlab.native.tensor_core.steps import steps
-from ptxlab.native.value import ModuleFunction, VectorValue
+from ptxlab.native.text import ModuleFunction
+from ptxlab.native.value import VectorValue
 
 WARPS = WARPGROUP // WARP
 _COLUMNS = 8

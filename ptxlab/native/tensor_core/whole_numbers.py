@@ -41,7 +41,7 @@ class IntegerSteps:
         for k in range(1, self.products):
             total = total + terms.left(0, k) * terms.right(0, k)
         c = d.load("i32", self.rows, align=4 * self.rows)
-        total = code.call("sadd.sat", total, c) if self.satfinite else total + c
+        total = total.call("sadd.sat", c) if self.satfinite else total + c
         d.store(total, align=4 * self.rows)
 
 
@@ -67,7 +67,7 @@ class BitSteps:
         for k in range(self.products):
             left, right = terms.left(0, k), terms.right(0, k)
             both = left & right if self.operation == "and" else left ^ right
-            total = total + code.call("ctpop", both)
+            total = total + both.call("ctpop")
         d.store(total, align=4 * self.rows)
 
 
@@ -91,7 +91,7 @@ class DoubleSteps:
         total = d.load("i64", self.rows, align=8 * self.rows).bits("double")
         for k in range(self.products):
             left, right = terms.left(0, k), terms.right(0, k)
-            fused = code.call("fma", left, right, total)
+            fused = left.call("fma", right, total)
             total = applied(settle_f64, np.float64, fused, left, right, total)
         d.store(total.bits("i64"), align=8 * self.rows)
 

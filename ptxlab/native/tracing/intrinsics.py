@@ -59,8 +59,7 @@ def _flush(x: Traced, fmt: Format = F32) -> Traced:
 
 @_writes("fma_f32_nearest")
 def _fma(a: Traced, b: Any, c: Any) -> Traced:
-    given = [a.like(x).value for x in (a, b, c)]
-    return Traced(any_nan(a.value.code.call("fma", *given)), a.dtype)
+    return Traced(any_nan(a.value.call("fma", a.like(b).value, a.like(c).value)), a.dtype)
 
 
 @_writes("fma_f64")
@@ -125,18 +124,18 @@ def _low_product(a: Traced, b: Any) -> Any:
     x, y = a.value, a.like(b).value
     if x.is_literal or y.is_literal or not (x.lanes or y.lanes) or not compiler.has(*_MULTIPLIES):
         return a * b
-    return Traced(x.code.assembled("vpmullq $2, $1, $0", x, y), a.dtype)
+    return Traced(x.assembled("vpmullq $2, $1, $0", y), a.dtype)
 
 
 @_writes("bit_length")
 def _bit_length(x: Traced) -> Any:
-    leading = x.value.code.call("ctlz", x.value, flags="i1 false").extended(32, signed=False)
+    leading = x.value.call("ctlz", flags="i1 false").extended(32, signed=False)
     return 8 * x.dtype.itemsize - Traced(leading, np.int32)
 
 
 @_writes("reversed_bits")
 def _reversed(x: Traced) -> Traced:
-    return Traced(x.value.code.call("bitreverse", x.value), x.dtype)
+    return Traced(x.value.call("bitreverse"), x.dtype)
 
 
 @_writes("looked_up")
@@ -163,7 +162,7 @@ def _joined(first: Traced, *others: Any, dtype: np.dtype[Any]) -> Traced:
     bits = 8 * np.dtype(dtype).itemsize
     if bits > 64:
         raise NotTraced
-    whole = first.value.code.number(f"i{bits}", 0)
-    for i, part in enumerate(parts):
-        whole = whole | part.extended(bits, signed=False) << i * part.width
+    whole, *rest = (part.extended(bits, signed=False) for part in parts)
+    for i, part in enumerate(rest, 1):
+        whole = whole | part << i * parts[0].width
     return Traced(whole, f"u{bits // 8}").view(dtype)

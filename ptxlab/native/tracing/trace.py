@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.native.text import FunctionText
 from ptxlab.native.tracing import intrinsics  # noqa: F401  (fills the table)
 from ptxlab.native.tracing.array import TracedArray
 from ptxlab.native.tracing.ufuncs import NotTraced, constant
-from ptxlab.native.value import FunctionText, VectorValue
+from ptxlab.native.value import VectorValue
 
 
 def trace(

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.native.value import FunctionText, VectorValue
+from ptxlab.native.text import FunctionText
+from ptxlab.native.value import VectorValue, number
 from ptxlab.numbers.formats import F32
 
 Written = Callable[..., VectorValue]
@@ -38,8 +39,8 @@ def constant(code: FunctionText, x: Any, dtype: np.dtype[Any]) -> VectorValue:
         raise NotTraced
     array, kind = array.reshape(1), llvm_type(dtype)
     if kind[0] == "i":
-        return code.number(kind, int(array.view(f"u{dtype.itemsize}")[0]))
-    value = code.number(kind, float(array[0]))
+        return number(code, kind, int(array.view(f"u{dtype.itemsize}")[0]))
+    value = number(code, kind, float(array[0]))
     return any_nan(value) if np.isnan(array[0]) else value
 
 
@@ -62,7 +63,7 @@ def _op(integer: str, floating: str = "") -> Written:
 
 
 def _called(function: str) -> Written:
-    return lambda dtype, x: any_nan(x.code.call(function, x))
+    return lambda dtype, x: any_nan(x.call(function))
 
 
 def _extreme(name: str) -> Written:
@@ -70,7 +71,7 @@ def _extreme(name: str) -> Written:
 
     def write(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
         if dtype.kind != "f":
-            return a.code.call(("s" if dtype.kind == "i" else "u") + name, a, b)
+            return a.call(("s" if dtype.kind == "i" else "u") + name, b)
         return (a.is_(condition, b) | a.is_("uno", a)).choose(a, b)
 
     return write
@@ -83,9 +84,9 @@ def _reciprocal(dtype: np.dtype[Any], x: VectorValue) -> VectorValue:
 def _root(dtype: np.dtype[Any], x: VectorValue) -> VectorValue:
     """Take the root. LLVM knows when it is a NaN, and that to it all NaNs are one: so none is made."""
     if x.kind == "double":
-        return x.code.call("sqrt", x)
+        return x.call("sqrt")
     negative = x.is_("ult", 0)
-    words = x.code.call("sqrt", negative.choose(0, x)).as_integer()
+    words = negative.choose(0, x).call("sqrt").as_integer()
     return negative.choose(F32.nan_word, words).as_kind(x.kind)
 
 
@@ -123,7 +124,7 @@ def _absolute(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
     if dtype.kind == "u":
         return a
     if dtype.kind == "i":
-        return a.code.call("abs", a, flags="i1 false")  # of the smallest number: itself
+        return a.call("abs", flags="i1 false")  # of the smallest number: itself
     return (a.as_integer() & _sign_bit(a) - 1).as_kind(a.kind)
 
 
@@ -155,7 +156,7 @@ def _shift(opcode: str) -> Written:
     def write(dtype: np.dtype[Any], a: VectorValue, count: VectorValue) -> VectorValue:
         most = a.width - 1
         is_known = count.constant is not None and 0 <= count.constant <= most
-        limited = count if is_known else a.code.call("umin", count, count.like(most))
+        limited = count if is_known else count.call("umin", count.like(most))
         if opcode == "shr" and dtype.kind == "i":
             return a.signed_shift(limited)
         moved = a << limited if opcode == "shl" else a >> limited
@@ -165,7 +166,7 @@ def _shift(opcode: str) -> Written:
 
 
 def _ones(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
-    return a.code.call("ctpop", a).extended(8, signed=False)
+    return a.call("ctpop").extended(8, signed=False)
 
 
 # ---- comparison -----------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.row import ROWS, RowForm
 from ptxlab.native import compiler
 from ptxlab.native.builder import LANES, FunctionBuilder
+from ptxlab.native.text import ModuleFunction
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
-from ptxlab.native.value import ModuleFunction, VectorValue
+from ptxlab.native.value import VectorValue
 from ptxlab.numbers.types import TYPES as DECLARED
 
 TYPES = DECLARED | {"cc": DECLARED["pred"]}

@@ -1,14 +1,66 @@
-"""Stores, behind all loads and arithmetic of a segment: nothing can go wrong any more."""
+"""What a segment loads and stores, for eight threads: at once where items lie side by side, or at one address.
+
+Stores are behind all loads and arithmetic: nothing can go wrong any more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ptxlab.emulator.native.addresses import TranslatedAddress
 from ptxlab.native.builder import LANES, FunctionBuilder
-from ptxlab.native.value import ModuleFunction, VectorValue, width
+from ptxlab.native.text import ModuleFunction, width
+from ptxlab.native.value import VectorValue, numbers, table, vector
 
-NAME = "stores"
+STORES = "stores"
+"""What the function that stores is called."""
+
+
+def load(
+    code: FunctionBuilder, address: TranslatedAddress, offset: int, kind: str, count: int
+) -> list[VectorValue]:
+    """Return the ``count`` elements of an item, integers of type ``kind``."""
+    if not address.address.lanes:
+        with code.before_threads():
+            return _item(_chosen(address, offset), kind, count)
+    nbytes = width(kind) // 8 * count
+    together = address.is_same()
+    with code.branch(address.is_apart(nbytes)) as branch:
+        row = (address.first + offset).pointer().load(kind, LANES * count, align=1)
+        apart = [row.shuffle(range(part, LANES * count, count)) for part in range(count)]
+        branch.otherwise()
+        with code.branch(together) as inner:
+            item = _item(address.first + offset, kind, count)
+            same = [element.splat(LANES) for element in item]
+            inner.otherwise()
+            each = _each(code, _chosen(address, offset), kind, count)
+        others = [inner.merged(*sides) for sides in zip(same, each, strict=True)]
+    return [branch.merged(*sides) for sides in zip(apart, others, strict=True)]
+
+
+def _item(address: VectorValue, kind: str, count: int) -> list[VectorValue]:
+    """Load from one address."""
+    size = width(kind) // 8
+    item = address.pointer()
+    return [item.at(part, size).load(kind, align=1) for part in range(count)]
+
+
+def _each(
+    code: FunctionBuilder, addresses: VectorValue, kind: str, count: int
+) -> list[VectorValue]:
+    """Load for one thread after the other."""
+    lanes = count if count > 1 else 0
+    items = [addresses.pick(lane).pointer().load(kind, lanes, align=1) for lane in range(LANES)]
+    return [vector([item.pick(part) if lanes else item for item in items]) for part in range(count)]
+
+
+def _chosen(address: TranslatedAddress, offset: int) -> VectorValue:
+    """Return the addresses of items, those of memory that nobody looks at for who is not active."""
+    addresses = address.address + offset if offset else address.address
+    if address.active is None:
+        return addresses
+    return address.active.choose(addresses, table(addresses.code, "i8", [0] * 64).integer())
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +77,7 @@ class DeferredStore:
     kind: str
 
 
-def function(stores: Sequence[DeferredStore], word: int) -> ModuleFunction:
+def stores(deferred_stores: Sequence[DeferredStore], word: int) -> ModuleFunction:
     """Return the function that does stores one after the other; a ``word`` of the task says where array 0 is named.
 
     Threads store in their order, so that of several at one address the last wins.
@@ -33,7 +85,7 @@ def function(stores: Sequence[DeferredStore], word: int) -> ModuleFunction:
     f = FunctionBuilder()
     task, begin, end = f.task()
     objects = task.word(word).pointer()
-    for deferred in stores:
+    for deferred in deferred_stores:
         addresses, size = objects.array(deferred.addresses), width(deferred.kind) // 8
         active = None if deferred.active is None else objects.array(deferred.active)
         given = [objects.array(x) if isinstance(x, int) else x for x in deferred.elements]
@@ -47,7 +99,7 @@ def function(stores: Sequence[DeferredStore], word: int) -> ModuleFunction:
                 for array in given
             ]
             _store(f, address, chosen, elements, size)
-    return f.function(NAME)
+    return f.function(STORES)
 
 
 def _store(
@@ -59,7 +111,7 @@ def _store(
 ) -> None:
     """Store the elements of eight threads, in one piece where their items follow each other."""
     nbytes = size * len(elements)
-    row = f.numbers("i64", range(0, LANES * nbytes, nbytes)) + addresses.pick(0)
+    row = numbers(f, "i64", range(0, LANES * nbytes, nbytes)) + addresses.pick(0)
     together = addresses.is_("eq", row).all()
     with f.branch(together if active is None else together & active.all()) as branch:
         addresses.pick(0).pointer().store(_interleaved(elements), align=1)
