@@ -48,14 +48,8 @@ def address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def header(total: int, *stages: tuple[Any, int]) -> tuple[int, ...]:
-    """Return the first words of a task of so many items: one or two functions, each with the items of its chunk."""
-    (first, chunk), (second, following_chunk) = (*stages, (None, 0))[:2]
-    return address(first), chunk, address(second), following_chunk, total
-
-
 def packed(*words: int) -> bytes:
-    """Return a task: its header and what its functions take besides."""
+    """Return words of a task, as its functions take them behind its header."""
     return struct.pack(f"{len(words)}q", *words)
 
 
@@ -85,6 +79,15 @@ class Pool:
         self._left_out = threading.Event()
         if self.cores > 1:
             self._begin()
+
+    def header(self, total: int, *stages: tuple[Any, int, int]) -> bytes:
+        """Return the first words of a task of so many items, with one or two functions.
+
+        Each comes with how many items a chunk of its has at least, and of how many it is a multiple.
+        """
+        words = [(address(function), self.chunk(total, *size)) for function, *size in stages]
+        (first, second) = (*words, (0, 0))[:2]
+        return packed(*first, *second, total)
 
     def chunk(self, total: int, least: int, whole: int = 1) -> int:
         """Return how many items a chunk has: all alike, not below ``least``, and a multiple of ``whole``."""

@@ -25,7 +25,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.native import compiler
-from ptxlab.native.cores import Function, Pool, header, packed, pool
+from ptxlab.native.cores import Function, Pool, packed, pool
 
 MOST_SHAPES = 6
 """Functions that are made of one segment: more ways to share registers than that are left to arrays."""
@@ -49,7 +49,7 @@ class CompiledFunction:
     written: Written
     instructions: int
     size: tuple[int, int] = (0, 0)
-    header: tuple[int, ...] = ()
+    header: bytes = b""
     scratch: Sequence[Array] = ()
     objects: Any = None
     named: int = 0
@@ -63,13 +63,13 @@ class CompiledFunction:
         """
         self.size = width, _ = wave.width, wave.cores
         least = WORTH // self.instructions
-        first = second = cores.chunk(width, least, WARP)
+        sizes = [(least, WARP), (least, WARP)]
         if "global" in self.written.stores:
-            second = width
+            sizes[1] = width, 1
         elif "shared" in self.written.stores:
-            second = cores.chunk(width, least, wave.cta_width)
-        stages = zip(self.functions, (first, second), strict=False)
-        self.header = header(width, *stages)
+            sizes[1] = least, wave.cta_width
+        stages = zip(self.functions, sizes, strict=False)
+        self.header = cores.header(width, *((function, *size) for function, size in stages))
         self.scratch = [np.empty(width, dtype) for dtype in self.written.scratch]
         self.objects = np.array([*map(id, self.scratch)], np.int64)
         self.named = self.objects.ctypes.data
@@ -98,8 +98,7 @@ class CompiledFunction:
             window_words(wave.regions[space]) if space in spaces else (0, 0, 0, 0)
             for space in ("shared", "local")
         )
-        return packed(
-            *self.header,
+        return self.header + packed(
             id(mask),
             id(wave.memory.table),
             *shared,

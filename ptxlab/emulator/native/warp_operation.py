@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -87,6 +87,9 @@ class WarpOperation(PartTask):
         return source.convert is None and source.dtype.itemsize == self.word.itemsize
 
 
+NAME = "warps"
+"""What functions for one warp after the other are called."""
+
 WARPS = 128
 """Warps that a core does at a time at least, in some microseconds."""
 
@@ -101,13 +104,17 @@ _SPENT: Counter[str] = Counter()
 class FallbackStep(WarpOperation):
     """A step that falls back to arrays, ``by_arrays``, outside of a dispatch loop.
 
-    In one it is a task once those of its ``kind`` have taken long.
+    In one it is a task, that somebody can ``make`` for a wave, once those of its ``kind`` have taken long.
     """
 
+    kind: str
     by_arrays: Step
     sources: Sequence[Source]
     slots: Sequence[int]
-    kind: ClassVar[str]
+    make: Callable[[Wave], bytes]
+    word = np.dtype(np.uint32)
+
+    can_fail = True
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         began = perf_counter_ns()
@@ -118,24 +125,22 @@ class FallbackStep(WarpOperation):
         hot = wave.hot != NEVER and _SPENT[self.kind] * SOONER >= wave.hot
         return hot and wave.config.cluster_ctas == 1
 
-
-@dataclass(eq=False)
-class WarpStep(FallbackStep):
-    """A step for one warp after the other: the function ``name`` of a module, which is given the step's ``words``."""
-
-    text: str
-    name: ClassVar[str]
-    word = np.dtype(np.uint32)
-    can_fail = True
-
-    def words(self, wave: Wave) -> tuple[int, ...]:
-        """Return the words of a task before the registers."""
-        return ()
-
     def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
-        chunk = cores.pool(wave.cores).chunk(wave.warps, WARPS)
-        [function] = cores.functions(self.text, self.name)
-        return cores.packed(*cores.header(wave.warps, (function, chunk)), *self.words(wave)), self
+        return self.make(wave), self
+
+
+def by_warps(text: str, words: Callable[[Wave], tuple[int, ...]]) -> Callable[[Wave], bytes]:
+    """Return what makes the task of the function ``NAME`` of a module, for one warp after the other.
+
+    It is given these ``words`` before the registers.
+    """
+
+    def make(wave: Wave) -> bytes:
+        [function] = cores.functions(text, NAME)
+        header = cores.pool(wave.cores).header(wave.warps, (function, WARPS, 1))
+        return header + cores.packed(*words(wave))
+
+    return make
 
 
 def is_possible() -> bool:

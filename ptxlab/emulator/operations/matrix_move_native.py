@@ -7,15 +7,13 @@ none, or of no row, the function says that it cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.emulator.native.addresses import Window, window_words
-from ptxlab.emulator.native.warp_operation import WarpStep, is_possible
+from ptxlab.emulator.native.warp_operation import NAME, FallbackStep, by_warps, is_possible
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Destination
 from ptxlab.emulator.run.code import Step
-from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.ldmatrix import LdMatrix
 from ptxlab.native.builder import FunctionBuilder
@@ -25,17 +23,6 @@ SHARED, OFFSET, REGISTERS = (HEADER + at for at in (0, 4, 5))
 """The words of the task: the window of shared memory, what is added to an address, registers."""
 
 ROW, ROWS = 16, 8
-
-
-@dataclass(eq=False)
-class LoadStep(WarpStep):
-    """The step of an ldmatrix of numbers of 16 bits."""
-
-    access: Access
-    name = kind = "ldmatrix"
-
-    def words(self, wave: Wave) -> tuple[int, ...]:
-        return *window_words(wave.regions["shared"]), self.access.offset
 
 
 def natively(
@@ -52,10 +39,12 @@ def natively(
     if not (narrow and is_possible()):
         return step
     checked = WARP if all_addresses else form.matrices * form.rows
-    text = _text(form.matrices, checked, tuple(order))
-    return LoadStep(
-        step, [access.base], [destination.slot for destination in destinations], text, access
+    make = by_warps(
+        _text(form.matrices, checked, tuple(order)),
+        lambda wave: (*window_words(wave.regions["shared"]), access.offset),
     )
+    slots = [destination.slot for destination in destinations]
+    return FallbackStep("ldmatrix", step, [access.base], slots, make)
 
 
 @cache
@@ -86,4 +75,4 @@ def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
                 rows.at(row, ROW).store(line, align=ROW)
             loaded = rows.load("i16", len(order), align=ROW).shuffle(order)
             registers[1 + matrix].at(lane, 4).store(loaded, align=4)
-    return f.function(LoadStep.name).text
+    return f.function(NAME).text

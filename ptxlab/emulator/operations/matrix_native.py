@@ -58,8 +58,8 @@ class NativeProduct:
         tasks.pool(wave.cores).run(self.task(wave, count, words))
 
     def task(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
-        chunk = tasks.pool(wave.cores).chunk(count, self._least)
-        return tasks.packed(*tasks.header(count, (self.function, chunk)), *words)
+        header = tasks.pool(wave.cores).header(count, (self.function, self._least, 1))
+        return header + tasks.packed(*words)
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""

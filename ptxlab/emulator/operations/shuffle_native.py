@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.native.warp_operation import WarpStep, is_possible
+from ptxlab.emulator.native.warp_operation import NAME, FallbackStep, by_warps, is_possible
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import Step
 from ptxlab.isa.targets import WARP
@@ -24,10 +24,8 @@ from ptxlab.native.value import numbers
 
 
 @dataclass(eq=False)
-class ShuffleStep(WarpStep):
+class ShuffleStep(FallbackStep):
     """The step of a shfl by whole warps, which may have a predicate as its second result."""
-
-    name = kind = "shfl"
 
     @property
     def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
@@ -48,9 +46,8 @@ def natively(
     value, *numbers = sources
     read = [number for number, constant in zip(numbers, given, strict=True) if constant is None]
     text = _text(mode, tuple(given), tells=len(destinations) == 2)
-    return ShuffleStep(
-        step, [value, *read], [destination.slot for destination in destinations], text
-    )
+    slots = [destination.slot for destination in destinations]
+    return ShuffleStep("shfl", step, [value, *read], slots, by_warps(text, lambda wave: ()))
 
 
 @cache
@@ -90,4 +87,4 @@ def _text(mode: str, given: Sequence[int | None], *, tells: bool) -> str:
             target.at(line + k, 4).store(item, align=4)
         with f.when(members.all().is_("ne", -1)):
             f.ret(1)
-    return f.function(ShuffleStep.name).text
+    return f.function(NAME).text
