@@ -220,7 +220,7 @@ def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[str], 
     found = {}
     for engine in ("array", "native", "auto"):
         found[engine] = launched(engine).view(np.uint32)
-        product = matrix_native.native_product(form, TARGETS["sm_80"])
+        product = matrix_native.native_product("mma", form, TARGETS["sm_80"])
         assert product is not None
         assert (product.function is not None) == (engine == "native")
     np.testing.assert_array_equal(found["native"], found["array"])

@@ -10,6 +10,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations import wgmma
+from ptxlab.emulator.operations.matrix_native import native_product
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.form import SharedOperand
@@ -87,7 +88,7 @@ def test_has_the_bits_of_arrays(
     form = matching(f"wgmma.{name}")[0]
     assert isinstance(form, MatrixInstruction)
     compare(both, form, (a_major, b_major), sign)
-    product = wgmma.native_product(form, TARGETS["sm_90a"], (a_major, b_major))
+    product = native_product("wgmma", form, TARGETS["sm_90a"], (a_major, b_major), wgmma.MOST)
     assert product is not None
     assert product.function is not None
 

@@ -121,7 +121,7 @@ def multiply(context: Context, asked: RowForm) -> Step:
         d = compute(Factors(a, b, c, places, tuple(each.read(warps) for each in scales)))
         warps.write_matrix(result, destinations, d)
 
-    native = native_product(form, context.target)
+    native = native_product("mma", form, context.target)
     if native is None:
         return run
     registers = [source for _, sources in factors for source in sources]

@@ -6,9 +6,10 @@ has taken as long: see ``ptxlab.emulator.native.engine``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from time import perf_counter_ns
 from typing import Any
 
@@ -21,8 +22,9 @@ from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
-from ptxlab.isa.targets import WARP, Target
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.native import cores as tasks
 from ptxlab.native.compiler import compile
 from ptxlab.native.text import ModuleFunction
@@ -69,20 +71,24 @@ class NativeProduct:
 
 
 @cache
-def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | None:
-    """Return what all instructions of a form share, None where nothing is compiled."""
+def native_product(
+    family: str, form: MatrixInstruction | TensorCoreProblem, *more: Hashable
+) -> NativeProduct | None:
+    """Return what all instructions of a form share, on a target and with what else tells their functions apart.
+
+    They are those of the ``family``'s file in ``ptxlab.native.tensor_core``. None where there is no LLVM or it
+    would not find the registers.
+    """
 
     def write() -> ModuleFunction | None:
-        from ptxlab.native.tensor_core import mma
+        function: ModuleFunction | None = _module(family).function(form, *more)
+        return function
 
-        return mma.function(form, target)
-
-    return made_of(form.m * form.n * form.k, write)
+    return NativeProduct(form.m * form.n * form.k, write) if is_possible() else None
 
 
-def made_of(multiply_adds: int, write: Callable[[], ModuleFunction | None]) -> NativeProduct | None:
-    """Return a product of machine code, None where there is no LLVM or it would not find the registers."""
-    return NativeProduct(multiply_adds, write) if is_possible() else None
+def _module(family: str) -> Any:
+    return import_module(f"ptxlab.native.tensor_core.{family}")  # when something is compiled
 
 
 @dataclass(eq=False)

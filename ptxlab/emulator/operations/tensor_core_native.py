@@ -7,34 +7,13 @@ from functools import cache
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.operations.matrix_native import (
-    NativeProduct,
-    made_of,
-    repeated,
-)
+from ptxlab.emulator.operations.matrix_native import NativeProduct, repeated
 from ptxlab.emulator.operations.tensor_core_arithmetic import sign_bit
 from ptxlab.emulator.operations.tensor_core_issue import Cells
 from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.run.tensor_memory import COLUMNS
 from ptxlab.emulator.run.wave import Wave
-from ptxlab.isa.targets import Target
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.native.text import ModuleFunction
-
-
-@cache
-def native_product(
-    problem: TensorCoreProblem, target: Target, *, a_by_part: bool
-) -> NativeProduct | None:
-    """Return what all products of a problem share, None where nothing is compiled."""
-
-    def write() -> ModuleFunction | None:
-        from ptxlab.native.tensor_core import tcgen05
-
-        return tcgen05.function(problem, target, a_by_part=a_by_part)
-
-    path = problem.path
-    return made_of(path.rows * path.columns * problem.k, write)
 
 
 def multiply_lines(

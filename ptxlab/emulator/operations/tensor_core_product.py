@@ -19,10 +19,10 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import Factors
-from ptxlab.emulator.operations.matrix_native import NativeProduct
+from ptxlab.emulator.operations.matrix_native import NativeProduct, native_product
 from ptxlab.emulator.operations.tensor_core_arithmetic import arithmetic, scaled_down
 from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation, Place
-from ptxlab.emulator.operations.tensor_core_native import multiply_lines, native_product
+from ptxlab.emulator.operations.tensor_core_native import multiply_lines
 from ptxlab.emulator.operations.tensor_core_operands import (
     Differing,
     both_halves,
@@ -158,7 +158,7 @@ class _Product:
         blank = self._issued.wave.tensor_memory.blank if product.d_type == "f16" else 0
         if len(self._masks) or self._zeros is not None or how.shift or how.shifted or blank:
             return None
-        return native_product(product, how.target, a_by_part=isinstance(self._a, Cells))
+        return native_product("tcgen05", product, how.target, isinstance(self._a, Cells))
 
     def _shared(self, source: Source, name: str) -> UnitLines:
         """Return the lines of units of 16 bytes that A or B is read from."""

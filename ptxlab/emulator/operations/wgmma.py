@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ptxlab.emulator.operations.matrix import (
 from ptxlab.emulator.operations.matrix_native import (
     NativeProduct,
     blank,
-    made_of,
+    native_product,
     repeated,
 )
 from ptxlab.emulator.operations.order import nothing
@@ -44,10 +44,9 @@ from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.in_flight import Joined
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.isa.targets import WARP, WARPGROUP, Target
+from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.native.text import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)
@@ -232,23 +231,9 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
         negates=negated[0] != negated[1],
         writes=frozenset(destination.slot for destination in d),
         compute=arithmetic(form, context.target),
-        native=native_product(form, context.target, majors),
+        native=native_product("wgmma", form, context.target, majors, MOST),
         line=context.line,
     )
-
-
-@cache
-def native_product(
-    form: MatrixInstruction, target: Target, majors: tuple[str, ...]
-) -> NativeProduct | None:
-    """Return what all instructions of a form share, None where nothing is compiled."""
-
-    def write() -> ModuleFunction | None:
-        from ptxlab.native.tensor_core import wgmma
-
-        return wgmma.function(form, target, majors, MOST)
-
-    return made_of(form.m * form.n * form.k, write)
 
 
 def _factor(

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ptxlab.native.builder import FunctionBuilder
-from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, special, values
-from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
+from ptxlab.native.tensor_core.decoding import (
+    elements,
+    exponents,
+    magnitude,
+    singles,
+    special,
+    values,
+    widened,
+)
 from ptxlab.native.text import ModuleFunction
+from ptxlab.native.tracing.casts import half_words, odd_single
+from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep
+
+_LOST = F64.fraction_bits - F32.fraction_bits
+"""The bits that float64 has more than float32."""
 
 _FAR = 900
 """Above all exponents of finite terms."""
@@ -128,6 +142,37 @@ class FusedSteps:
 
 
 @dataclass(frozen=True, slots=True)
+class UnpackedSteps(FusedSteps):
+    """Steps of float16 numbers that come as 8-bit ``a_form`` and ``b_form``; k is 2 or 4 times ``products``.
+
+    C is added last: see ``ptxlab.numbers.tensor_core_software``.
+    """
+
+    a_form: Format
+    b_form: Format
+    depth: int
+
+    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
+        return widened(words, self.a_form, F16, bits)
+
+    def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
+        wide = widened(words, self.b_form, F16, bits)
+        return [(value, exponent - 2 * F32.bias) for value, exponent in wide]
+
+    def place(self, k: int) -> int:
+        """Return the place of an element among those that are added: the halves of registers in turn."""
+        block, within = divmod(k, 4)
+        return self.depth // 2 * (within // 2) + 2 * block + within % 2
+
+    def last(self, words: VectorValue, c: VectorValue) -> VectorValue:
+        """Add C to words of D, rounding to nearest even."""
+        form = self.how.result
+        total = singles(words, form) + singles(c, form)
+        rounded = to_f16(total) if form is F16 else total.bits("i32")
+        return total.is_("uno", total).choose(form.nan_word, rounded)
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """Where the kept numbers of A and B lie: addresses of the first k of a block and of a column.
 
@@ -163,3 +208,32 @@ def _rounded(v: VectorValue, rough: VectorValue, result: Format) -> VectorValue:
     infinite = sign | (result.infinity << result.low_bit)
     words = magnitude(rough).is_("oeq", float("inf")).choose(infinite, words)
     return rough.is_("uno", rough).choose(result.nan_word, words)
+
+
+def to_f32(numbers: VectorValue, result: Format) -> VectorValue:
+    """Round finite float64 toward zero to words of ``result``, which has float32's exponents.
+
+    What is too large becomes infinity, a zero is positive.
+    """
+    bits, size = numbers.bits("i64"), magnitude(numbers)
+    kept = bits & (-1 << (F32.fraction_bits + _LOST - result.fraction_bits))
+    words = kept.bits("double").to("fptrunc", "float").bits("i32")
+    sign = (bits >> 63).to("trunc", "i32") << 31
+    unit = F32.fraction_bits - F32.lowest_exponent
+    small = (size * 2.0**unit).to("fptosi", "i32") & (-1 << result.low_bit)
+    small = small.is_("eq", 0).choose(0, small | sign)
+    return size.is_("olt", result.min_normal).choose(small, words)
+
+
+def to_odd(numbers: VectorValue) -> VectorValue:
+    """Round float64 to the bits of float32, to odd: a later rounding to fewer bits is not changed by it."""
+    return applied(odd_single, np.float64, numbers)
+
+
+def to_f16(numbers: VectorValue) -> VectorValue:
+    """Round float32 to the nearest float16, ties to even, as int32 words; a zero is positive.
+
+    Not for NaN.
+    """
+    words = applied(half_words, np.float32, numbers)
+    return (words & F16.nan).is_("eq", 0).choose(0, words)

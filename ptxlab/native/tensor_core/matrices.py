@@ -12,9 +12,8 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
-from ptxlab.native.tensor_core.fused_step import Terms
+from ptxlab.native.tensor_core.fused_step import Terms, UnpackedSteps
 from ptxlab.native.tensor_core.steps import Steps
-from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
 from ptxlab.native.value import VectorValue
 
 NAME = "multiply"

@@ -7,8 +7,6 @@ after the other. A register is an array of numpy, one word for each thread.
 
 from __future__ import annotations
 
-from functools import cache
-
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.cores import HEADER
@@ -18,7 +16,6 @@ from ptxlab.native.tensor_core.steps import steps
 from ptxlab.native.text import ModuleFunction
 
 
-@cache
 def function(form: MatrixInstruction, target: Target) -> ModuleFunction | None:
     """Return the function of ``form`` on ``target``, None where it has no native one."""
     arithmetic = steps(form, target)

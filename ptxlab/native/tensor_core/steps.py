@@ -11,8 +11,7 @@ from ptxlab.matrix.rules import floating, of_problem
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fragments import BLOCK
-from ptxlab.native.tensor_core.fused_step import FusedSteps, Terms
-from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
+from ptxlab.native.tensor_core.fused_step import FusedSteps, Terms, UnpackedSteps
 from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, IntegerSteps
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F16

@@ -12,7 +12,6 @@ The vectors are rows of D, as they lie in Tensor Memory: its columns are what th
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
@@ -24,10 +23,7 @@ from ptxlab.native.tensor_core.steps import transposed
 from ptxlab.native.text import ModuleFunction
 
 
-@cache
-def function(
-    problem: TensorCoreProblem, target: Target, *, a_by_part: bool
-) -> ModuleFunction | None:
+def function(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> ModuleFunction | None:
     """Return the function of ``problem`` on ``target``, None where it has no native one."""
     arithmetic = transposed(problem, target)
     if arithmetic is None:

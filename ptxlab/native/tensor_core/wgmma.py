@@ -10,7 +10,6 @@ C and D one after the other.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.form import SharedOperand
@@ -29,7 +28,6 @@ _COLUMNS = 8
 """Columns of B, C and D taken together."""
 
 
-@cache
 def function(
     form: MatrixInstruction, target: Target, majors: tuple[str, ...], most: int
 ) -> ModuleFunction | None:
