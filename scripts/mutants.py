@@ -6,7 +6,7 @@ scripts/mutants --record             and keep the results: tests/mistakes/seen_b
 
 A mistake is seen when a test of its room fails with it and passes without it; a hang is one that a time
 limit ended. The test that noticed a mistake last time is tried first. Exit status 1: a mistake went
-unseen, or the text it replaces is no longer there.
+unseen, or what it replaces is no longer there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from scripts import mutants_table
-from scripts.mutants_table import HANG, OUTCOMES, SEEN, STALE, UNSEEN, Mistake, Record, StaleError
+from scripts.mutants_code import StaleError
+from scripts.mutants_table import HANG, OUTCOMES, SEEN, STALE, UNSEEN, Mistake, Record
 from scripts.mutants_trial import Trial
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,14 +46,11 @@ def selected(
     ]
 
 
-def likely_tests(mistake: Mistake, known: Record) -> list[str]:
+def likely_tests(mistake: Mistake, everything: Sequence[Mistake], known: Record) -> list[str]:
     """Return the tests that noticed this mistake, then those that noticed others in the same file."""
-    own = known.get(mistake.key)
-    tests = list(own.tests) if own else []
-    for key, result in known.items():
-        if key.startswith(f"{mistake.file} "):
-            tests += result.tests
-    return list(dict.fromkeys(tests))
+    alike = [mistake, *(other for other in everything if other.file == mistake.file)]
+    results = [known[other.key] for other in alike if other.key in known]
+    return list(dict.fromkeys(test for result in results for test in result.tests))
 
 
 def namesakes(root: Path, mistake: Mistake) -> list[str]:
@@ -67,14 +65,18 @@ def namesakes(root: Path, mistake: Mistake) -> list[str]:
 
 
 def try_all(
-    root: Path, chosen: Sequence[Mistake], known: Record, workers: int
+    root: Path,
+    chosen: Sequence[Mistake],
+    everything: Sequence[Mistake],
+    known: Record,
+    workers: int,
 ) -> Iterator[tuple[Mistake, str, list[str]]]:
     """Yield each mistake with its outcome and the tests that notice it, in the order they end in."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         trial = Trial(root, Path(folder), workers)
         executor = ThreadPoolExecutor(workers)
         try:
-            likely = {mistake: likely_tests(mistake, known) for mistake in chosen}
+            likely = {mistake: likely_tests(mistake, everything, known) for mistake in chosen}
             sound = set(trial.sound(list(dict.fromkeys(t for own in likely.values() for t in own))))
             running: dict[Future[tuple[str, list[str]]], Mistake] = {}
             for mistake, tests in likely.items():
@@ -93,16 +95,15 @@ def line_of(root: Path, mistake: Mistake) -> int:
     """Return the line a mistake is put into. Raises StaleError."""
     path = root / mistake.file
     if not path.is_file():
-        raise StaleError(f"there is no file {mistake.file}")
+        raise StaleError(f"{mistake.entry}: there is no file {mistake.file}")
     return mistake.line(path.read_text(encoding="utf-8"))
 
 
 def described(mistake: Mistake, line: int) -> str:
     """Return what a reader needs to write the test that is missing."""
-    old, new = (text.rstrip("\n").splitlines() for text in (mistake.old, mistake.new))
     change = [
-        *(f"    - {part.strip()}" for part in old),
-        *(f"    + {part.strip()}" for part in new),
+        *(f"    - {part}" for part in mistake.old.strip().splitlines()),
+        *(f"    + {part}" for part in mistake.new.strip().splitlines()),
     ]
     return "\n".join([f"unseen: {mistake.file}:{line}: {mistake.why}", *change])
 
@@ -139,7 +140,7 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
         except StaleError as error:
             outcomes.append((mistake, STALE))
             print(f"stale: {error}")
-    for mistake, outcome, tests in try_all(root, list(lines), known, args.workers):
+    for mistake, outcome, tests in try_all(root, list(lines), everything, known, args.workers):
         outcomes.append((mistake, outcome))
         line = f"{mistake.file}:{lines[mistake]}"
         print(f"[{len(outcomes)}/{len(chosen)}] {line}: {outcome}", *tests, file=sys.stderr)

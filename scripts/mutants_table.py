@@ -1,8 +1,10 @@
 """The table of deliberate mistakes that the tests must notice, and the record of which test did.
 
 tests/mistakes/ROOM.toml has those of a room. ``tests`` says which tests are the room's. A ``[[mistake]]``
-puts ``new`` in place of ``old``, which occurs once in ``file``; ``why`` says what a user would get. The
-record is tests/mistakes/seen_by.json, from which the table in docs/mistakes.md is made.
+puts ``new`` in place of ``old``, an expression or statements that stand once ``within`` a function, class
+or table of ``file`` (without ``within``: outside of them), or, where ``file`` is not Python, a text that it
+has once; ``why`` says what a user would get. The record is tests/mistakes/seen_by.json, from which the
+table in docs/mistakes.md is made.
 """
 
 from __future__ import annotations
@@ -10,9 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from scripts import mutants_code
+from scripts.mutants_code import StaleError
 
 FOLDER = Path("tests", "mistakes")
 RECORD = FOLDER / "seen_by.json"
@@ -22,37 +28,54 @@ MARKS = ("<!-- from tests/mistakes/seen_by.json -->\n", "<!-- /from -->\n")
 SEEN, UNSEEN, HANG, STALE = OUTCOMES = ("seen", "unseen", "hang", "stale")
 
 
-class StaleError(ValueError):
-    """The text that a mistake replaces is not, or not only once, in its file."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mistake:
     """One entry of the table, with the name of its room and the room's tests."""
 
+    entry: str  # the file and the line that it begins in
     room: str
     tests: tuple[str, ...]
     file: str
     old: str
     new: str
     why: str
+    within: str = ""
 
     @property
     def key(self) -> str:
-        """What the record knows the mistake by: its file, and a digest of the change."""
-        change = hashlib.sha256(f"{self.old}\0{self.new}".encode()).hexdigest()
-        return f"{self.file} {change[:8]}"
+        """What the record knows the mistake by: the name of its function, and a digest of the change."""
+        change = hashlib.sha256(f"{self.old.strip()}\0{self.new.strip()}".encode()).hexdigest()
+        return f"{self.within or self.file} {change[:8]}"
 
     def line(self, text: str) -> int:
         """Return the line of ``text``, its file, in which it begins. Raises StaleError."""
-        if (times := text.count(self.old)) != 1:
-            raise StaleError(f"{self.file} has {times or 'no'} times: {self.old.strip()}")
-        return text.count("\n", 0, text.index(self.old)) + 1
+        with self._blamed():
+            if not self.file.endswith(".py"):
+                return text.count("\n", 0, self._once(text)) + 1
+            old, _ = mutants_code.change(self.old, self.new)
+            return mutants_code.site(text, self.within, old).line
 
     def put_into(self, text: str) -> str:
         """Return ``text``, its file, with the mistake. Raises StaleError."""
-        self.line(text)
-        return text.replace(self.old, self.new)
+        with self._blamed():
+            if not self.file.endswith(".py"):
+                at = self._once(text)
+                return text[:at] + self.new + text[at + len(self.old) :]
+            old, new = mutants_code.change(self.old, self.new)
+            return mutants_code.replaced(text, self.within, old, new)
+
+    def _once(self, text: str) -> int:
+        if (times := text.count(self.old)) != 1:
+            raise StaleError(f"it is there {times or 'no'} times: {self.old.strip()}")
+        return text.index(self.old)
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Name the entry and the file in what is raised."""
+        try:
+            yield
+        except StaleError as error:
+            raise StaleError(f"{self.entry}: {self.file}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +95,12 @@ def table(root: Path) -> list[Mistake]:
     """Return all mistakes, room by room."""
     mistakes = []
     for path in sorted((root / FOLDER).glob("*.toml")):
-        room = tomllib.loads(path.read_text(encoding="utf-8"))
-        tests = tuple(room["tests"])
-        mistakes += [Mistake(path.stem, tests, **entry) for entry in room["mistake"]]
+        text = path.read_text(encoding="utf-8")
+        room = tomllib.loads(text)
+        lines = [n for n, line in enumerate(text.splitlines(), 1) if line == "[[mistake]]"]
+        for line, fields in zip(lines, room["mistake"], strict=True):
+            entry = f"{FOLDER / path.name}:{line}"
+            mistakes.append(Mistake(entry, path.stem, tuple(room["tests"]), **fields))
     return mistakes
 
 

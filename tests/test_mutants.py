@@ -42,21 +42,25 @@ MISTAKES = """
 tests = ["tests"]
 [[mistake]]
 file = "sums.py"
+within = "add"
 old = "a + b"
 new = "a - b"
 why = "a wrong sum"
 [[mistake]]
 file = "sums.py"
+within = "half"
 old = "a // 2"
 new = "a // 3"
 why = "a wrong half"
 [[mistake]]
 file = "sums.py"
+within = "wait"
 old = "n -= 1"
 new = "n -= 0"
 why = "no end"
 [[mistake]]
 file = "sums.py"
+within = "add"
 old = "a * b"
 new = "b * a"
 why = "nothing, any more"
@@ -94,7 +98,7 @@ def test_a_mistake_counts_as_seen_where_a_test_fails_because_of_it(
     assert mutants.main(["--record", "--workers", "1"], project) == 1
     out, err = capsys.readouterr()
     assert out.splitlines() == [
-        "stale: sums.py has no times: a * b",
+        "stale: tests/mistakes/sums.toml:21: sums.py: add does not have it; nearest, in line 3: a + b",
         "unseen: sums.py:6: a wrong half",
         "    - a // 2",
         "    + a // 3",
