@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.cache import cached, source
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.trials import trials
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
-from ptxlab.toolchain.cache import cached, source
 
 SCHEMA = "ptxlab.receipt.fragments/2"
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "receipts"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
+from ptxlab.cache import cached, source
 from ptxlab.emulator import prepare
 from ptxlab.emulator.prepare.forms import reason
 from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupported
@@ -23,7 +24,6 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import arithmetic
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import disassemble, link_ptx
-from ptxlab.toolchain.cache import cached, source
 from ptxlab.toolchain.wheels import ToolAbsent
 
 Made = TypeVar("Made")

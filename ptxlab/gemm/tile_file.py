@@ -16,14 +16,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ptxlab import resources
+from ptxlab import cache, resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 from ptxlab.gemm.algorithms import Algorithm
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile
-from ptxlab.toolchain import cache
 
 SCHEMA = "ptxlab.tiles/1"
 CLASSES = (("small", 1024**2), ("medium", 4096**2))

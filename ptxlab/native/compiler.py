@@ -12,6 +12,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from ptxlab.cache import cached
+
 PASSES = "O2 vectorized"
 """How code is optimised, as a part of its name on disk."""
 
@@ -48,8 +50,6 @@ def _loaded(text: str, masked: bool) -> Any:
     """Return the execution engine that holds the machine code of a module."""
     import llvmlite
     import llvmlite.binding as llvm
-
-    from ptxlab.toolchain.cache import cached  # here: most launches need nothing of the toolchain
 
     host = _host() if masked else _host().without("avx512f")
     key = (llvmlite.__version__, host.cpu, host.features, PASSES, text)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.cache import cached, source
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
-from ptxlab.toolchain.cache import cached, source
 
 ROOMS = ("isa", "toolchain", "machine", "numbers", "prediction")
 """The rooms whose source says what is predicted."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from ptxlab.cache import cached
 from ptxlab.errors import ToolchainError
-from ptxlab.toolchain.cache import cached
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
+from ptxlab.cache import cached, packed, unpacked
 from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.assembler import assemble, library
-from ptxlab.toolchain.cache import cached, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin, read_resources
 from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 

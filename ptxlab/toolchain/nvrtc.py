@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ptxlab.cache import cached, directory, packed, unpacked
 from ptxlab.errors import Location, ToolchainError
-from ptxlab.toolchain.cache import cached, directory, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.host_code import INSTANCES, DevicePart, rejections
 from ptxlab.toolchain.includes import Includes, scan

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ptxlab import cache
 from ptxlab.native import compiler
-from ptxlab.toolchain import cache
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
 

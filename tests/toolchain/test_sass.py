@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ptxlab.cache import bypassed
 from ptxlab.errors import ToolchainError
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.sass import read_sass, sass
@@ -21,7 +22,6 @@ from ptxlab.toolchain import (
     nvjitlink,
     nvrtc,
 )  # fmt: skip
-from ptxlab.toolchain.cache import bypassed
 from ptxlab.toolchain.cubin import Remark, read_remarks, read_resources
 from ptxlab.toolchain.wheels import ToolAbsent
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from ptxlab.cache import bypassed
 from ptxlab.errors import ToolchainError
 from ptxlab.toolchain import Cubin, assembler, compile_cuda, disassemble, link_ptx, nvrtc
-from ptxlab.toolchain.cache import bypassed
 from ptxlab.toolchain.host_code import DevicePart
 from ptxlab.toolchain.includes import scan
 from ptxlab.toolchain.wheels import ToolAbsent

@@ -14,7 +14,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.dispatch_program import program_of
-from ptxlab.emulator.native.engine import PROCESS, STOP, code_of, key_of, steps, threshold, warm
+from ptxlab.emulator.native.engine import STOP, code_of, key_of, launching, steps, warm
+from ptxlab.emulator.native.heat import PROCESS, Key
 from ptxlab.emulator.native.region import (
     Builder,
     CompiledRegion,
@@ -56,18 +57,23 @@ def run_loop(group: Converged) -> tuple[int, BasicBlock | None]:
     codes = code_of(function).blocks
     head = codes[group.block]
     head.turns += 1
-    key = key_of(group.stands_at(), function.name, frame)
-    if head.turns < (1 if key in PROCESS.heads else WORTH):
+    key = _head(group.stands_at(), function.name, frame)
+    if head.turns < (1 if key in PROCESS.hot else WORTH):
         return 0, None
     loop = _loop(group)
     done, left = (0, None) if loop is None else loop.run(group)
     pays = loop is not None and (loop.tasks >= PAYS or loop.is_tired)
     if pays:
         codes[0].turns = WORTH
-        PROCESS.heads |= {key, key_of(function.blocks[0], function.name, frame)}
+        PROCESS.hot |= {key, _head(function.blocks[0], function.name, frame)}
     head.rest = WORTH if pays else min(2 * head.rest, LONGEST)
     head.turns = WORTH if pays else -head.rest
     return done, left
+
+
+def _head(block: BasicBlock, function: str, frame: Frame) -> Key:
+    """Return what a block is known by from which the dispatch loop has paid."""
+    return *key_of(block, function, frame), "loop"
 
 
 def _loop(group: Converged) -> DispatchLoop | None:
@@ -273,5 +279,5 @@ class DispatchLoop:
         return not wave.signals and wave.changes == changes
 
 
-MACHINE_CODE = Engine(threshold, steps, run_loop)
+MACHINE_CODE = Engine(launching, steps, run_loop)
 """Machine code of this processor, for launches."""

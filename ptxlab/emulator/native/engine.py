@@ -7,15 +7,18 @@ the beginning. Results are the same bits.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
+from ptxlab.emulator.native.heat import ANY, PROCESS, Key, program_key
+from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.run.code import BasicBlock, Converged, Routine, Step
 from ptxlab.emulator.run.wave import NEVER, Frame
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.installation import adding_extra
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.native import compiler
 
 VARIABLE = "PTXLAB_ENGINE"
@@ -38,28 +41,6 @@ COMPILING, FUNCTION = 1_000_000, 6
 
 LOADING = 16
 """How many times sooner machine code is there that an earlier process has left on disk."""
-
-MARK = "hot"
-"""What marks on disk are called: that a block was compiled."""
-
-
-Key = tuple[str | int, ...]
-
-
-@dataclass(slots=True)
-class _Process:
-    """What all blocks have taken as arrays, and each: by text, target, function and first instruction.
-
-    So a program that is loaded again goes on where it was, and the dispatch loop runs at once from those
-    ``heads`` from which that has paid.
-    """
-
-    heat: int = 0
-    blocks: dict[Key, int] = field(default_factory=dict)
-    heads: set[Key] = field(default_factory=set)
-
-
-PROCESS = _Process()
 
 
 @dataclass(slots=True)
@@ -117,11 +98,22 @@ def threshold() -> int:
     return 0 if engine == "native" else HOT
 
 
+@contextmanager
+def launching(program: Program, config: LaunchConfig) -> Iterator[int]:
+    """Yield the threshold of a launch; what gets hot in it is known to later ones."""
+    hot = threshold()
+    if hot in (NEVER, 0):
+        yield hot
+        return
+    with PROCESS.of_launch(program, config):
+        yield hot
+
+
 def key_of(block: BasicBlock, function: str, frame: Frame) -> Key:
     """Return what a block is known by: several of a line are told apart by the number of their first instruction."""
     wave, first = frame.wave, block.watched[:1]
     number = first[0].site.number if first else -1
-    return wave.module.source.text, wave.target.name, function, number
+    return program_key(wave.module.source.text), wave.target.name, function, number
 
 
 def steps(group: Converged) -> Sequence[Step]:
@@ -147,29 +139,11 @@ def _gets_hot(group: Converged, stop: int) -> bool:
     block, function, frame = group.stands_at(), group.activation.function.name, group.frame
     key = key_of(block, function, frame)
     if len(block.watched) <= FEW:
-        key = key[1], *(instruction.site.instruction.name for instruction in block.watched)
+        key = ANY, key[1], *(instruction.site.instruction.name for instruction in block.watched)
     spent = block.instructions * (STEP + THREAD * group.threads.size) + stop
-    heat = PROCESS.blocks[key] = PROCESS.blocks.get(key, 0) + spent
-    PROCESS.heat += spent
-    hot = frame.wave.hot
-    return not hot or (PROCESS.heat >= hot and _pays(block, key, heat))
-
-
-def _pays(block: BasicBlock, key: Key, heat: int) -> bool:
-    """Say whether a block has taken so long that it is to be compiled, and have later processes know."""
-    cost = COMPILING * (block.instructions + FUNCTION)
-    if heat >= cost:
-        # Imported here: most launches need nothing of the toolchain.
-        from ptxlab.toolchain.cache import cached
-
-        cached(MARK, map(str, key), bytes)
-        return True
-    return heat * LOADING >= cost and _was_hot(key)
-
-
-@lru_cache(maxsize=1 << 16)
-def _was_hot(key: Key) -> bool:
-    """Say whether an earlier process has compiled a block."""
-    from ptxlab.toolchain.cache import has
-
-    return has(MARK, map(str, key))
+    PROCESS.spent[key] += spent
+    PROCESS.taken += spent
+    if PROCESS.taken < frame.wave.hot:
+        return key in PROCESS.hot
+    cost = frame.wave.hot and COMPILING * (block.instructions + FUNCTION)
+    return PROCESS.is_hot(key, cost // LOADING if PROCESS.was_hot(key) else cost)

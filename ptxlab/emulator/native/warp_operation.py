@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Any
 
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.native.heat import ANY, PROCESS
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.run.code import InstructionSteps, Step
 from ptxlab.emulator.run.threads import Threads
@@ -96,9 +96,6 @@ WARPS = 128
 SOONER = 8
 """How much sooner than a block it is compiled: it is short, and who does it does so again and again."""
 
-_SPENT: Counter[str] = Counter()
-"""Nanoseconds that steps of each kind have taken as arrays."""
-
 
 @dataclass(eq=False)
 class FallbackStep(WarpOperation):
@@ -117,13 +114,13 @@ class FallbackStep(WarpOperation):
     can_fail = True
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
-        began = perf_counter_ns()
+        began = thread_time_ns()
         self.by_arrays(frame, threads)
-        _SPENT[self.kind] += perf_counter_ns() - began
+        PROCESS.spent[ANY, self.kind] += thread_time_ns() - began
 
     def ready(self, wave: Wave) -> bool:
-        hot = wave.hot != NEVER and _SPENT[self.kind] * SOONER >= wave.hot
-        return hot and wave.config.cluster_ctas == 1
+        possible = wave.hot != NEVER and wave.config.cluster_ctas == 1
+        return possible and PROCESS.is_hot((ANY, self.kind), wave.hot // SOONER)
 
     def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
         return self.make(wave), self

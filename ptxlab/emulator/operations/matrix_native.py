@@ -10,19 +10,20 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Any
 
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.native.heat import ANY, PROCESS, Key
 from ptxlab.emulator.native.warp_operation import WarpOperation, is_possible
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
-from ptxlab.isa.targets import WARP
+from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.native import cores as tasks
@@ -36,20 +37,24 @@ WORTH = 65_536
 class NativeProduct:
     """A form on a target: its machine code once there is some, the function of a task.
 
-    An item of the task is so many ``multiply_adds``. ``write`` returns the function, None where there is none.
+    It is known by a ``key``. An item of the task is so many ``multiply_adds``. ``write`` returns the function, None
+    where there is none.
     """
 
-    def __init__(self, multiply_adds: int, write: Callable[[], ModuleFunction | None]) -> None:
+    def __init__(
+        self, key: Key, multiply_adds: int, write: Callable[[], ModuleFunction | None]
+    ) -> None:
         self.function: Any = None
+        self._key = key
         self._least = max(1, WORTH // multiply_adds)
         self._write = write
-        self._spent, self._is_open = 0, True
+        self._is_open = True
 
     def hot(self, wave: Wave) -> bool:
         """Say whether a wave is to have machine code and there is some; it is made when it pays."""
         if wave.hot == NEVER:
             return False
-        if self._is_open and self._spent >= wave.hot:
+        if self._is_open and PROCESS.is_hot(self._key, wave.hot):
             self._is_open, function = False, self._write()
             if function is not None:
                 self.function = compile(function.text, function.name, tasks.Function)
@@ -65,9 +70,9 @@ class NativeProduct:
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""
-        began = perf_counter_ns()
+        began = thread_time_ns()
         by_arrays()
-        self._spent += perf_counter_ns() - began
+        PROCESS.spent[self._key] += thread_time_ns() - began
 
 
 @cache
@@ -84,7 +89,12 @@ def native_product(
         function: ModuleFunction | None = _module(family).function(form, *more)
         return function
 
-    return NativeProduct(form.m * form.n * form.k, write) if is_possible() else None
+    key = ANY, family, *map(_called, (form, *more))
+    return NativeProduct(key, form.m * form.n * form.k, write) if is_possible() else None
+
+
+def _called(what: Hashable) -> str:
+    return what.name if isinstance(what, MatrixInstruction | Target) else str(what)
 
 
 def _module(family: str) -> Any:

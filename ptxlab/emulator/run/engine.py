@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.run.code import BasicBlock, Converged, Step
+from ptxlab.launch_config import LaunchConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """``threshold`` is the heat from which on blocks become machine code in a launch, NEVER for none.
+    """A launch is made in the context of ``launching``.
 
+    It yields the heat from which on blocks become machine code, NEVER for none.
     ``steps`` are those that a group runs of its block: machine code once the block is hot.
     ``run_loop`` takes a group through what it can be called for at once: it returns how many instructions
     these were, and the block whose exit comes next, None where the group stands before a block.
     """
 
-    threshold: Callable[[], int]
+    launching: Callable[[Program, LaunchConfig], AbstractContextManager[int]]
     steps: Callable[[Converged], Sequence[Step]]
     run_loop: Callable[[Converged], tuple[int, BasicBlock | None]]

@@ -92,8 +92,7 @@ def launch(
             f"a thread has {MOST_LOCAL_BYTES}"
         )
     registers = _registers(program, config) if program.most_registers else 0
-    total, tell = config.ctas, progress or _nobody
-    machine_code = engine.threshold(), cores()
+    total, tell, processors = config.ctas, progress or _nobody, cores()
     local = sum(function.frame.local_bytes for function in program.functions.values())
     size = _wave_size(config, shared_bytes, local)
     if config.cooperative and size < total:
@@ -102,12 +101,12 @@ def launch(
             hint="all of its CTAs are on the GPU at the same time",
         )
 
-    def run(first: int, numbers: Sequence[int], workspace: int) -> int:
+    def run(first: int, numbers: Sequence[int], workspace: int, hot: int) -> int:
         """Run one wave and return its instructions; the next may have its memory."""
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace, registers,
-            Schedule(schedule), unverified, *machine_code, unlaunched.cancel,
+            Schedule(schedule), unverified, hot, processors, unlaunched.cancel,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, first, total), engine)
         wave.watcher.begin(wave)
@@ -118,10 +117,11 @@ def launch(
 
     instructions, unlaunched = 0, Unlaunched(config)
     unverified = {line for function in program.functions.values() for line in function.unverified}
-    with np.errstate(all="ignore"), _workspace(config, memory) as workspace:
+    launching, own_workspace = engine.launching(program, config), _workspace(config, memory)
+    with np.errstate(all="ignore"), launching as hot, own_workspace as workspace:
         while unlaunched:
             first = unlaunched.launched
-            instructions += run(first, unlaunched.take(size), workspace)
+            instructions += run(first, unlaunched.take(size), workspace, hot)
             done = unlaunched.launched
             try:
                 tell(done, total)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ptxlab
-from ptxlab import installation
+from ptxlab import cache, installation
 from ptxlab.errors import DeviceUnavailable, LaunchError
-from ptxlab.toolchain import cache, compile_cuda, disassemble, inventory, link_ptx
+from ptxlab.toolchain import compile_cuda, disassemble, inventory, link_ptx
 from ptxlab.toolchain.inventory import Tool
 from ptxlab.toolchain.wheels import wheel_version
 from ptxlab.verbs.doctor.text import Report

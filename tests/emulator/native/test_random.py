@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxlab import open_device
+from ptxlab import cache, open_device
 from ptxlab.emulator.native import dispatch_loop
 from ptxlab.emulator.native.segment import Segment
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler
-from ptxlab.toolchain import cache
 from tests.emulator.native.programs import Program, rows
 from tests.emulator.native.separate import Died, Separate, separate
 

@@ -39,26 +39,34 @@ def cached(tool: str, key: Iterable[str | bytes], make: Callable[[], bytes]) -> 
     """Return the entry of ``tool`` under ``key``, calling ``make`` when there is no sound one."""
     if _bypassed:
         return make()
-    entry = directory() / tool / _name(tool, key)
-    content = _read(entry)
+    key = tuple(key)
+    content = kept(tool, key)
     if content is not None:
         return content
     payload = make()
-    _write(entry, payload)
-    if entry.name.startswith("00"):  # one entry in 256
-        prune(MOST)
+    keep(tool, key, payload)
     return payload
 
 
-def has(tool: str, key: Iterable[str | bytes]) -> bool:
-    """Say whether there is a sound entry."""
-    return not _bypassed and _read(directory() / tool / _name(tool, key)) is not None
+def kept(tool: str, key: Iterable[str | bytes]) -> bytes | None:
+    """Return the entry of ``tool`` under ``key``, None if there is no sound one."""
+    return None if _bypassed else _read(directory() / tool / _name(tool, key))
+
+
+def keep(tool: str, key: Iterable[str | bytes], payload: bytes) -> None:
+    """Make this the entry of ``tool`` under ``key``."""
+    if _bypassed:
+        return
+    entry = directory() / tool / _name(tool, key)
+    _write(entry, payload)
+    if entry.name.startswith("00"):  # one entry in 256
+        prune(MOST)
 
 
 @functools.cache
 def source(*rooms: str) -> bytes:
     """Return a digest of ptxlab's own source in ``rooms``, for the key of what follows from it."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parent
     files = sorted(file for room in rooms for file in (package / room).rglob("*.py"))
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).digest()
 
@@ -103,6 +111,7 @@ def packed(*parts: bytes) -> bytes:
 
 
 def unpacked(stored: bytes) -> list[bytes]:
+    """Return the byte strings that ``packed`` made one."""
     parts, at = [], 0
     while at < len(stored):
         (length,) = struct.unpack_from("<Q", stored, at)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.toolchain.cache import cached, directory, prune, size
+from ptxlab.cache import cached, directory, prune, size
 
 
 class Work:
