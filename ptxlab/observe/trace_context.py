@@ -12,6 +12,9 @@ from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import SharedSpan, Warps
 from ptxlab.syntax.names import called
 
+NO_FLIGHT = -1
+"""The number that memory has which no flight filled."""
+
 
 class TraceContext:
     """The cluster, or single CTA, that CTA ``number`` of the grid is in.

@@ -20,13 +20,11 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import MemoryAccess
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.observe.timeline import FilledTile, Flight, SharedSpan, TileFill, Warps, united
-from ptxlab.observe.trace_context import TraceContext
+from ptxlab.observe.trace_context import NO_FLIGHT, TraceContext
 from ptxlab.observe.trace_tensor_memory import TensorMemoryTrace
 
 GRANULE = 16
 """Bytes of shared memory of which is known what copy filled them last."""
-
-NOTHING = -1
 
 
 class Flights:
@@ -43,7 +41,7 @@ class Flights:
         self._aloft: dict[tuple[str, int], tuple[Flight, Array]] = {}
         self._groups: dict[tuple[str, int], int] = {}
         self.tensor_memory = TensorMemoryTrace(context)
-        self._filled = np.full(wave.ctas * wave.shared_pitch // GRANULE, NOTHING)
+        self._filled = np.full(wave.ctas * wave.shared_pitch // GRANULE, NO_FLIGHT)
 
     def begin(self, queue: Queue, work: str, threads: Threads, warps: Warps) -> None:
         """Begin work that comes next in a queue of the wave."""
@@ -154,10 +152,10 @@ class Flights:
         """See threads read what copies may have brought to shared memory, or write over it."""
         granules = first // GRANULE
         if writes:
-            self._filled[granules] = NOTHING
+            self._filled[granules] = NO_FLIGHT
             return
         for number in np.unique(self._filled[granules]).tolist():
-            if number != NOTHING:
+            if number != NO_FLIGHT:
                 self.found[number].read.append(self._context.step)
 
     def _feed(self, product: Flight) -> None:

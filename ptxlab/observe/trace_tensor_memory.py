@@ -16,9 +16,7 @@ from ptxlab.observe.timeline import (
     TensorSpan,
     TileFill,
 )
-from ptxlab.observe.trace_context import TraceContext
-
-NOTHING = -1
+from ptxlab.observe.trace_context import NO_FLIGHT, TraceContext
 
 
 class TensorMemoryTrace:
@@ -30,7 +28,7 @@ class TensorMemoryTrace:
 
     @cached_property
     def _filled(self) -> Array:
-        return np.full(self._context.count * CTA_CELLS, NOTHING)
+        return np.full(self._context.count * CTA_CELLS, NO_FLIGHT)
 
     def columns(self, cta: int, start: int, count: int, *, taken: bool) -> None:
         """See columns allocated in a CTA of the wave, or given back."""
@@ -53,12 +51,12 @@ class TensorMemoryTrace:
 
     def forget(self, cells: Array) -> None:
         """Have cells of the wave given back: what is there is nobody's."""
-        self._filled[self._context.cells(cells)] = NOTHING
+        self._filled[self._context.cells(cells)] = NO_FLIGHT
 
     def readers(self, cells: Array) -> Iterator[int]:
         """Yield the numbers of the flights that filled cells of the wave, which are read."""
         for number in np.unique(self._filled[self._context.cells(cells)]).tolist():
-            if number != NOTHING:
+            if number != NO_FLIGHT:
                 yield number
 
     def spans(self, cells: Array) -> list[TensorSpan]:

@@ -12,18 +12,30 @@ import pytest
 
 from ptxlab import resources
 from ptxlab.device.protocol import Device
-from ptxlab.gemm import Algorithm, Problem
+from ptxlab.gemm import ALGORITHMS, Algorithm, Problem
 from ptxlab.gemm.problem import LAYOUTS, Inputs, memory_type, uploaded
 from ptxlab.gemm.run import compute, prepare
-from ptxlab.gemm.tile import Sizes
+from ptxlab.gemm.tile import Sizes, require
+from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.sass import SassFunction, sass
 from ptxlab.observe import check
 from ptxlab.observe.check_report import CheckReport
+from ptxlab.toolchain import Cubin, assemble_cuda
 
 _SHARED = ("panels", "hopper", "gemm")
 HEADERS = {
     method: [f"kernels/{name}.cuh" for name in (*own, *_SHARED)]
     for method, own in (("wgmma", ("wgmma",)), ("tcgen05", ("tcgen05", "blackwell")))
 }
+
+
+RESIDENT = 2
+"""CTAs of the rungs that stay: each then has several tiles."""
+
+
+def rung(name: str) -> Algorithm:
+    algorithm = ALGORITHMS[name]
+    return replace(algorithm, resident=RESIDENT) if algorithm.resident else algorithm
 
 
 SIZES = ((1, 1, 1), (17, 9, 33), (129, 257, 65), (5, 3, 0), (300, 136, 200))
@@ -92,6 +104,17 @@ def rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewrite:
 
 PROBLEM = Problem(200, 136, 456, beta=1)
 """Several tiles along k, and the edges of D."""
+
+
+def assembled(algorithm: Algorithm, arch: str, turn: int) -> tuple[Cubin, SassFunction]:
+    """Return what the compilers make of a rung, of one of its types and layouts by turns: all of it, and its kernel."""
+    problem = Problem(1, 1, 1, *algorithm.types[turn % 2], layout=LAYOUTS[turn % 4])
+    file, options = resources.path(algorithm.file), algorithm.options(problem, algorithm.tile)
+    _, cubin = assemble_cuda(file.read_text(), path=str(file), arch=arch, options=options)
+    require(algorithm.launch(problem, algorithm.tile), TARGETS[arch])
+    used = cubin.kernels[algorithm.name]
+    assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
+    return cubin, sass(cubin)[algorithm.name]
 
 
 def checked(

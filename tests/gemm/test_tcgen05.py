@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import pytest
 
-from ptxlab import resources
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
-from ptxlab.gemm import ALGORITHMS, Algorithm, Problem, run
+from ptxlab.gemm import ALGORITHMS, Problem, run
 from ptxlab.gemm.facts import facts, main_loop
 from ptxlab.gemm.predicted import predict_rung
-from ptxlab.gemm.problem import LAYOUTS
 from ptxlab.gemm.run import compute
-from ptxlab.gemm.tile import Sizes, require
-from ptxlab.isa.targets import TARGETS
-from ptxlab.machine.sass import sass
+from ptxlab.gemm.tile import Sizes
 from ptxlab.prediction.chip import find
-from ptxlab.toolchain import assemble_cuda
 from tests.gemm.conftest import Keeping
 from tests.gemm.mapped import (
     PROBLEM,
     Rewrite,
+    assembled,
     checked,
     expected,
     is_right,
     problems,
     rewrite,
+    rung,
     whole_numbers,
 )
 
@@ -40,8 +36,6 @@ __all__ = ["rewrite"]
 
 RUNGS = [name for name in ALGORITHMS if name.startswith("tcgen05")]
 PAIRS = [name for name in RUNGS if ALGORITHMS[name].pair]
-FEW = 2
-"""CTAs of the rungs that stay: each then has several tiles."""
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +49,6 @@ def _few_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Have the emulator run one pair of CTAs at a time, where others are to be taken over."""
     if "tcgen05_persistent" in request.node.name:
         monkeypatch.setattr("ptxlab.emulator.run.grid.WAVE_THREADS", 2 * 192)
-
-
-def rung(name: str) -> Algorithm:
-    algorithm = ALGORITHMS[name]
-    return replace(algorithm, resident=FEW) if algorithm.resident else algorithm
 
 
 def quick(name: str) -> Sizes:
@@ -218,12 +207,7 @@ def test_what_is_counted_follows_from_the_tile(name: str) -> None:
 def test_one_thread_issues_products_one_after_the_other(name: str, arch: str) -> None:
     """No loop of ptxas's own over the lanes that might issue, and no spills."""
     algorithm, turn = ALGORITHMS[name], RUNGS.index(name) + (arch == "sm_103a")
-    problem = Problem(1, 1, 1, *algorithm.types[turn % 2], layout=LAYOUTS[turn % 4])
-    file, options = resources.path(algorithm.file), algorithm.options(problem, algorithm.tile)
-    _, cubin = assemble_cuda(file.read_text(), path=str(file), arch=arch, options=options)
-    used, function = cubin.kernels[name], sass(cubin)[name]
-    assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
-    require(algorithm.launch(problem, algorithm.tile), TARGETS[arch])
+    _, function = assembled(algorithm, arch, turn)
     opcodes, loop = function.opcodes(), main_loop(function, "UTCHMMA")
     assert opcodes["UTCHMMA"] == algorithm.tile.bk // 16
     assert loop is not None

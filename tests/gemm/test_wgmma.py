@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +12,28 @@ import pytest
 from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
-from ptxlab.gemm import ALGORITHMS, Algorithm, Problem, run
+from ptxlab.gemm import ALGORITHMS, Problem, run
 from ptxlab.gemm.facts import main_loop
-from ptxlab.gemm.problem import LAYOUTS, DeviceOperands, uploaded
+from ptxlab.gemm.problem import DeviceOperands, uploaded
 from ptxlab.gemm.run import compute, prepare
-from ptxlab.gemm.tile import Sizes, require
-from ptxlab.isa.targets import TARGETS
-from ptxlab.machine.sass import sass
+from ptxlab.gemm.tile import Sizes
 from ptxlab.toolchain import assemble_cuda
 from tests.gemm.mapped import (
     PROBLEM,
     Rewrite,
+    assembled,
     checked,
     expected,
     is_right,
     problems,
     rewrite,
+    rung,
     whole_numbers,
 )
 
 __all__ = ["rewrite"]
 
 RUNGS = [name for name, each in ALGORITHMS.items() if each.target == "sm_90a"]
-FEW = 2
-"""CTAs of the rung that stays: each then has several tiles."""
-
-
-def rung(name: str) -> Algorithm:
-    algorithm = ALGORITHMS[name]
-    return replace(algorithm, resident=FEW) if algorithm.resident else algorithm
 
 
 NARROW = {"BN": 128, "WN": 128}
@@ -185,16 +177,11 @@ def test_a_missing_wait_is_found(
 @pytest.mark.parametrize("name", RUNGS)
 def test_products_run_on_while_others_begin(name: str) -> None:
     """Neither spills nor a wait of ptxas's own, which it warns of with a number (C7510)."""
-    algorithm, turn = ALGORITHMS[name], RUNGS.index(name)
-    problem = Problem(1, 1, 1, *algorithm.types[turn % 2], layout=LAYOUTS[turn % 4])
-    file, options = resources.path(algorithm.file), algorithm.options(problem, algorithm.tile)
-    _, cubin = assemble_cuda(file.read_text(), path=str(file), arch="sm_90a", options=options)
+    algorithm = ALGORITHMS[name]
+    cubin, function = assembled(algorithm, "sm_90a", RUNGS.index(name))
     assert "(C7" not in cubin.log
-    used, function = cubin.kernels[name], sass(cubin)[name]
-    assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
-    config = algorithm.launch(problem, algorithm.tile)
-    require(config, TARGETS["sm_90a"])
-    assert used.registers * config.cta_threads <= 65536
+    threads = algorithm.launch(Problem(1, 1, 1), algorithm.tile).cta_threads
+    assert cubin.kernels[name].registers * threads <= 65536
     tile, opcodes = algorithm.tile, function.opcodes()
     steps, wide = tile.bk // 16, tile.wm // 16
     assert opcodes["HGMMA"] == steps * wide

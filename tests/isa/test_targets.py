@@ -40,6 +40,14 @@ def test_what_runs_where(target: str, needed: str, runs: bool) -> None:
     assert TARGETS[target].runs(needed) is runs
 
 
+def test_whose_tensor_cores_have_been_measured() -> None:
+    """Of Orin, B300, Thor and DGX Spark nobody has published what their sums are."""
+    unmeasured = {target.capability for target in TARGETS.values() if not target.measured}
+    measured = {target.capability for target in TARGETS.values() if target.measured}
+    assert unmeasured == {87, 103, 110, 121}
+    assert not unmeasured & measured
+
+
 def test_names_and_capabilities_agree() -> None:
     for name, target in TARGETS.items():
         assert name == target.name == f"sm_{target.capability}{target.suffix}"

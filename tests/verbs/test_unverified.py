@@ -125,6 +125,7 @@ def test_instructions_say_so(capsys: pytest.CaptureFixture[str]) -> None:
     ("name", "measured", "borrowing", "told"),
     [
         ("m16n8k16", "sm_120a", "sm_121a", True),
+        ("m16n8k16", "sm_86", "sm_87", True),
         ("m16n8k32.s32.s8.s8", "sm_120a", "sm_121a", False),
         ("mma.m8n8k4.f64", "sm_100a", "sm_103a", False),
         ("tcgen05.mma.cta_group::1.kind::tf32", "sm_100a", "sm_110a", True),

@@ -43,7 +43,7 @@ class TensorWarps(WholeWarps):
         """The CTA of each warp."""
         return self.wave.cta_of[self.first]
 
-    def one(self, source: Source, what: str) -> Array:
+    def agreed(self, source: Source, what: str) -> Array:
         """Return an operand that all threads of a warp agree on, [warps] of int64."""
         values = self.read(source)
         differ = (values != values[:, :1]).any(axis=1)
@@ -108,7 +108,7 @@ class _Request:
 
         Raise LaunchError for one that nobody may make.
         """
-        counts = warps.one(self.columns, "nCols")
+        counts = warps.agreed(self.columns, "nCols")
         self._check(warps, counts)
         together = _pairs(warps.cta) if self.group > 1 else np.arange(warps.count)[:, np.newaxis]
         return together, warps.wave.tensor_memory.find(warps.cta[together], counts[together[:, 0]])
@@ -173,7 +173,7 @@ def allocate(context: Context, asked: RowForm) -> Step:
         warps = request.warps(frame, threads)
         together, starts = request.find(warps)
         memory = frame.wave.tensor_memory
-        counts = warps.one(request.columns, "nCols")[together[:, 0]]
+        counts = warps.agreed(request.columns, "nCols")[together[:, 0]]
         memory.take(warps.cta[together], starts, counts, line)
         if frame.wave.watched:
             for ctas, start, count in zip(warps.cta[together], starts, counts, strict=True):
@@ -198,7 +198,7 @@ def deallocate(context: Context, asked: RowForm) -> Step:
         warps = TensorWarps(frame, threads, name, line)
         enter(frame.wave, group, name, line)
         memory, work = frame.wave.tensor_memory, frame.wave.tensor_work
-        starts, counts = warps.one(first, "taddr"), warps.one(count, "nCols")
+        starts, counts = warps.agreed(first, "taddr"), warps.agreed(count, "nCols")
         if frame.wave.watched:
             _tell(warps, starts, counts)
         if work.pending(warps.cta):

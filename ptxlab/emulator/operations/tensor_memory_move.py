@@ -66,7 +66,7 @@ class _Place:
     def cells(self, warps: TensorWarps) -> Array:
         """Return which cells of the wave the warps reach, [registers, warps, 32, cells]."""
         wave = warps.wave
-        address = (warps.one(self.base, "taddr") + self.offset) & 0xFFFFFFFF
+        address = (warps.agreed(self.base, "taddr") + self.offset) & 0xFFFFFFFF
         lane, column = (address >> 16) % WARP, address & 0xFFFF
         wrong = lane % self.lanes != 0
         if wrong.any():

@@ -39,7 +39,7 @@ class Warpgroups(WholeWarps):
         firsts: Array = self.threads.index[:: self.size]
         return firsts
 
-    def one(self, source: Source, what: str) -> Array:
+    def agreed(self, source: Source, what: str) -> Array:
         """Return an operand that all threads of a warpgroup agree on, [warpgroups]."""
         values = self.read(source)
         differ = (values != values[:, :1]).any(axis=1)
@@ -63,7 +63,7 @@ class SharedFactor:
     def issue(self, groups: Warpgroups) -> FactorInMemory:
         """Take the descriptors, and return what reads through them."""
         name, region = f"the descriptor of {self.operand.operand}", groups.wave.regions["shared"]
-        words, starts = groups.one(self.descriptor, name), region.start[groups.firsts]
+        words, starts = groups.agreed(self.descriptor, name), region.start[groups.firsts]
         operand, major = self.operand, self.major
         try:
             lines = UnitLines.of(region, operand, major, words, starts, WGMMA_DESCRIPTOR)
@@ -85,7 +85,7 @@ class SharedFactor:
     def moved(self, groups: Warpgroups) -> list[MemoryAccess]:
         """Return what is read, one core matrix after the other."""
         units, region = core_matrices(self.issue(groups).lines.units), groups.wave.regions["shared"]
-        words, which = np.unique(groups.one(self.descriptor, ""), return_inverse=True)
+        words, which = np.unique(groups.agreed(self.descriptor, ""), return_inverse=True)
         fields = [WGMMA_DESCRIPTOR.decode(int(word)) for word in words]
         start = np.array([descriptor["start address"] for descriptor in fields], np.int64)[which]
         start += region.start[groups.firsts]

@@ -90,7 +90,7 @@ class Multiplication:
 
     def begun(self, then: Warpgroups, frame: Frame) -> _Begun:
         """Take the operands of warpgroups as they were when it was begun, for a frame as it will be."""
-        adds = then.one(self.adds, "scale-d")
+        adds = then.agreed(self.adds, "scale-d")
         a, b = self.a.issue(then), self.b.issue(then)
         places = None if self.sparsity is None else self.sparsity.places(then)
         return _Begun(self, then, then.in_frame(frame), adds, a, b, places)
