@@ -162,13 +162,17 @@ def registers(form: Form, *roles: Role) -> tuple[TypedRegister, ...]:
     return tuple((register, o.type) for o in operands for register in o.registers)
 
 
-def program(form: Form, target: str) -> str:
-    """Return the PTX of a kernel for one warp that holds the instruction once."""
+def programs(forms: Sequence[Form], target: str) -> str:
+    """Return the PTX of one kernel each, ``probe0`` and so on, for a warp that runs the instruction once."""
+    return module([(form, _alone(form)) for form in forms], target)
+
+
+def _alone(form: Form) -> Body:
     sources = registers(form, "source", "tensor memory")
     results = registers(form, "result")
     around = BEFORE.get(form.family, ()), AFTER.get(form.family, ())
     step = KernelStep((*_tile(form), *around[0], statement(form), *around[1]), results)
-    return module([(form, Body((*sources, *results), sources, (step,), alone=True))], target)
+    return Body((*sources, *results), sources, (step,), alone=True)
 
 
 class KernelBody(Protocol):

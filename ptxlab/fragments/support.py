@@ -5,7 +5,6 @@ Nothing here is a list: the emulator and ptxas are asked. Hardware speaks throug
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,21 +15,18 @@ from ptxlab.emulator import prepare
 from ptxlab.emulator.prepare.forms import reason
 from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupported
 from ptxlab.fragments import receipts
-from ptxlab.fragments.probe_kernel import collection, program
+from ptxlab.fragments.probe_kernel import KERNEL, collection, programs
 from ptxlab.isa.targets import TARGETS, Arithmetic
+from ptxlab.machine.sass import sass
 from ptxlab.matrix import catalog
 from ptxlab.matrix.form import Fidelity, Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import arithmetic
 from ptxlab.syntax.parser import parse
-from ptxlab.toolchain import disassemble, link_ptx
+from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.wheels import ToolAbsent
 
 Made = TypeVar("Made")
-
-_MARK = re.compile(r'//## File "[^"]*", line (\d+)')
-_OPCODE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
-
 
 ROOMS = ("isa", "numbers", "layouts", "matrix", "tensormap", "syntax", "emulator", "fragments")
 """The rooms whose source says what the emulator runs."""
@@ -113,23 +109,31 @@ def compiled(form: Form, targets: Sequence[str]) -> tuple[Compiled, ...]:
     """
     lines: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for target in targets:
-        lines.setdefault(_opcodes(form, target), []).append(target)
+        [made] = opcodes([form], target)
+        lines.setdefault(made, []).append(target)
     return tuple(Compiled(tuple(names), opcodes) for opcodes, names in lines.items())
 
 
-def _opcodes(form: Form, target: str) -> tuple[tuple[str, int], ...]:
-    """Read the SASS of the instruction's own line of a program that holds it once."""
-    ptx = program(form, target)
-    wanted = next(n for n, line in enumerate(ptx.splitlines(), 1) if form.name in line)
-    opcodes = []
-    line = 0
-    for text in disassemble(link_ptx(ptx, arch=target)).splitlines():
-        mark = _MARK.search(text)
-        if mark:
-            line = int(mark[1])
-        elif (opcode := _OPCODE.match(text)) and (line == wanted or "GMMA." in opcode[1]):
-            opcodes.append(opcode[1])  # ptxas gives a warpgroup's multiplication another line
-    return tuple((name, len(list(run))) for name, run in groupby(opcodes))
+def opcodes(forms: Sequence[Form], target: str) -> list[tuple[tuple[str, int], ...]]:
+    """Return the SASS opcodes that ptxas makes of each form, each with how often it follows.
+
+    All are assembled and disassembled together.
+    """
+    ptx = programs(forms, target)
+    functions = sass(link_ptx(ptx, arch=target))
+    rows = ptx.splitlines()
+    made = []
+    for number, form in enumerate(forms):
+        kernel = f"{KERNEL}{number}"
+        begin = next(n for n, row in enumerate(rows) if f".entry {kernel}(" in row)
+        line = next(n for n, row in enumerate(rows[begin:], begin + 1) if form.name in row)
+        names = [
+            instruction.name
+            for instruction in functions[kernel].instructions
+            if instruction.line == line or "GMMA" in instruction.opcode
+        ]  # ptxas gives a warpgroup's multiplication another line
+        made.append(tuple((name, len(list(run))) for name, run in groupby(names)))
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +157,10 @@ class FormExplanation:
 def explain(forms: Sequence[Form], targets: Sequence[str] = ()) -> FormExplanation:
     """Explain the first of ``found``; compile it for ``targets``, or one of each generation."""
     form = forms[0]
-    sass: tuple[Compiled, ...] = ()
+    made: tuple[Compiled, ...] = ()
     reason = None
     try:
-        sass = compiled(form, targets or _generations(form))
+        made = compiled(form, targets or _generations(form))
     except ToolchainError as error:  # absent, or older than the instruction
         reason = error.message.splitlines()[0]
     return FormExplanation(
@@ -166,7 +170,7 @@ def explain(forms: Sequence[Form], targets: Sequence[str] = ()) -> FormExplanati
         form.name in run_by_emulator([form]),
         form.fidelity_on(*(TARGETS[name] for name in targets)),
         receipts.hardware(form),
-        sass,
+        made,
         reason,
     )
 

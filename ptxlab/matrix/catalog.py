@@ -159,11 +159,20 @@ def matching(name: str) -> tuple[Form, ...]:
         for number, (form, plain, words) in enumerate(_described())
         if parts and words.issuperset(parts) and _holds(plain.split("."), parts)
     ]
-    exact = [form for form in forms() if spelling(form.key) == same]
+    exact = _by_spelling().get(same, [])
     others = (forms()[number] for *_, number in sorted(fitting))
     if exact or fitting:
         return tuple(dict.fromkeys((*exact, *others)))
     raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
+
+
+@cache
+def _by_spelling() -> dict[tuple[str, ...], list[Form]]:
+    """Return all forms by how their keys are spelled."""
+    spelled: dict[tuple[str, ...], list[Form]] = {}
+    for form in forms():
+        spelled.setdefault(spelling(form.key), []).append(form)
+    return spelled
 
 
 def _first_multiplication(op: str, dtype: str | None, acc: str | None) -> MatrixInstruction | None:

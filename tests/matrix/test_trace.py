@@ -8,7 +8,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
-from ptxlab.fragments.probe_kernel import program
+from ptxlab.fragments.probe_kernel import programs
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, Place, slots
@@ -99,7 +99,7 @@ def run(form: MatrixInstruction, arch: str, held: dict[str, Array]) -> Array:
     )
     layout = form.operand("D")
     with open_device("emulator", arch=arch) as device:
-        kernel = device.load(program(entry, arch)).kernel()
+        kernel = device.load(programs([entry], arch)).kernel()
         shape = (WARP, layout.registers_per_lane)
         with device.upload(record) as given, device.zeros(shape, "u64") as out:
             kernel.launch(1, WARP, [given, out])

@@ -11,7 +11,7 @@ import pytest
 
 from ptxlab.cache import bypassed
 from ptxlab.errors import ToolchainError
-from ptxlab.toolchain import Cubin, assembler, compile_cuda, disassemble, link_ptx, nvrtc
+from ptxlab.toolchain import Cubin, assembler, compile_cuda, disassemble, link_ptx, nvdisasm, nvrtc
 from ptxlab.toolchain.host_code import DevicePart
 from ptxlab.toolchain.includes import scan
 from ptxlab.toolchain.wheels import ToolAbsent
@@ -311,6 +311,34 @@ def test_disassembling_takes_bytes_and_refuses_rubbish() -> None:
         disassemble(b"no cubin at all")
     with pytest.raises(ToolchainError, match="nvdisasm"):
         disassemble(Cubin("sm_90a", cubin.image[:200], ""))
+
+
+INDIRECT = (
+    PTX.partition("    ld.param")[0]
+    + """
+    .reg .pred %p<2>;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x;
+    setp.gt.u32 %p1, %r1, 3;
+    @%p1 bra none;
+ways: .branchtargets even, odd, none;
+    brx.idx %r1, ways;
+even: st.global.u32 [%rd1], 2;
+    bra none;
+odd: st.global.u32 [%rd1], 3;
+none: ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_what_is_spared_of_disassembling_does_not_show(branches: bool) -> None:
+    """The text is that with the analysis of data flow, which finds where an indirect branch can go."""
+    cubin = link_ptx(INDIRECT if branches else PTX, arch="sm_90a")
+    found = disassemble(cubin)
+    assert found == nvdisasm._run(cubin.image, ("-c", "-gp")).decode()
+    assert ("BRANCH_TARGETS" in found) == branches
 
 
 def test_unwritable_cache_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

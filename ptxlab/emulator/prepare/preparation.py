@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from ptxlab.emulator.prepare.blocks import await_products, bind, cut, find_liveness, legal_forms
 from ptxlab.emulator.prepare.context import Context
@@ -41,24 +42,22 @@ def prepare(module: tree.PtxModule, target: Target, entry: str) -> Program:
     them calls an address, also those that the module's variables are initialised with.
     Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
     """
-    variables = module_variables(module)
-    declared = declared_functions(module)
-    scope = module_scope(module)
-    order, bodies = declaration_order(module)
+    known = _declarations(module)
+    declared, scope = known.functions, module_scope(module)
 
     def complete(program: Program, name: str) -> None:
         """Prepare the function ``name`` and all that it leads to."""
         missing = [name]
         while missing:
             for each in missing:
-                context = Context(program, DeclaredBefore(order, bodies[each]))
+                context = Context(program, DeclaredBefore(known.order, known.bodies[each]))
                 program.functions[each] = _bound(context, declared[each], Scope(scope))
             if program.by_address:
                 program.reached |= dict.fromkeys(_in_initialisers(module))
             missing = [each for each in program.reached if _is_missing(program, each)]
 
     program = Program(module, target, entry, declared, complete)
-    program.variables |= variables
+    program.variables |= known.variables
     complete(program, entry)
     constants = [each for each in program.variables.values() if each[0].space == "const"]
     check_constants(module, constants)
@@ -98,14 +97,39 @@ def _bound(context: Context, function: tree.Function, scope: Scope) -> BoundFunc
     )
 
 
-def module_variables(module: tree.PtxModule) -> dict[str, Declared]:
+def module_variables(module: tree.PtxModule) -> Mapping[str, Declared]:
     """Check what a module declares, and return its variables in global and constant memory by name."""
-    check_module(module)
-    return {
-        name: (declaration, declarator)
-        for name, (declaration, declarator) in definitions(module).items()
-        if declaration.space in MODULE_SPACES and declaration.type in TYPES
-    }
+    return _declarations(module).variables
+
+
+@dataclass(frozen=True, slots=True)
+class _Declarations:
+    """What a module declares, by name, and after how many other items; and where the bodies are."""
+
+    module: tree.PtxModule
+    variables: dict[str, Declared]
+    functions: dict[str, tree.Function]
+    order: dict[str, int]
+    bodies: dict[str, int]
+
+
+_latest: _Declarations | None = None
+
+
+def _declarations(module: tree.PtxModule) -> _Declarations:
+    """Check what a module declares: once for all of its kernels, which are prepared one after another."""
+    global _latest
+    known = _latest
+    if known is None or known.module is not module:
+        check_module(module)
+        variables = {
+            name: (declaration, declarator)
+            for name, (declaration, declarator) in definitions(module).items()
+            if declaration.space in MODULE_SPACES and declaration.type in TYPES
+        }
+        functions = declared_functions(module)
+        known = _latest = _Declarations(module, variables, functions, *declaration_order(module))
+    return known
 
 
 def _is_missing(program: Program, name: str) -> bool:

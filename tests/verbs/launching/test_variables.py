@@ -165,7 +165,7 @@ def test_a_cooperative_launch(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["run", str(file)]) == 0
     assert "k<<<24, 1024>>>, cooperative on emulator" in capsys.readouterr().out
     file.write_text(COOPERATIVE.replace(" --cooperative", ""))
-    assert main(["run", str(file), "--timeout", "1"]) == 4, (
+    assert main(["run", str(file), "--timeout", "0.2"]) == 4, (
         "24 CTAs are more than one wave of another launch"
     )
     capsys.readouterr()
