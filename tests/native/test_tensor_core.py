@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from ptxlab.native.compiler import available, compile
 from ptxlab.native.cores import HEADER, Function
 from ptxlab.native.tensor_core import mma
 from ptxlab.native.tensor_core.steps import steps
-from ptxlab.numbers.formats import CONTAINED
+from ptxlab.numbers.formats import CONTAINED, FORMATS
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
 
 
 WARPS = 24
+NVF4 = "kind::mxf4nvf4.block_scale.scale_vec::4X"
+SPARSE = "mma.sp::ordered_metadata.sync.aligned"
 CHOSEN = [
     ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_90a"),
     ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_80"),
@@ -42,6 +45,21 @@ CHOSEN = [
     ("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc", "sm_80"),
     ("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", "sm_90"),
     ("wmma.mma.sync.aligned.row.col.m32n8k16.f32.bf16.bf16.f32", "sm_80"),
+    ("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "sm_90a"),
+    ("mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_80"),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80"),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e5m2.e4m3.f32", "sm_89"),
+    ("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32", "sm_90a"),
+    ("mma.sp.sync.aligned.m16n8k64.row.col.satfinite.s32.u8.s8.s32", "sm_80"),
+    ("mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.u4.s32", "sm_80"),
+    (
+        "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e2m1.f32.ue8m0",
+        "sm_120a",
+    ),
+    ("mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0", "sm_120a"),
+    (f"mma.sync.aligned.m16n8k64.row.col.{NVF4}.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
+    (f"{SPARSE}.m16n8k64.row.col.kind::mxf8f6f4.block_scale.f32.e5m2.e3m2.f32.ue8m0", "sm_120a"),
+    (f"{SPARSE}.m16n8k128.row.col.{NVF4}.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
 ]
 
 
@@ -116,25 +134,81 @@ def elements(layout: FragmentLayout, words: Array) -> Array:
     return words.astype(f"u{layout.bits // 8}").view(word(layout))
 
 
-def by_arrays(form: MatrixInstruction, target: Target, registers: list[Array]) -> list[Array]:
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What there is besides A, B and C: the registers of metadata and scales, and which part of them counts."""
+
+    selector: int
+    ids: tuple[tuple[int, int], ...]
+    metadata: Array | None
+    scales: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, form: MatrixInstruction, random: np.random.Generator, *, near: bool) -> Sides:
+        """Return some of a form, with scales ``near`` one if numbers are."""
+        selector, metadata = 0, None
+        if form.metadata:
+            selector = int(random.choice(form.metadata.selectors))
+            chosen = random.choice(form.metadata.allowed, (WARPS, 16, form.metadata.chunks))
+            metadata = any_bits(form.operand("B"), random)[: WARPS * WARP].view(np.uint32)
+            mask = form.metadata.encode(np.full_like(chosen, 15), selector)
+            metadata = metadata & ~mask.ravel() | form.metadata.encode(chosen, selector).ravel()
+        ids = tuple(
+            (int(random.choice(scale.byte_ids)), int(random.choice(scale.thread_ids)))
+            for scale in form.scales
+        )
+        scales = []
+        for scale in form.scales:
+            codes = random.integers(0, 256, (WARPS * WARP, 4), np.uint8)
+            if near:
+                bias = FORMATS[scale.dtype].bias << FORMATS[scale.dtype].fraction_bits
+                codes = (bias + codes % 23 - 11).astype(np.uint8)
+                codes[random.random(codes.shape) < 1 / 200] = random.choice([0, 127, 255])
+            scales.append(codes.view(np.uint32).ravel())
+        return cls(selector, ids, metadata, tuple(scales))
+
+    @property
+    def registers(self) -> list[Array]:
+        return [*([] if self.metadata is None else [self.metadata]), *self.scales]
+
+    def places(self, form: MatrixInstruction) -> Array | None:
+        if form.metadata is None or self.metadata is None:
+            return None
+        values = form.metadata.decode(self.metadata.reshape(WARPS, WARP), self.selector)
+        return np.moveaxis(form.metadata.columns(values), 0, -1)
+
+    def factors(self, form: MatrixInstruction) -> tuple[Array, ...]:
+        found = []
+        for scale, words, ids in zip(form.scales, self.scales, self.ids, strict=True):
+            codes = scale.unpack(words.reshape(WARPS, WARP), *ids)
+            found.append(codes.transpose(1, 2, 0) if scale.operand == "A" else codes.T)
+        return tuple(found)
+
+
+def by_arrays(
+    form: MatrixInstruction, target: Target, registers: list[Array], sides: Sides
+) -> list[Array]:
     left = iter(registers)
     matrices = []
     for layout in (form.operand(name) for name in "ABC"):
         words = [next(left).reshape(WARPS, WARP) for _ in range(layout.registers_per_lane)]
         matrices.append(from_registers(layout, words))
     a, b, c = matrices
-    d = arithmetic(form, target)(Factors(a, b, c))
+    d = arithmetic(form, target)(Factors(a, b, c, sides.places(form), sides.factors(form)))
     return [words.reshape(-1) for words in to_registers(form.operand("D"), d)]
 
 
-def by_machine_code(form: MatrixInstruction, target: Target, registers: list[Array]) -> list[Array]:
-    function = mma.function(form, target)
+def by_machine_code(
+    form: MatrixInstruction, target: Target, registers: list[Array], sides: Sides
+) -> list[Array]:
+    function = mma.function(form, target, sides.selector, sum(sides.ids, ()))
     assert function is not None
     layout = form.operand("D")
     made = [np.empty(WARPS * WARP, word(layout)) for _ in range(layout.registers_per_lane)]
-    words = [*[0] * HEADER, 0, *map(id, registers + made)]
+    words = [*[0] * HEADER, 0, *map(id, registers + sides.registers + made)]
     task = (ctypes.c_size_t * len(words))(*words)
-    compile(function.text, function.name, Function)(ctypes.addressof(task), 0, WARPS)
+    run = compile(function.text, function.name, Function)
+    assert run(ctypes.addressof(task), 0, WARPS) == 0
     return made
 
 
@@ -146,8 +220,9 @@ def compare(form: MatrixInstruction, target: Target) -> None:
         for layout in (form.operand(name) for name in "ABC"):
             distinct = layout.registers_per_lane // layout.copies
             registers += [kind(layout, random) for _ in range(distinct)] * layout.copies
-        found = by_machine_code(form, target, registers)
-        wanted = by_arrays(form, target, registers)
+        sides = Sides.of(form, random, near=kind in (near_one, powers))
+        found = by_machine_code(form, target, registers, sides)
+        wanted = by_arrays(form, target, registers, sides)
         for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
             np.testing.assert_array_equal(one, other, f"{form.name}, {kind.__name__}, register {i}")
 
@@ -220,7 +295,7 @@ def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[str], 
     found = {}
     for engine in ("array", "native", "auto"):
         found[engine] = launched(engine).view(np.uint32)
-        product = matrix_native.native_product("mma", form, TARGETS["sm_80"])
+        product = matrix_native.native_product("mma", form, TARGETS["sm_80"], 0, ())
         assert product is not None
         assert (product.function is not None) == (engine == "native")
     np.testing.assert_array_equal(found["native"], found["array"])

@@ -107,9 +107,11 @@ def multiply(context: Context, asked: RowForm) -> Step:
         (layout, context.sources(operand, word_type(layout)))
         for layout, operand in zip(layouts, (a, b, c), strict=True)
     ]
-    sparsity = None
+    sparsity, selector = None, 0
     if form.metadata is not None:
         sparsity = sparsity_of(context, form.metadata, more.pop(0), more.pop(0))
+        selector = sparsity.selector
+    ids = [_constants(context, operand) for operand in more[1::2]]
     scales = [_scales(context, scale, more.pop(0), more.pop(0)) for scale in form.scales]
     compute, line = arithmetic(form, context.target), context.line
     context.participants = ALIGNED
@@ -121,11 +123,20 @@ def multiply(context: Context, asked: RowForm) -> Step:
         d = compute(Factors(a, b, c, places, tuple(each.read(warps) for each in scales)))
         warps.write_matrix(result, destinations, d)
 
-    native = native_product("mma", form, context.target)
-    if native is None:
+    native = native_product("mma", form, context.target, selector, sum(ids, ()))
+    if native is None or not all(ids):
         return run
     registers = [source for _, sources in factors for source in sources]
+    registers += [sparsity.source] if sparsity else []
+    registers += [each.source for each in scales]
     return natively(native, form, run, line, registers, destinations)
+
+
+def _constants(context: Context, operand: Operand) -> tuple[int, ...]:
+    """Return the numbers of an operand, none where one of them is in a register."""
+    elements = context.elements(operand)
+    values = tuple(each.value for each in elements if isinstance(each, Integer))
+    return values if len(values) == len(elements) else ()
 
 
 def sparsity_of(

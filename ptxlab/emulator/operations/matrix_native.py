@@ -60,9 +60,12 @@ class NativeProduct:
                 self.function = compile(function.text, function.name, tasks.Function)
         return self.function is not None
 
-    def run(self, wave: Wave, count: int, words: Sequence[int]) -> None:
-        """Do so many products, each with registers of its own: ``words`` are those behind the header."""
-        tasks.pool(wave.cores).run(self.task(wave, count, words))
+    def run(self, wave: Wave, count: int, words: Sequence[int]) -> bool:
+        """Do so many products, each with registers of its own: ``words`` are those behind the header.
+
+        Say whether all of them could be done.
+        """
+        return tasks.pool(wave.cores).run(self.task(wave, count, words))
 
     def task(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
         header = tasks.pool(wave.cores).header(count, (self.function, self._least, 1))
@@ -113,6 +116,11 @@ class ProductStep(WarpOperation):
     slots: Sequence[int]
     word: np.dtype[Any]
 
+    @property
+    def can_fail(self) -> bool:  # type: ignore[override]
+        """Whether there is metadata, which may be undefined."""
+        return self.form.metadata is not None
+
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self.product.hot(frame.wave):
             self.product.timed(partial(self.by_arrays, frame, threads))
@@ -123,7 +131,10 @@ class ProductStep(WarpOperation):
         made = [blank(registers[slot], threads, self.word) for slot in self.slots]
         listed = None if threads.everyone else threads.index[::WARP] // WARP
         which = 0 if listed is None else listed.ctypes.data
-        self.product.run(frame.wave, warps.count, [which, *map(id, given), *map(id, made)])
+        words = [which, *map(id, given), *map(id, made)]
+        if not self.product.run(frame.wave, warps.count, words):
+            self.by_arrays(frame, threads)  # which tells why
+            return
         for slot, value in zip(self.slots, made, strict=True):
             registers[slot] = value
 

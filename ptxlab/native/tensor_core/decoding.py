@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxlab.native.value import VectorValue
-from ptxlab.numbers.formats import F32, SPECIAL_EXPONENT, ZERO_EXPONENT, Format
+from ptxlab.numbers.formats import F32, F64, SPECIAL_EXPONENT, ZERO_EXPONENT, Format
 
 
 def values(words: VectorValue, form: Format, low: int = 0) -> VectorValue:
@@ -107,6 +107,27 @@ def special(value: VectorValue, exponent: VectorValue, form: Format) -> VectorVa
     return exponent.is_("sgt", SPECIAL_EXPONENT // 2).choose(
         marked if form.specials == "ieee" else float("nan"), wide
     )
+
+
+def significands(words: VectorValue, form: Format) -> tuple[VectorValue, VectorValue]:
+    """Return of scales, whose sign does not count, exponents and significands as integers (int16).
+
+    Of a subnormal the exponent is that of the smallest normal; a NaN has ``SPECIAL_EXPONENT``.
+    """
+    code = words & form.nan
+    field, fraction = code >> form.fraction_bits, code & ((1 << form.fraction_bits) - 1)
+    significand = fraction | (1 << form.fraction_bits)
+    if form.subnormals:
+        is_small = field.is_("eq", 0)
+        significand, field = is_small.choose(fraction, significand), is_small.choose(1, field)
+    exponent = code.is_("eq", form.nan).choose(SPECIAL_EXPONENT, field - form.bias)
+    return exponent.to("trunc", "i16"), significand.to("trunc", "i16")
+
+
+def power_of_two(exponents: VectorValue) -> VectorValue:
+    """Return float64 powers of two, for exponents that normal numbers have."""
+    field = exponents.to("sext", "i64") + F64.bias
+    return (field << F64.fraction_bits).bits("double")
 
 
 def magnitude(values: VectorValue) -> VectorValue:

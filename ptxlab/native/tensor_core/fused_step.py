@@ -6,7 +6,7 @@ int32, and those for which that would not be exact in float64, as ``ptxlab.numbe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from ptxlab.native.tensor_core.decoding import (
     elements,
     exponents,
     magnitude,
+    power_of_two,
     singles,
     special,
     values,
     widened,
 )
+from ptxlab.native.tensor_core.terms import Steps, Terms
 from ptxlab.native.text import ModuleFunction
 from ptxlab.native.tracing.casts import half_words, odd_single
 from ptxlab.native.tracing.trace import applied
@@ -35,18 +37,15 @@ _FAR = 900
 
 
 @dataclass(frozen=True, slots=True)
-class FusedSteps:
+class FusedSteps(Steps):
     """Steps of ``products`` each for ``rows`` rows; the words of C and D are of ``how.addend``.
 
     A has float32 values, and exponents in int16 that together with B's are those of products.
     """
 
     how: FusedStep
-    products: int
-    rows: int
 
     kept = (("float", 4), ("i16", 2))
-    word = "i32"
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return elements(words, self.how.a, bits, 0)
@@ -61,15 +60,16 @@ class FusedSteps:
             exponent = terms.left(1, k) + terms.right(1, k)
             top = exponent if top is None else top.call("smax", exponent)
         assert top is not None
+        shift = self.shift(terms)
         c, c_exponents = self._addend(d)
-        top = top.call("smax", c_exponents)
+        top = (top if shift is None else top + shift).call("smax", c_exponents)
         top = top.is_("slt", NO_PRODUCT).choose(0, top)
         lowest = self.how.lowest
         outside = (top - lowest).is_("ugt", HIGHEST - lowest)
         with code.branch(outside.bits(f"i{self.rows}", 0).is_("ne", 0)) as branch:
-            code.call_procedure(self.exact_column(), *terms.addresses, d, terms.columns)
+            code.call_procedure(self.exact_column(terms), *terms.addresses, d, terms.columns)
             branch.otherwise()
-            d.store(self._fast(terms, top, c), align=4 * self.rows)
+            d.store(self._fast(terms, top, shift, c), align=4 * self.rows)
 
     def _addend(self, d: VectorValue) -> tuple[VectorValue, VectorValue]:
         """Return the values and exponents of C.
@@ -83,12 +83,24 @@ class FusedSteps:
         exponent = exponents(words, form, -form.bias, zero)
         return values(words, form), exponent.to("trunc", "i16")
 
-    def _fast(self, terms: Terms, top: VectorValue, c: VectorValue) -> VectorValue:
+    def shift(self, terms: Terms) -> VectorValue | None:
+        """Return by how many powers of two scales multiply all products of a step."""
+        return None
+
+    def _fast(
+        self, terms: Terms, top: VectorValue, shift: VectorValue | None, c: VectorValue
+    ) -> VectorValue:
         how = self.how
         top = top.to("sext", "i32")
         field = top.like(how.fraction_bits + F32.bias) - top
         scale = (field << F32.fraction_bits).bits("float")
         total = (c * scale).to("fptosi", "i32").to("sitofp", "double")
+        if (
+            shift is not None
+        ):  # beyond these bounds products are too small to count, or all of them zero
+            field = field + shift.to("sext", "i32")
+            field = field.call("smax", field.like(1)).call("smin", field.like(2 * F32.bias))
+            scale = (field << F32.fraction_bits).bits("float")
         for first in range(0, self.products, how.group):
             part = None
             for k in range(first, min(first + how.group, self.products)):
@@ -103,18 +115,23 @@ class FusedSteps:
         kept = total.bits("i64") & (-1 << (F64.fraction_bits - how.result.fraction_bits))
         return (kept.bits("double").to("fptrunc", "float") * unit).bits("i32")
 
-    def exact_column(self) -> ModuleFunction:
+    def exact_column(self, of_column: Terms) -> ModuleFunction:
         """Return the function that adds one step's products to a column, whatever the numbers are."""
         how, code = self.how, FunctionBuilder()
-        names = ("left", "left_exponents", "right", "right_exponents", "d")
-        *addresses, d = (code.parameter(name, "ptr") for name in names)
-        columns = code.parameter("columns", "i64")
-        terms = Terms(tuple(addresses), columns, self.rows, self.kept)
+        addresses = [code.parameter(f"at{i}", "ptr") for i in range(len(of_column.addresses))]
+        d = code.parameter("d", "ptr")
+        terms = replace(
+            of_column, addresses=tuple(addresses), columns=code.parameter("columns", "i64")
+        )
+        shift = self.shift(terms)
 
         def product(k: VectorValue) -> tuple[VectorValue, VectorValue]:
             x, y = terms.left(1, k), terms.right(1, k)
             left, right = special(terms.left(0, k), x, how.a), special(terms.right(0, k), y, how.b)
-            return left * right, self._of_zeros(x + y)
+            if shift is None:
+                return left * right, self._of_zeros(x + y)
+            scale = shift.is_("sgt", _FAR).choose(float("nan"), power_of_two(shift))
+            return left * right * scale, self._of_zeros(x + y + shift)
 
         value, exponent = self._addend(d)
         c = special(value, exponent, how.addend)
@@ -126,15 +143,14 @@ class FusedSteps:
             rough.value = rough.value + value
         top_exponent = top.value
         # Where there are infinities and NaNs, only ``rough`` counts.
-        highest = top_exponent.is_("sgt", _FAR).choose(_FAR, top_exponent).to("sext", "i64")
-        bias = F64.bias + how.fraction_bits
-        scale = ((highest.like(bias) - highest) << F64.fraction_bits).bits("double")
-        unit = ((highest + (F64.bias - how.fraction_bits)) << F64.fraction_bits).bits("double")
+        highest = top_exponent.is_("sgt", _FAR).choose(_FAR, top_exponent)
+        scale = power_of_two(highest.like(how.fraction_bits) - highest)
+        unit = power_of_two(highest - how.fraction_bits)
         total = code.variable((c * scale).to("fptosi", "i32").to("sitofp", "double"))
         with code.loop(self.products) as k:
             term = (product(k)[0] * scale).to("fptosi", "i32")
             total.value = total.value + term.to("sitofp", "double")
-        d.store(_rounded(total.value * unit, rough.value, how.result), align=4 * self.rows)
+        d.store(rounded(total.value * unit, rough.value, how.result), align=4 * self.rows)
         return code.function("exact_column", rare=True)
 
     def _of_zeros(self, exponent: VectorValue) -> VectorValue:
@@ -151,6 +167,8 @@ class UnpackedSteps(FusedSteps):
     a_form: Format
     b_form: Format
     depth: int
+
+    adds_last = True
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return widened(words, self.a_form, F16, bits)
@@ -172,32 +190,7 @@ class UnpackedSteps(FusedSteps):
         return total.is_("uno", total).choose(form.nan_word, rounded)
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Where the kept numbers of A and B lie: addresses of the first k of a block and of a column.
-
-    A is [k, rows] and B [k, columns]; ``kept`` says what is kept of an element, with sizes in bytes.
-    """
-
-    addresses: tuple[VectorValue, ...]
-    columns: VectorValue
-    rows: int
-    kept: tuple[tuple[str, int], ...]
-
-    def left(self, part: int, k: VectorValue | int) -> VectorValue:
-        """Return a part of A's elements of all rows."""
-        kind, size = self.kept[part]
-        address = self.addresses[part].at(k, size * self.rows)
-        return address.load(kind, self.rows, align=size * self.rows)
-
-    def right(self, part: int, k: VectorValue | int) -> VectorValue:
-        """Return a part of B's element in all rows."""
-        kind, size = self.kept[part]
-        address = self.addresses[len(self.kept) + part].at(self.columns * k, size)
-        return address.load(kind, align=size).splat(self.rows)
-
-
-def _rounded(v: VectorValue, rough: VectorValue, result: Format) -> VectorValue:
+def rounded(v: VectorValue, rough: VectorValue, result: Format) -> VectorValue:
     """Round float64 to words as ``ptxlab.numbers.fused_step.round_result`` does.
 
     ``rough`` has the infinities and NaNs.

@@ -1,34 +1,83 @@
 """The matrices of one product in native code: what is kept of A and B, and the sums that D becomes.
 
 Of A [blocks, k, rows] is kept, of B [k, n], of several products that are added up one behind the other; the sums
-are [blocks, n, rows]. Rows and columns lie in the ``order`` of fragments.
+are [blocks, n, rows]. Rows and columns lie in the ``order`` of fragments. Of a sparse A only the numbers that it has
+are kept, and which units of their chunks they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
-from ptxlab.native.tensor_core.fused_step import Terms, UnpackedSteps
-from ptxlab.native.tensor_core.steps import Steps
+from ptxlab.native.tensor_core.terms import Chunks, Parts, Steps, Terms
 from ptxlab.native.value import VectorValue
 
 NAME = "multiply"
 """What functions for whole products are called."""
 
 
-class Matrices:
-    """The matrices of m x n x k products, up to so ``many``, and the code of the function that works on them."""
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept of A or B, a buffer for each part: of each product ``depth`` times so many ``outer`` numbers."""
 
-    def __init__(self, steps: Steps, m: int, n: int, k: int, many: int = 1) -> None:
-        self.steps, self.m, self.n, self.k = steps, m, n, k
+    buffers: Sequence[VectorValue]
+    parts: Parts
+    depth: int
+    outer: int
+
+    @classmethod
+    def of(cls, code: FunctionBuilder, parts: Parts, depth: int, outer: int, many: int) -> _Kept:
+        buffers = [code.buffer(size * depth * outer * many) for _, size in parts]
+        return cls(buffers, parts, depth, outer)
+
+    def addresses(self, product: VectorValue | int, at: int) -> list[VectorValue]:
+        """Return where the numbers of a product are from one on."""
+        return [
+            buffer.at(product, size * self.depth * self.outer).at(at, size)
+            for buffer, (_, size) in zip(self.buffers, self.parts, strict=True)
+        ]
+
+    def keep(
+        self,
+        values: Sequence[VectorValue],
+        at: int,
+        first: VectorValue | int = 0,
+        product: VectorValue | int = 0,
+    ) -> None:
+        addresses = zip(values, self.addresses(product, at), self.parts, strict=True)
+        for value, address, (_, size) in addresses:
+            address.at(first, size).store(value, align=value.lanes * size)
+
+
+class Matrices:
+    """The matrices of m x n products, up to so ``many``, and the code of the function that works on them.
+
+    A has ``k`` numbers a row, in ``chunks`` if it is sparse. Of scales there are so many ``blocks`` along k.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        m: int,
+        n: int,
+        k: int,
+        *,
+        many: int = 1,
+        chunks: Chunks | None = None,
+        blocks: int = 1,
+    ) -> None:
+        self.steps, self.m, self.n, self.k, self.chunks = steps, m, n, k, chunks
         self.code = code = FunctionBuilder()
-        sizes = [size for _, size in steps.kept]
-        self._left = [code.buffer(size * k * m * many) for size in sizes]
-        self._right = [code.buffer(size * k * n * many) for size in sizes]
+        depth = k if chunks is None else k // chunks.kept * chunks.of
+        self._left = _Kept.of(code, steps.kept, k, m, many)
+        self._right = _Kept.of(code, steps.kept, depth, n, many)
+        self._units = _Kept.of(code, (("i32", 4),) if chunks else (), k, m, many)
+        self._scales = [_Kept.of(code, steps.scales, blocks, outer, many) for outer in (m, n)]
         self._word = int(steps.word[1:]) // 8
         self._sums = code.buffer(self._word * m * n)
 
@@ -43,10 +92,9 @@ class Matrices:
         product: VectorValue | int = 0,
     ) -> None:
         """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
-        elements, rows = self.steps.left(words, bits), self.steps.rows
-        for k, parts in zip(self._places(inner, len(elements)), elements, strict=False):
-            at = (block * self.k + k) * rows
-            self._keep(self._of(self._left, product, self.k * self.m), at, parts)
+        elements = self.steps.left(words, bits)
+        for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
+            self._left.keep(parts, self._of_rows(block, k), product=product)
 
     def keep_right(
         self,
@@ -58,36 +106,27 @@ class Matrices:
     ) -> None:
         """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
         elements = self.steps.right(words, bits)
-        for k, parts in zip(self._places(inner, len(elements)), elements, strict=False):
-            right = self._of(self._right, product, self.k * self.n)
-            self._keep(right, k * self.n, parts, first)
+        kept, of = (1, 1) if self.chunks is None else (self.chunks.kept, self.chunks.of)
+        for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
+            place = self.steps.place(k // of * kept) // kept * of + k % of
+            self._right.keep(parts, place * self.n, first, product)
 
-    def _of(
-        self, buffers: Sequence[VectorValue], product: VectorValue | int, elements: int
-    ) -> list[VectorValue]:
-        """Return the part of the buffers that a product has, which keeps so many elements."""
-        sizes = [size for _, size in self.steps.kept]
-        return [
-            buffer.at(product, size * elements) for buffer, size in zip(buffers, sizes, strict=True)
-        ]
-
-    def _places(self, inner: Sequence[int], count: int) -> Sequence[int]:
-        """Return where along k that belongs which is kept, some of it of several elements."""
-        step = max(1, len(inner) // count)
-        places = [element // step for element in inner[::step]]
-        if isinstance(self.steps, UnpackedSteps):
-            places = [self.steps.place(k) for k in places]
-        return places
-
-    def _keep(
-        self,
-        buffers: Sequence[VectorValue],
-        at: int,
-        parts: Sequence[VectorValue],
-        first: VectorValue | int = 0,
+    def keep_units(
+        self, values: VectorValue, chunk: int, block: int = 0, product: VectorValue | int = 0
     ) -> None:
-        for buffer, part, (_, size) in zip(buffers, parts, self.steps.kept, strict=True):
-            buffer.at(at, size).at(first, size).store(part, align=part.lanes * size)
+        """Keep which units a block of rows of A has of a chunk, of metadata."""
+        assert self.chunks is not None
+        shift = 32 - (self.chunks.of // self.chunks.width).bit_length() + 1
+        for i, unit in enumerate(self.chunks.units(values)):
+            at = self._of_rows(block, chunk * self.chunks.kept + i)
+            self._units.keep([unit << shift], at, product=product)
+
+    def keep_scales(self, side: int, words: VectorValue, block: int) -> None:
+        """Keep the scales of a block along k, of A's rows (0) or B's columns (1), in the low bytes of words."""
+        self._scales[side].keep(self.steps.scale(words & 0xFF), block * words.lanes)
+
+    def _of_rows(self, block: int, k: int) -> int:
+        return (block * self.k + self.steps.place(k)) * self.steps.rows
 
     # ---- C and D ----
 
@@ -99,7 +138,7 @@ class Matrices:
         mask: VectorValue | None = None,
     ) -> None:
         """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
-        if isinstance(self.steps, UnpackedSteps):
+        if self.steps.adds_last:
             mask = self.code.number("i32", 0).splat(self.steps.rows)
         for line, words in fragment(layout, addresses):
             given = words if mask is None else words & mask
@@ -128,7 +167,7 @@ class Matrices:
 
     def add_last(self, layout: FragmentLayout, addresses: Sequence[VectorValue]) -> None:
         """Add C to the sums where the arithmetic has it so."""
-        if not isinstance(self.steps, UnpackedSteps):
+        if not self.steps.adds_last:
             return
         rows = self.steps.rows
         for line, words in fragment(layout, addresses):
@@ -153,33 +192,43 @@ class Matrices:
 
     def add(self, product: VectorValue | int = 0) -> None:
         """Add the products of A and B to the sums, step by step."""
-        rows, kept = self.steps.rows, self.steps.kept
-        of_product = [
-            self._of(buffers, product, self.k * outer)
-            for buffers, outer in ((self._left, self.m), (self._right, self.n))
-        ]
+        rows, steps = self.steps.rows, self.steps
+        parts = *steps.kept, *steps.scales
         columns = self.code.number("i64", self.n)
+        ratio = self._right.depth // self.k
         for block in range(self.m // rows):
-            for first in range(0, self.k, self.steps.products):
+            for first in range(0, self.k, steps.products):
+                at = (block * self.k + first) * rows
                 with self.code.loop(self.n) as column:
-                    left, right = (
-                        [
-                            buffer.at(at, size)
-                            for buffer, (_, size) in zip(buffers, kept, strict=True)
-                        ]
-                        for buffers, at in zip(
-                            of_product,
-                            ((block * self.k + first) * rows, first * self.n),
-                            strict=True,
-                        )
-                    )
-                    right = [
-                        pointer.at(column, size)
-                        for pointer, (_, size) in zip(right, kept, strict=True)
+                    left = [
+                        *self._left.addresses(product, at),
+                        *self._scales[0].addresses(product, block * rows),
                     ]
-                    terms = Terms((*left, *right), columns, rows, kept)
+                    right = [
+                        *self._right.addresses(product, first * ratio * self.n),
+                        *self._scales[1].addresses(product, 0),
+                    ]
+                    right = [
+                        address.at(column, size)
+                        for address, (_, size) in zip(right, parts, strict=True)
+                    ]
+                    units = self._units.addresses(product, at)
+                    terms = Terms(
+                        (*left, *right, *units),
+                        columns,
+                        rows,
+                        parts,
+                        len(steps.scales),
+                        self.chunks,
+                    )
                     d = self._sums.at(block * self.n, self._word * rows)
-                    self.steps.column(self.code, terms, d.at(column, self._word * rows))
+                    steps.column(self.code, terms, d.at(column, self._word * rows))
+
+
+def _numbers(inner: Sequence[int], count: int) -> Sequence[int]:
+    """Return the numbers along k of what is kept, some of it of several elements."""
+    step = max(1, len(inner) // count)
+    return [element // step for element in inner[::step]]
 
 
 def fragment(

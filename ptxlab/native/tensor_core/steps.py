@@ -2,73 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
-from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
+from ptxlab.isa.targets import DotProduct, GroupedDotProduct, Target, UnpackedDotProduct
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating, of_problem
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fragments import BLOCK
-from ptxlab.native.tensor_core.fused_step import FusedSteps, Terms, UnpackedSteps
+from ptxlab.native.tensor_core.fused_step import FusedSteps, UnpackedSteps
+from ptxlab.native.tensor_core.scaled_steps import GroupedSteps, ScaledSteps
+from ptxlab.native.tensor_core.terms import Steps
 from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, IntegerSteps
-from ptxlab.native.value import VectorValue
-from ptxlab.numbers.formats import F16
+from ptxlab.numbers.formats import F16, FORMATS
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS, FusedStep
 
-_FAMILIES = ("mma", "wmma", "wgmma")
+_FAMILIES = ("mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wmma", "wgmma")
 
 
-class Steps(Protocol):
-    """An arithmetic: what it keeps of elements, (LLVM type, bytes), and how it adds their products.
-
-    One step takes ``products`` of what is kept, for ``rows`` rows, and D has words of type ``word``.
-    """
-
-    @property
-    def kept(self) -> tuple[tuple[str, int], ...]: ...
-
-    @property
-    def word(self) -> str: ...
-
-    @property
-    def products(self) -> int: ...
-
-    @property
-    def rows(self) -> int: ...
-
-    def left(self, words: VectorValue, bits: int) -> Sequence[tuple[VectorValue, ...]]:
-        """Return what is kept of the elements of A in words that have some, by ``bits`` each."""
-
-    def right(self, words: VectorValue, bits: int) -> Sequence[tuple[VectorValue, ...]]:
-        """Return what is kept of those of B."""
-
-    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
-        """Write how a step's products are added to a column of D."""
+def depth(form: MatrixInstruction) -> int:
+    """Return how many numbers a row of A has: of a sparse one those that are left, of bits words."""
+    a = form.held("A").cols
+    return a // 32 if form.a_type == "b1" else a
 
 
 def steps(form: MatrixInstruction, target: Target) -> Steps | None:
     """Return the arithmetic of ``form``, None where it has no native one."""
-    rows = min(BLOCK, form.m)
+    rows, k = min(BLOCK, form.m), depth(form)
     if form.family not in _FAMILIES or form.c_type != form.d_type:
         return None
     match form.a_type:
         case "s8" | "u8" | "s4" | "u4":
-            return IntegerSteps(form.a_type, form.b_type, form.satfinite, form.k, rows)
+            return IntegerSteps(k, rows, form.a_type, form.b_type, form.satfinite)
         case "b1":
-            return BitSteps(form.bit_operation, form.k // 32, rows)
+            return BitSteps(k, rows, form.bit_operation)
         case "f64":
-            return DoubleSteps(form.k, rows) if form.rounding == "rn" else None
+            return DoubleSteps(k, rows) if form.rounding == "rn" else None
     rules = floating(form, target)
     a, b, d = OPERANDS[form.a_type], OPERANDS[form.b_type], ACCUMULATORS[form.d_type]
     if isinstance(rules, UnpackedDotProduct):
         how = FusedStep.of(F16, F16, d, rules.halves)
-        return UnpackedSteps(how, min(how.products, form.k // 2), rows, a, b, form.k)
+        return UnpackedSteps(min(how.products, k // 2), rows, how, a, b, k)
+    if isinstance(rules, GroupedDotProduct):
+        scale = form.scales[0]
+        return GroupedSteps(k, rows, rules, FORMATS[scale.dtype], scale.blocks)
     if not isinstance(rules, DotProduct):
         return None
     how = FusedStep.of(a, b, d, rules)
-    return FusedSteps(how, min(how.products, form.k), rows) if how.is_narrow else None
+    kind = ScaledSteps if form.scales else FusedSteps
+    return kind(min(how.products, k), rows, how) if how.is_narrow else None
 
 
 def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
@@ -80,9 +59,9 @@ def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
         return None
     rows = BLOCK if problem.path.columns % BLOCK == 0 else BLOCK // 2
     if problem.form.kind == "i8":
-        return IntegerSteps(problem.b_type, problem.a_type, problem.saturates, problem.k, rows)
+        return IntegerSteps(problem.k, rows, problem.b_type, problem.a_type, problem.saturates)
     rules = of_problem(problem, target)
     assert isinstance(rules, DotProduct)
     a, b, d = OPERANDS[problem.a_type], OPERANDS[problem.b_type], ACCUMULATORS[problem.d_type]
     how = FusedStep.of(b, a, d, rules)
-    return FusedSteps(how, min(how.products, problem.k), rows) if how.is_narrow else None
+    return FusedSteps(min(how.products, problem.k), rows, how) if how.is_narrow else None

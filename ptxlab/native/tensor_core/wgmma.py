@@ -19,7 +19,7 @@ from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK, order
 from ptxlab.native.tensor_core.lines import WORDS, UnitMatrix
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, fragment
-from ptxlab.native.tensor_core.steps import steps
+from ptxlab.native.tensor_core.steps import depth, steps
 from ptxlab.native.text import ModuleFunction
 from ptxlab.native.value import VectorValue
 
@@ -39,8 +39,7 @@ def function(
     arithmetic = steps(form, target)
     if arithmetic is None:
         return None
-    depth = form.k // 32 if form.a_type == "b1" else form.k
-    matrices = Matrices(arithmetic, BLOCK, form.n, depth, most)
+    matrices = Matrices(arithmetic, BLOCK, form.n, depth(form), many=most)
     code = matrices.code
     task, start, end = code.task()
     count = task.word(HEADER)

@@ -10,24 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.native.builder import FunctionBuilder
-from ptxlab.native.tensor_core.fused_step import Terms
+from ptxlab.native.tensor_core.terms import Steps, Terms
 from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.rounding import settle_f64
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerSteps:
+class IntegerSteps(Steps):
     """All ``products`` in one step, whose sum fits int32; C is added last, wrapping or clamped."""
 
     a_type: str
     b_type: str
     satfinite: bool
-    products: int
-    rows: int
 
     kept = (("i32", 4),)
-    word = "i32"
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(integers,) for integers in _integers(words, self.a_type, bits)]
@@ -46,15 +43,12 @@ class IntegerSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class BitSteps:
+class BitSteps(Steps):
     """All ``products`` of 32 bits each in one step: the bits set in A and B, or xor, are counted."""
 
     operation: str
-    products: int
-    rows: int
 
     kept = (("i32", 4),)
-    word = "i32"
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(words,)]
@@ -72,11 +66,8 @@ class BitSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class DoubleSteps:
+class DoubleSteps(Steps):
     """Fused multiply-adds of float64, each rounded to nearest even, in increasing k."""
-
-    products: int
-    rows: int
 
     kept = (("double", 8),)
     word = "i64"

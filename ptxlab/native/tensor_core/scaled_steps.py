@@ -1,0 +1,105 @@
+"""Block-scaled products as native code, for many rows at once.
+
+See ``ptxlab.numbers.tensor_core_scaled`` for the definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.isa.targets import GroupedDotProduct
+from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.tensor_core.decoding import (
+    exponents,
+    power_of_two,
+    significands,
+    special,
+    values,
+)
+from ptxlab.native.tensor_core.fused_step import FusedSteps, rounded
+from ptxlab.native.tensor_core.terms import Steps, Terms
+from ptxlab.native.value import VectorValue
+from ptxlab.numbers.formats import E2M1, F32, UE8M0, Format
+
+_FAR = 500
+"""Above all exponents of finite terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledSteps(FusedSteps):
+    """Steps whose products all have one scale of A and one of B: powers of two, of which the exponents are kept."""
+
+    scales = (("i16", 2),)
+
+    def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
+        return (significands(words, UE8M0)[0],)
+
+    def shift(self, terms: Terms) -> VectorValue:
+        part = len(self.kept)
+        return terms.left(part, 0) + terms.right(part, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedSteps(Steps):
+    """All products in one step, in groups that share their scales, of ``scale_form``: ``blocks`` of these.
+
+    What is kept are numbers e2m1 times two, and of scales the exponents and significands, all of them integers.
+    """
+
+    rules: GroupedDotProduct
+    scale_form: Format
+    blocks: int
+
+    kept = (("i16", 2),)
+    scales = (("i16", 2), ("i16", 2))
+
+    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
+        return [
+            ((values(words, E2M1, low) * 2.0).to("fptosi", "i32").to("trunc", "i16"),)
+            for low in range(0, 32, bits)
+        ]
+
+    right = left
+
+    def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
+        return significands(words, self.scale_form)
+
+    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
+        """Add all groups to the words of a column at ``d``: in float64, where all of it is exact."""
+        rules, count = self.rules, self.products // self.rules.group
+        words = d.load("i32", self.rows, align=4 * self.rows)
+        c_exponents = exponents(words, F32, -F32.bias, rules.zero_exponent)
+        c = special(values(words, F32), c_exponents, F32)
+        top, highest, groups = c_exponents, None, []
+        for group in range(count):
+            number, exponent, is_zero = self._group(terms, group, group * self.blocks // count)
+            groups.append((number, exponent))
+            highest = exponent if highest is None else highest.call("smax", exponent)
+            top = top.call("smax", is_zero.choose(rules.zero_exponent, exponent))
+        assert highest is not None
+        # Where there are infinities and NaNs, only ``rough`` counts.
+        top = top.is_("sgt", _FAR).choose(_FAR, top)
+        down = top.like(rules.fraction_bits) - top
+        total = (c * power_of_two(down)).call("trunc")
+        unit = 2 * (1 + self.scale_form.fraction_bits)  # of products of integers
+        for number, exponent in groups:
+            total = total + (number * power_of_two(exponent + down - unit)).call("trunc")
+        rough = highest.is_("sgt", _FAR).choose(float("nan"), c)
+        d.store(rounded(total * power_of_two(down.like(0) - down), rough, F32), align=4 * self.rows)
+
+    def _group(
+        self, terms: Terms, group: int, block: int
+    ) -> tuple[VectorValue, VectorValue, VectorValue]:
+        """Return the sum of a group times its scales' significands, their exponent, and whether it counts as zero."""
+        first = group * self.rules.group
+        total = terms.left(0, first) * terms.right(0, first)
+        some = total
+        for k in range(first + 1, first + self.rules.group):
+            product = terms.left(0, k) * terms.right(0, k)
+            total, some = total + product, some | product
+        exponent, significand = (terms.left(part, block).to("sext", "i32") for part in (1, 2))
+        exponent = exponent + terms.right(1, block).to("sext", "i32")
+        significand = significand * terms.right(2, block).to("sext", "i32")
+        number = (total.to("sext", "i32") * significand).to("sitofp", "double")
+        is_zero = some.is_("eq", 0) | significand.is_("eq", 0)
+        return number, exponent, is_zero
