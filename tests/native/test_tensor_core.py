@@ -15,6 +15,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.operations import matrix_native
 from ptxlab.emulator.operations.matrix import Factors, arithmetic
+from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import TARGETS, WARP, Target
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
@@ -300,3 +301,50 @@ def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[str], 
         assert (product.function is not None) == (engine == "native")
     np.testing.assert_array_equal(found["native"], found["array"])
     np.testing.assert_array_equal(found["auto"], found["array"])
+
+
+SPARSE_LOOP = """
+.version 7.1
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+.reg .b32 a<4>, b<4>, t<5>, e; .reg .f32 d<4>; .reg .b64 rd, rq; .reg .pred p;
+mov.u32 t0, %tid.x; ld.param.u64 rd, [in]; ld.param.u64 rq, [out];
+mad.wide.u32 rd, t0, 32, rd; mad.wide.u32 rq, t0, 16, rq;
+ld.global.v4.b32 {a0, a1, a2, a3}, [rd]; ld.global.v4.b32 {b0, b1, b2, b3}, [rd+16];
+mov.f32 d0, 0f3F800000; mov.f32 d1, d0; mov.f32 d2, d0; mov.f32 d3, d0; mov.u32 t1, 0; mov.u32 e, 0x44444444;
+AGAIN:
+mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {d0, d1, d2, d3}, {a0, a1, a2, a3}, {b0, b1, b2, b3},
+    {d0, d1, d2, d3}, e, 1;
+st.global.v4.f32 [rq], {d0, d1, d2, d3};
+add.u32 t1, t1, 1; LATER
+setp.lt.u32 p, t1, 40;
+@p bra AGAIN;
+}
+"""
+SAME = "xor.b32 e, e, 0xCCCCCCCC;"
+UNDEFINED = """
+setp.eq.u32 p, t1, 30; and.b32 t2, t0, 32; setp.ne.and.u32 p, t2, 0, p; @p mov.u32 e, 0x44440444;"""
+
+
+@pytest.mark.parametrize(
+    ("later", "message"), [(SAME, ""), (UNDEFINED, "metadata 0b0000 of chunk")]
+)
+def test_metadata_in_a_loop(monkeypatch: pytest.MonkeyPatch, later: str, message: str) -> None:
+    """It changes from turn to turn; where it becomes undefined that is told, and nothing has been computed."""
+    numbers = np.random.default_rng(3).standard_normal((128, 16)).astype(np.float16)
+    endings = []
+    for engine in ("array", "native"):
+        monkeypatch.setenv("PTXLAB_ENGINE", engine)
+        device, told = open_device("emulator", arch="sm_80"), ""
+        kernel = device.load(SPARSE_LOOP.replace("LATER", later)).kernel("k")
+        with device.upload(numbers) as source, device.zeros((128, 4), "f32") as out:
+            try:
+                kernel.launch(1, 128, [source, out])
+            except LaunchError as error:
+                told = str(error)
+            endings.append((told, out.numpy().tobytes()))
+    assert endings[0] == endings[1]
+    assert message in endings[0][0]
+    assert bool(message) == bool(endings[0][0])

@@ -31,6 +31,10 @@ CHOSEN = [
     ("m64n8k32.f32.e4m3.e5m2.ss", "k", "k", 1),
     ("m64n8k32.satfinite.s32.u8.s8.ss", "k", "k", 1),
     ("m64n16k256.s32.b1.b1.and.popc.rs", "", "k", 1),
+    ("sp.m64n16k32.f32.bf16.bf16.ss", "k", "mn", -1),
+    ("sp.m64n8k16.f32.tf32.tf32.ss", "k", "k", 1),
+    ("sp.m64n16k64.f16.e4m3.e5m2.rs", "", "k", 1),
+    ("sp.m64n8k64.s32.u8.s8.ss", "k", "k", 1),
 ]
 """Form, majors of A and B, and the sign of A."""
 
@@ -60,14 +64,16 @@ def compare(
     # Numbers near one in a part of it, so that not all sums are special.
     memory[1:, ::2] = memory[1:, ::2] & 0x8F | 0x30
     memory[1:, 1::2] = memory[1:, 1::2] & 0x8F | 0x30
-    bits = form.held("A").bits
-    a_place, b_place = (
-        Placed.densely(at, mn, form.k, "none", major or "k")
-        for at, mn, major in ((0, 64, majors[0]), (0x4000, form.n, majors[1]))
-    )
+    bits, depth = form.held("A").bits, form.held("A").cols
+    a_place = Placed.densely(0, 64, depth, "none", majors[0] or "k")
+    b_place = Placed.densely(0x4000, form.n, form.k, "none", majors[1] or "k")
+    metadata = None
+    if form.metadata:
+        shape = GROUPS, 64, form.metadata.chunks
+        metadata = form.metadata.encode(random.choice(form.metadata.allowed, shape))
     left: Any = a_place
     if not isinstance(form.held("A"), SharedOperand):
-        octets = memory[:, : 64 * form.k * bits // 8].reshape(GROUPS, 64, -1)
+        octets = memory[:, : 64 * depth * bits // 8].reshape(GROUPS, 64, -1)
         left = np.ascontiguousarray(octets).view(f"u{max(1, bits // 8)}")
     size = form.operand("D").bits // 8
     c = random.integers(0, 256, (GROUPS, 64, form.n * size), np.uint8).view(f"u{size}")
@@ -77,7 +83,9 @@ def compare(
         tails = [int(major == "mn") for major in majors if major]
         tail += "".join(f", {one}" for one in tails) if bits == 16 else ""
     adds: Any = np.array([[1], [0], [1]])
-    first, second = both(lambda: execute(form, left, b_place, memory, c, adds=adds, tail=tail))
+    first, second = both(
+        lambda: execute(form, left, b_place, memory, c, adds=adds, metadata=metadata, tail=tail)
+    )
     np.testing.assert_array_equal(second, first, form.key)
 
 
@@ -88,7 +96,7 @@ def test_has_the_bits_of_arrays(
     form = matching(f"wgmma.{name}")[0]
     assert isinstance(form, MatrixInstruction)
     compare(both, form, (a_major, b_major), sign)
-    product = native_product("wgmma", form, TARGETS["sm_90a"], (a_major, b_major), wgmma.MOST)
+    product = native_product("wgmma", form, TARGETS["sm_90a"], (a_major, b_major), wgmma.MOST, 0)
     assert product is not None
     assert product.function is not None
 

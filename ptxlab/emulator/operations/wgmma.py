@@ -108,6 +108,12 @@ class _Begun(Joined):
     b: FactorInMemory | FactorInRegisters
     places: Array | None
 
+    @property
+    def metadata(self) -> Array:
+        """The register of metadata as it was, of all threads; without a sparse A nothing."""
+        sparsity = self.how.sparsity
+        return np.empty(0, np.uint32) if sparsity is None else self.then.register(sparsity.source)
+
     def __call__(self, chosen: Array | None) -> None:
         """Execute it, or for the threads at some positions."""
         if chosen is None:
@@ -181,7 +187,9 @@ def _natively(native: NativeProduct, chain: Sequence[_Begun]) -> None:
     """Execute products of one D by machine code: see ``ptxlab.native.tensor_core.wgmma``."""
     first = chain[0]
     how, groups = first.how, first.now
-    table = np.array([(*product.a.words, *product.b.words) for product in chain])
+    told = [product.metadata for product in chain]
+    rows = zip(chain, told, strict=True)
+    table = np.array([(*each.a.words, *each.b.words, words.ctypes.data) for each, words in rows])
     firsts, masks = groups.firsts // WARP, -first.adds.astype(np.int32)
     registers, word = groups.registers, np.dtype(np.uint32)
     in_registers = first.a.registers() if isinstance(first.a, FactorInRegisters) else []
@@ -231,7 +239,9 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
         negates=negated[0] != negated[1],
         writes=frozenset(destination.slot for destination in d),
         compute=arithmetic(form, context.target),
-        native=native_product("wgmma", form, context.target, majors, MOST),
+        native=native_product(
+            "wgmma", form, context.target, majors, MOST, sparsity.selector if sparsity else 0
+        ),
         line=context.line,
     )
 

@@ -60,10 +60,10 @@ def function(
 
         a, b, c, d = map(at, (a_held, b_held, c_held, d_held), layouts)
         if metadata:
-            [word] = (_word(address, warp) for address in which)
+            [word] = (register(address, warp) for address in which)
             keep_metadata(matrices, metadata, selector, word)
         for side, (scale, address) in enumerate(zip(scales, factors, strict=True)):
-            _keep_scales(matrices, side, scale, ids[2 * side :][:2], _word(address, warp))
+            _keep_scales(matrices, side, scale, ids[2 * side :][:2], register(address, warp))
         for line, words in fragment(layouts[0], a):
             matrices.keep_left(words, layouts[0].bits, line.inner, line.block)
         for line, words in fragment(layouts[1], b):
@@ -76,7 +76,8 @@ def function(
     return code.function(NAME)
 
 
-def _word(address: VectorValue, warp: VectorValue) -> VectorValue:
+def register(address: VectorValue, warp: VectorValue) -> VectorValue:
+    """Return what the lanes of a warp have in a register."""
     return address.at(warp, WARP * 4).load("i32", WARP, align=4)
 
 
@@ -89,7 +90,13 @@ def _keep_scales(
         matrices.keep_scales(side, moved.shuffle([lane for lane, _ in places]), block)
 
 
-def keep_metadata(matrices: Matrices, metadata: Metadata, selector: int, word: VectorValue) -> None:
+def keep_metadata(
+    matrices: Matrices,
+    metadata: Metadata,
+    selector: int,
+    word: VectorValue,
+    product: VectorValue | int = 0,
+) -> None:
     """Keep what a warp's register of metadata says of its rows; return from the function where that is undefined."""
     code = matrices.code
     allowed = numbers(code, "i32", [sum(1 << value for value in metadata.allowed)] * ROWS)
@@ -100,7 +107,7 @@ def keep_metadata(matrices: Matrices, metadata: Metadata, selector: int, word: V
         value = (word.shuffle([lane for lane, _ in places]) >> shifts) & 15
         known = allowed >> value
         good = known if good is None else good & known
-        matrices.keep_units(value, chunk)
+        matrices.keep_units(value, chunk, product=product)
     assert good is not None
     with code.when((good & 1).is_("ne", 0).all().is_("eq", 0)):
         code.ret(1)

@@ -14,7 +14,7 @@ from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, Integ
 from ptxlab.numbers.formats import F16, FORMATS
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS, FusedStep
 
-_FAMILIES = ("mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wmma", "wgmma")
+_FAMILIES = ("mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wmma", "wgmma", "wgmma.sp")
 
 
 def depth(form: MatrixInstruction) -> int:
