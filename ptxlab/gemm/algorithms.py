@@ -13,6 +13,7 @@ from typing import Literal
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, element_bits
 from ptxlab.gemm.published import Figure, published
+from ptxlab.gemm.scaled import SCALED
 from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig, three
@@ -25,13 +26,15 @@ Types = tuple[tuple[str, str], ...]
 
 F32: Types = (("f32", "f32"),)
 HALF: Types = (("bf16", "f32"), ("f16", "f32"))
+SHARING: Types = (("nvfp4", "f32"), ("mxfp8", "f32"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
     """What all rungs of the ladder have: a name, an idea in a line, and what they take.
 
-    ``types`` are the (dtype of A and B, type of sums and D).
+    ``types`` are the (dtype of A and B, type of sums and D). Numbers that share scales lie as those do, in
+    whatever ``layouts`` others may be.
     """
 
     name: str
@@ -49,9 +52,12 @@ class Rung:
     def takes(self, problem: Problem) -> bool:
         return (
             (problem.dtype, problem.acc) in self.types
-            and problem.layout in self.layouts
+            and problem.layout in self.layouts_of(problem.dtype)
             and problem.epilogue in self.epilogues
         )
+
+    def layouts_of(self, dtype: str) -> tuple[str, ...]:
+        return ("nn",) if dtype in SCALED else self.layouts
 
     def require(self, dtype: str, acc: str, layout: str = "nn", epilogue: str = "none") -> None:
         """Raise PtxlabError unless this rung takes these types, this layout and this epilogue."""
@@ -63,7 +69,7 @@ class Rung:
                 hint=f"{', '.join(able)} can" if able else None,
             )
         for what, given, known_ones in (
-            ("layout", layout, self.layouts),
+            ("layout", layout, self.layouts_of(dtype)),
             ("epilogue", epilogue, self.epilogues),
         ):
             if given not in known_ones:
@@ -82,7 +88,8 @@ class Algorithm(Rung):
     there are not ``least`` of the usual ``tile`` either, a ``smaller`` one is taken. ``follows`` is the
     rung that this one improves on.
 
-    What only some chips have: ``target`` is the first of PTX that has it, ``maps`` the matrices that are
+    What only some chips have: ``target`` is the first of PTX that has it, ``sharing`` the first that has it
+    of numbers that share scales, ``maps`` the matrices that are
     copied by tensor maps, ``producers`` the threads beside those with results, ``beside`` the bytes of
     shared memory beside the stages, and ``resident`` the most CTAs of a launch, which then take tile
     after tile. Of a ``pair`` each CTA has half of the columns of B.
@@ -97,6 +104,7 @@ class Algorithm(Rung):
     block: tuple[str, ...] = ("threads",)
     padding: int = 0
     target: str = "sm_75"
+    sharing: str = ""
     maps: str = ""
     producers: int = 0
     beside: int = 0
@@ -107,6 +115,10 @@ class Algorithm(Rung):
     def entry(self) -> str:
         """The kernel's name, which is that of its file."""
         return PurePosixPath(self.file).stem
+
+    def needs(self, dtype: str) -> str:
+        """Return the first target that has what the kernel computes ``dtype`` with."""
+        return self.sharing if self.sharing and dtype in SCALED else self.target
 
     @property
     def handwritten(self) -> bool:
@@ -160,6 +172,8 @@ class Algorithm(Rung):
         x, y, z = three([getattr(tile, sizes) for sizes in self.block])
         lines = tile.bm + (tile.bn >> self.pair) + 2 * self.padding
         stage = element_bits(problem.dtype) * tile.bk * lines // 8
+        if problem.dtype in SCALED:
+            stage += SCALED[problem.dtype].scale_bytes(tile.bm, tile.bn, depth=tile.bk)
         ctas = tile.count(problem.m, problem.n)
         if self.resident:
             ctas = min(ctas, self.resident)
@@ -262,13 +276,14 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tensor_core",
             idea="mma.sync fed by ldmatrix, cp.async and a swizzle",
             file="kernels/tensor_core.cu",
-            types=(("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("tf32", "f32")),
+            types=(*HALF, ("f16", "f16"), ("tf32", "f32"), *SHARING),
             method="mma",
             follows="tensor_core_ptx",
             tile=Tile(bm=128, bn=128, bk=32, wm=64, wn=64, stages=3, group=8),
             larger=((128, Tile(bm=256, bn=128, bk=64, wm=64, wn=64, stages=3, group=8)),),
             least=96,
             smaller=Tile(bm=64, bn=64, bk=64, wm=32, wn=32, stages=3, group=8),
+            sharing="sm_120f",
         ),
         Algorithm(
             name="wgmma",
@@ -406,14 +421,14 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="block_scaled",
             idea="8 or 4 bits a number, with scales in Tensor Memory",
             file="kernels/block_scaled.cu",
-            types=(("nvfp4", "f32"), ("mxfp8", "f32")),
+            types=SHARING,
             method="tcgen05",
             layouts=("nn",),
             follows="tcgen05_pipelined",
             tile=Tile(bm=128, bn=128, bk=256, wm=32, wn=128, stages=4, group=8),
             target="sm_100f",
             maps="ab",
-            beside=1024 + 4 * 4096,
+            beside=1024,
         ),
     )
 }

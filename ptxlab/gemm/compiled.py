@@ -27,26 +27,25 @@ NEWEST_ALIKE = 90
 """The compute capability, as major * 10 + minor, up to which a kernel's PTX is the same."""
 
 
-def ptx_for(algorithm: Algorithm, options: Sequence[str], target: Target) -> str | None:
+def ptx_for(algorithm: Algorithm, dtype: str, options: Sequence[str], target: Target) -> str | None:
     """Return the PTX of a kernel, compiled with ``options`` for ``target``, None where none has come along."""
     text: str | None = read()["kernels"].get(digest(algorithm, options))
-    made_for = target_of(algorithm).name
+    made_for = target_of(algorithm, dtype).name
     return text and text.replace(f".target {made_for}\n", f".target {target.name}\n")
 
 
-def target_of(algorithm: Algorithm) -> Target:
+def target_of(algorithm: Algorithm, dtype: str) -> Target:
     """Return the target that a kernel comes compiled for: the usual one, or else the first that runs it."""
-    usual = TARGETS[DEFAULT_TARGET]
-    several = (usual, *TARGETS.values())
-    return next(target for target in several if target.runs(algorithm.target))
+    usual, needed = TARGETS[DEFAULT_TARGET], algorithm.needs(dtype)
+    return next(target for target in (usual, *TARGETS.values()) if target.runs(needed))
 
 
-def made_alike(algorithm: Algorithm, target: Target) -> bool:
+def made_alike(algorithm: Algorithm, dtype: str, target: Target) -> bool:
     """Say whether NVRTC would make the same text of a kernel for ``target``.
 
     Up to sm_90a it does for every target, and for those of one family. Newer ones run what it makes for older.
     """
-    family = target.capability // 10 == target_of(algorithm).capability // 10
+    family = target.capability // 10 == target_of(algorithm, dtype).capability // 10
     return family or target.capability <= NEWEST_ALIKE
 
 

@@ -33,8 +33,13 @@ from ptxlab.toolchain import Resources
 ARITHMETIC = {"fma": "FFMA", "mma": "HMMA", "wgmma": "HGMMA", "tcgen05": "UTCHMMA"}
 """The opcode in SASS that does a kernel's work, by its method of summation, which is one of PTX."""
 
-_SCALED = {"mxfp8": "UTCQMMA", "nvfp4": "UTCOMMA"}
-"""That of numbers that share scales, by their type."""
+_SHARING = {
+    ("mma", "mxfp8"): "QMMA",
+    ("mma", "nvfp4"): "OMMA",
+    ("tcgen05", "mxfp8"): "UTCQMMA",
+    ("tcgen05", "nvfp4"): "UTCOMMA",
+}
+"""That of numbers that share scales, by their type, too."""
 
 _PRODUCTS = {"wgmma": "mma_async", "tcgen05": "mma"}
 """The modifier of what multiplies, where a method's instructions have several verbs."""
@@ -180,7 +185,7 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
         d, strays = operands.result()
     verification = Verification(problem, inputs)
     used = cubin.kernels[algorithm.entry]
-    opcode = _SCALED.get(problem.dtype, ARITHMETIC[algorithm.method])
+    opcode = _SHARING.get((algorithm.method, problem.dtype), ARITHMETIC[algorithm.method])
     loop = main_loop(sass(cubin)[algorithm.entry], opcode)
     return KernelFacts(
         algorithm=algorithm,

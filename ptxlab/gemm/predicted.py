@@ -17,6 +17,7 @@ from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.problem import DeviceOperands, Problem, memory_type
 from ptxlab.gemm.published import CUBLAS, Figure, published
 from ptxlab.gemm.run import cutting
+from ptxlab.gemm.scaled import SCALED
 from ptxlab.gemm.side_by_side import RungJob, lacking
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
@@ -143,14 +144,19 @@ def predict_rung(
 def _blank(device: Device, problem: Problem, stack: ExitStack) -> DeviceOperands:
     """Return matrices of zeros, which take memory only where they are touched."""
 
-    def zeros(count: int, dtype: str) -> Buffer:
-        buffer: Buffer = stack.enter_context(device.zeros((count,), memory_type(dtype)))
+    def zeros(shape: tuple[int, ...], dtype: str) -> Buffer:
+        buffer: Buffer = stack.enter_context(device.zeros(shape, memory_type(dtype)))
         return buffer
 
-    types = (problem.dtype, problem.dtype, problem.acc)
-    a, b, d = (
-        zeros(rows * leading, dtype)
-        for (rows, _), leading, dtype in zip(problem.stored, problem.leading, types, strict=True)
+    a_size, b_size, d_size = (
+        rows * leading for (rows, _), leading in zip(problem.stored, problem.leading, strict=True)
     )
-    bias = zeros(problem.n, "f32") if "bias" in problem.epilogue else None
-    return DeviceOperands(problem, a, b, d, bias)
+    d = zeros((d_size,), problem.acc)
+    bias = zeros((problem.n,), "f32") if "bias" in problem.epilogue else None
+    if problem.dtype not in SCALED:
+        a, b = (zeros((size,), problem.dtype) for size in (a_size, b_size))
+        return DeviceOperands(problem, a, b, d, bias)
+    kind, extents = SCALED[problem.dtype], (problem.m, problem.n)
+    a, b = (zeros(kind.packed_shape(extent, problem.k), "u8") for extent in extents)
+    scales = tuple(zeros(kind.blocks_shape(extent, problem.k), "u8") for extent in extents)
+    return DeviceOperands(problem, a, b, d, bias, scales)

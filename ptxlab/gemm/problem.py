@@ -195,10 +195,12 @@ class DeviceOperands:
     scales: tuple[Buffer, ...] = ()
 
     def arguments(self) -> list[Any]:
-        """Return the arguments of a kernel, all of which take the same."""
+        """Return the arguments of a kernel, all of which take the same; rows with scales are of bytes."""
         p, (lda, ldb, ldd) = self.problem, self.problem.leading
+        if self.scales:
+            lda, ldb = self.a.shape[1], self.b.shape[1]
         matrices = [self.a, lda, self.b, ldb, self.d, ldd]
-        return [p.m, p.n, p.k, *matrices, p.alpha, p.beta, self.bias or 0]
+        return [p.m, p.n, p.k, *matrices, p.alpha, p.beta, self.bias or 0, *self.scales]
 
     def result(self) -> tuple[Array, int]:
         """Return D, and how many elements between its rows were written."""

@@ -16,10 +16,11 @@ from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel, LaunchResult, Module
 from ptxlab.device.stopwatch import StreamWork
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
-from ptxlab.gemm.algorithms import Algorithm, Rung
+from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm, Rung
 from ptxlab.gemm.compiled import made_alike, ptx_for
 from ptxlab.gemm.ladder import Baseline, HostBaseline
 from ptxlab.gemm.problem import DeviceOperands, Inputs, Problem, uploaded
+from ptxlab.gemm.scaled import SCALED
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile, require
 from ptxlab.gemm.tile_file import tile_for
@@ -162,29 +163,34 @@ def prepare(
 ) -> tuple[Kernel, LaunchConfig, list[Any]]:
     """Compile the algorithm for a problem whose D is not empty; return also how it is launched."""
     with cutting(algorithm, operands.problem, tile, device.target) as (file, options, config):
-        kernel = _loaded(device, algorithm, file, options).kernel(algorithm.entry)
+        dtype = operands.problem.dtype
+        kernel = _loaded(device, algorithm, dtype, file, options).kernel(algorithm.entry)
     return kernel, config, arguments(device, operands, algorithm)
 
 
-def _loaded(device: Device, algorithm: Algorithm, file: Path, options: tuple[str, ...]) -> Module:
+def _loaded(
+    device: Device, algorithm: Algorithm, dtype: str, file: Path, options: tuple[str, ...]
+) -> Module:
     """Load the PTX that came with ptxlab where it is what NVRTC would make, or where there is no NVRTC; else compile."""
-    if device.kind == "emulator" and made_alike(algorithm, device.target):
-        module = _as_it_came(device, algorithm, options)
+    if device.kind == "emulator" and made_alike(algorithm, dtype, device.target):
+        module = _as_it_came(device, algorithm, dtype, options)
         if module is not None:
             return module
     try:
         return device.load(file, options=options)
     except ToolAbsent as absent:
-        module = _as_it_came(device, algorithm, options)
+        module = _as_it_came(device, algorithm, dtype, options)
         if module is None:
             absent.hint = f"{absent.hint}; usual tiles of matrices as they are come compiled"
             raise
         return module
 
 
-def _as_it_came(device: Device, algorithm: Algorithm, options: tuple[str, ...]) -> Module | None:
+def _as_it_came(
+    device: Device, algorithm: Algorithm, dtype: str, options: tuple[str, ...]
+) -> Module | None:
     """Load the PTX that came with ptxlab, None where none did."""
-    ptx = ptx_for(algorithm, options, device.target)
+    ptx = ptx_for(algorithm, dtype, options, device.target)
     if ptx is None:
         return None
     return device.load(parse(ptx, f"{algorithm.file} (PTX)", skim=True))
@@ -198,12 +204,7 @@ def cutting(
 
     What a kernel's own static_assert refuses becomes a user's error.
     """
-    if not target.runs(algorithm.target):
-        able = [name for name, target in TARGETS.items() if target.runs(algorithm.target)]
-        raise Unsupported(
-            f"{algorithm.name} is for {algorithm.target}, and this is {target.name}",
-            hint=f"--device emulator --arch {able[0]} is one",
-        )
+    _require_target(algorithm, problem, target)
     config = algorithm.launch(problem, tile)
     require(config, target)
     try:
@@ -218,3 +219,20 @@ def cutting(
             f"{algorithm.name} cannot be cut like that: {refused[1]}",
             hint=f"it usually has {usual}",
         ) from None
+
+
+def _require_target(algorithm: Algorithm, problem: Problem, target: Target) -> None:
+    """Raise Unsupported where ``target`` has not what a kernel needs, with a rung or a target that has."""
+    needed = algorithm.needs(problem.dtype)
+    if target.runs(needed):
+        return
+    able = [name for name, target in TARGETS.items() if target.runs(needed)]
+    hint = f"--device emulator --arch {able[0]} is one"
+    if problem.dtype in SCALED:
+        others = (rung for rung in ALGORITHMS.values() if rung.takes(problem))
+        here = [rung.name for rung in others if target.runs(rung.needs(problem.dtype))]
+        hint = f"{here[0]} does it here" if here else hint
+    of_type = "" if needed == algorithm.target else f" with {problem.dtype}"
+    raise Unsupported(
+        f"{algorithm.name}{of_type} is for {needed}, and this is {target.name}", hint=hint
+    )

@@ -33,6 +33,26 @@ class ScaledType:
     def bits(self) -> int:
         return self.element.bits
 
+    @property
+    def in_line(self) -> int:
+        """How many blocks of scales are for a line of 128 bytes along k."""
+        return _LINE_BITS // (self.bits * self.block * _SCALES)
+
+    def packed_shape(self, rows: int, k: int) -> tuple[int, int]:
+        """Return how many rows of how many bytes there are, at least one, of a multiple of 16."""
+        in_chunk = 8 * ALIGNMENT // self.bits
+        return max(rows, 1), max(-(-k // in_chunk), 1) * ALIGNMENT
+
+    def blocks_shape(self, rows: int, k: int) -> tuple[int, int, int]:
+        """Return row blocks, blocks along k, those of whole lines of 128 bytes, and the bytes of a block."""
+        lines = max(-(-k * self.bits // _LINE_BITS), 1)
+        return max(-(-rows // _ROWS), 1), lines * self.in_line, _ROWS * _SCALES
+
+    def scale_bytes(self, *extents: int, depth: int) -> int:
+        """Return the bytes of the blocks of scales of tiles of A and B, so wide and ``depth`` along k."""
+        along = -(-depth * self.bits * self.in_line // _LINE_BITS)
+        return sum(-(-extent // _ROWS) for extent in extents) * along * _ROWS * _SCALES
+
 
 SCALED = {"mxfp8": ScaledType(E4M3, 32, UE8M0), "nvfp4": ScaledType(E2M1, 16, UE4M3)}
 
@@ -59,20 +79,18 @@ class ScaledMatrix:
         return float(scales.max(initial=0))
 
     def packed(self) -> Array:
-        """Return rows of bytes, at least one, of a multiple of 16: of four bits two a byte, low first."""
+        """Return rows of bytes, of ``packed_shape``: of four bits two a byte, low first."""
         per_byte = 8 // self.kind.bits
         rows, k = self.codes.shape
-        width = max(-(-k // (ALIGNMENT * per_byte)), 1) * ALIGNMENT
-        codes = np.zeros((max(rows, 1), width * per_byte), np.uint8)
+        several, width = self.kind.packed_shape(rows, k)
+        codes = np.zeros((several, width * per_byte), np.uint8)
         codes[:rows, :k] = self.codes
         return codes if per_byte == 1 else codes[:, ::2] | codes[:, 1::2] << 4
 
     def scale_blocks(self) -> Array:
-        """Return the blocks of scales [row blocks, blocks along k, 512], those of whole lines of 128 bytes."""
+        """Return the blocks of scales, of ``blocks_shape``."""
         rows, scales = self.scales.shape
-        together = _LINE_BITS // (self.kind.bits * self.kind.block * _SCALES)
-        down = max(-(-rows // _ROWS), 1)
-        along = max(-(-scales // (_SCALES * together)), 1) * together
+        down, along, _ = self.kind.blocks_shape(*self.codes.shape)
         filled = np.zeros((down * _ROWS, along * _SCALES), np.uint8)
         filled[:rows, :scales] = self.scales
         parts = filled.reshape(down, _ROWS // _LANES, _LANES, along, _SCALES)

@@ -26,7 +26,7 @@ _SHARED = ("panels", "hopper", "gemm")
 HEADERS = {
     method: [f"kernels/{name}.cuh" for name in (*own, *_SHARED)]
     for method, own in (("wgmma", ("wgmma",)), ("tcgen05", ("tcgen05", "blackwell")))
-}
+} | {"mma": [f"kernels/{name}.cuh" for name in ("scales", "operand", "result", "gemm")]}
 
 
 RESIDENT = 2

@@ -1,10 +1,11 @@
-"""Matrices of numbers that share scales, and the rung that multiplies them on Blackwell."""
+"""Matrices of numbers that share scales, and the rungs that multiply them on Blackwell's two kinds of chips."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -15,12 +16,13 @@ from ptxlab import resources
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.gemm import ALGORITHMS, Problem, run
+from ptxlab.gemm import ALGORITHMS, Algorithm, Problem, run
 from ptxlab.gemm.facts import facts
 from ptxlab.gemm.problem import Inputs, uploaded
 from ptxlab.gemm.run import compute, prepare
 from ptxlab.gemm.scaled import SCALED, ScaledMatrix, quantized
 from ptxlab.gemm.survey import survey
+from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.isa.targets import TARGETS
 from ptxlab.machine.sass import sass
 from ptxlab.observe import check
@@ -32,12 +34,30 @@ __all__ = ["rewrite"]
 
 RUNG = ALGORITHMS["block_scaled"]
 TYPES = [dtype for dtype, _ in RUNG.types]
+CHIPS = {"block_scaled": ("sm_100a", "sm_103a"), "tensor_core": ("sm_120a", "sm_121a")}
 
 
 @pytest.fixture(scope="module")
 def blackwell() -> Iterator[Device]:
     with closing(open_device("emulator", arch="sm_100a")) as device:
         yield cast(Device, Keeping(device))
+
+
+@pytest.fixture(scope="module")
+def rtx() -> Iterator[Device]:
+    with closing(open_device("emulator", arch="sm_120a")) as device:
+        yield cast(Device, Keeping(device))
+
+
+@pytest.fixture(params=CHIPS)
+def rung(request: pytest.FixtureRequest) -> Algorithm:
+    return ALGORITHMS[request.param]
+
+
+@pytest.fixture
+def chip(rung: Algorithm, blackwell: Device, rtx: Device) -> Device:
+    """The first chip of the rung."""
+    return blackwell if rung is RUNG else rtx
 
 
 # ---- numbers and scales -------------------------------------------------------------------------
@@ -120,60 +140,101 @@ def small(problem: Problem) -> Inputs:
     return Inputs(a.values, b.values.T, d, bias, (a, b))
 
 
-def is_right(device: Device, problem: Problem, rung: Any = RUNG) -> bool:
+def is_right(
+    device: Device, problem: Problem, rung: Algorithm = RUNG, sizes: Sizes = AS_IT_IS
+) -> bool:
     inputs = small(problem)
     expected = problem.alpha * (inputs.a.astype(np.float64) @ inputs.b) + problem.beta * inputs.d
     if inputs.bias is not None:
         expected = np.maximum(expected + inputs.bias, 0)
-    found = compute(device, problem, inputs, rung)
+    found = compute(device, problem, inputs, rung, sizes)
     return not found.strays and np.array_equal(found.d, expected)
 
 
 @pytest.mark.parametrize("epilogue", ["none", "bias+relu"])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_every_problem(blackwell: Device, dtype: str, epilogue: str) -> None:
+def test_every_problem(chip: Device, rung: Algorithm, dtype: str, epilogue: str) -> None:
     for number_, (m, n, k) in enumerate((*SIZES, (20, 150, 1100))):
         alpha, beta = ((1, 0), (2, -1))[(number_ + (epilogue == "none")) % 2]
         room = (None, n + 3)[number_ % 2]
         problem = Problem(
             m, n, k, dtype, epilogue=epilogue, alpha=alpha, beta=beta, ldd=room, seed=number_
         )
-        assert is_right(blackwell, problem), problem
+        assert is_right(chip, problem, rung), problem
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes"),
+    [
+        ("nvfp4", {"BM": 128, "BN": 128, "WM": 64, "WN": 64, "BK": 128}),
+        ("mxfp8", {"BM": 256, "BN": 64, "WM": 128, "WN": 32, "BK": 64, "STAGES": 2}),
+        ("mxfp8", {"BM": 32, "BN": 128, "WM": 32, "WN": 32, "BK": 64, "STAGES": 4}),
+    ],
+)
+def test_tiles_with_a_part_of_a_block_of_scales_or_several(
+    rtx: Device, dtype: str, sizes: dict[str, int]
+) -> None:
+    problem = Problem(330, 200, 1000, dtype, beta=1)
+    assert is_right(rtx, problem, ALGORITHMS["tensor_core"], sizes)
+
+
+def test_tiles_that_blocks_of_scales_do_not_fit(rtx: Device) -> None:
+    problem, rung = Problem(8, 8, 8, "nvfp4"), ALGORITHMS["tensor_core"]
+    for sizes, said in (
+        ({"BM": 192, "WM": 64}, "a tile begins where a block of scales does, or is a part of one"),
+        ({"BM": 64, "BN": 64, "WM": 16, "STAGES": 4}, "a word of scales is for 32 rows"),
+        (
+            {"BK": 512, "STAGES": 2, "BM": 64, "BN": 32, "WN": 32},
+            "blocks of scales are there for 128 bytes of k",
+        ),
+    ):
+        with pytest.raises(PtxlabError, match=said):
+            compute(rtx, problem, small(problem), rung, sizes)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_random_numbers_are_within_the_bound_and_nothing_races(
-    blackwell: Device, dtype: str
+    chip: Device, rung: Algorithm, dtype: str
 ) -> None:
     problem = Problem(130, 200, 600, dtype)
-    result = run(blackwell, problem, RUNG)
+    result = run(chip, problem, rung)
     assert result.passed
     assert result.verdict.tolerance < 1e-4
-    with uploaded(blackwell, problem, problem.inputs()) as x:
-        tile = RUNG.tile_for(problem, blackwell.target)
-        report = check(*prepare(blackwell, x, RUNG, tile))
+    with uploaded(chip, problem, problem.inputs()) as x:
+        tile = rung.tile_for(problem, chip.target)
+        report = check(*prepare(chip, x, rung, tile))
         assert report.verdict == "clean", report.findings
         first = x.result()[0].tobytes()
     for schedule in ("early", "random:1"):
-        with open_device("emulator", arch="sm_103a", schedule=schedule) as device:
-            assert compute(device, problem, problem.inputs(), RUNG).d.tobytes() == first
+        with open_device("emulator", arch=CHIPS[rung.name][1], schedule=schedule) as device:
+            assert compute(device, problem, problem.inputs(), rung).d.tobytes() == first
 
 
 SLIPS = [
-    ("mxfp8", "which << 29", "0 << 29"),
-    ("nvfp4", "sb + there", "sb"),
-    ("nvfp4", "scales + SCALE_BYTES + i", "scales + i"),
-    ("nvfp4", "tile.column, number * LINE", "tile.column, number"),
-    ("mxfp8", "sb += s64(tile.column / BN) * tiles * SCALE_BYTES;", ""),
-    ("mxfp8", "ring.stage * 2 * SCALE_BYTES, i == 0", "0, i == 0"),
+    ("block_scaled", "mxfp8", "which << 29", "0 << 29"),
+    ("block_scaled", "nvfp4", "sb + there", "sb"),
+    ("block_scaled", "nvfp4", "scales + SCALE_BYTES + i", "scales + i"),
+    ("block_scaled", "nvfp4", "tile.column, number * LINE", "tile.column, number"),
+    ("block_scaled", "mxfp8", "sb += s64(tile.column / BN) * tiles * SCALE_BYTES;", ""),
+    ("block_scaled", "mxfp8", "ring.stage * 2 * SCALE_BYTES, i == 0", "0, i == 0"),
+    ("tensor_core", "nvfp4", "scales_b.of(step, j, 4), j % 4", "scales_b.of(step, j, 4), 0"),
+    ("tensor_core", "mxfp8", "scales_a.of(step, i, 2), i % 2", "scales_a.of(step, i, 2), 0"),
+    ("tensor_core", "nvfp4", "step / TURNS * BLOCK_BYTES", "0"),
+    ("tensor_core", "mxfp8", "(p / 32 + step) % TURNS", "0"),
+    ("tensor_core", "nvfp4", "scales_b(tile.column % BLOCK_ROWS + column)", "scales_b(column)"),
+    ("tensor_core", "nvfp4", "16 * (line ^ line % 32 / 8 * 2)", "16 * (line ^ line / 8 * 2)"),
+    ("tensor_core", "mxfp8", "s64(p / (128 / Tile::IN_LINE))", "s64(0)"),
+    ("tensor_core", "nvfp4", "from = scales + first / BLOCK_ROWS * pitch;", "from = scales;"),
+    ("tensor_core", "nvfp4", "!SHARING && ", ""),
 ]
 
 
-@pytest.mark.parametrize(("dtype", "old", "new"), SLIPS)
+@pytest.mark.parametrize(("name", "dtype", "old", "new"), SLIPS)
 def test_a_slip_is_noticed(
-    blackwell: Device, rewrite: Rewrite, dtype: str, old: str, new: str
+    blackwell: Device, rtx: Device, rewrite: Rewrite, name: str, dtype: str, old: str, new: str
 ) -> None:
-    assert not is_right(blackwell, Problem(40, 200, 600, dtype), rewrite(RUNG, old, new))
+    device, rung = blackwell if name == RUNG.name else rtx, ALGORITHMS[name]
+    assert not is_right(device, Problem(40, 200, 600, dtype), rewrite(rung, old, new))
 
 
 def test_a_wait_less_is_found(blackwell: Device, rewrite: Rewrite) -> None:
@@ -185,32 +246,52 @@ def test_a_wait_less_is_found(blackwell: Device, rewrite: Rewrite) -> None:
         assert check(*prepare(blackwell, x, slipped, tile)).verdict == "findings"
 
 
+OPCODES = {
+    "block_scaled": {"nvfp4": "UTCOMMA", "mxfp8": "UTCQMMA"},
+    "tensor_core": {"nvfp4": "OMMA", "mxfp8": "QMMA"},
+}
+
+
 @pytest.mark.parametrize("dtype", TYPES)
-def test_what_it_counts_and_is_compiled_to(dtype: str) -> None:
+def test_what_it_counts_and_is_compiled_to(rung: Algorithm, dtype: str) -> None:
     problem = Problem(128, 128, 512, dtype)
-    with open_device("emulator", arch="sm_100a") as device:
-        found = facts(device, problem, RUNG)
+    with open_device("emulator", arch=CHIPS[rung.name][0]) as device:
+        found = facts(device, problem, rung)
+    of_all = 1 if rung is RUNG else 128 // 16 * 128 // 8
     assert found.verdict.passed
-    assert found.products == 512 * SCALED[dtype].bits // 256
+    assert found.products == of_all * 512 * SCALED[dtype].bits // 256
     assert found.counts.flops == problem.flops + 128 * 128
-    assert found.opcode == {"nvfp4": "UTCOMMA", "mxfp8": "UTCQMMA"}[dtype]
+    assert found.opcode == OPCODES[rung.name][dtype]
     assert found.share is not None
-    assert found.spilled == 0
+    assert found.conflicts == found.spilled == 0
 
 
-def test_it_is_assembled_for_both_chips() -> None:
-    file, target = resources.path(RUNG.file), TARGETS["sm_103a"]
-    problem = Problem(1, 1, 1, "nvfp4")
-    options = RUNG.options(problem, RUNG.tile_for(problem, target))
+@pytest.mark.parametrize("dtype", TYPES)
+def test_it_is_assembled_for_both_chips(rung: Algorithm, dtype: str) -> None:
+    file, target = resources.path(rung.file), TARGETS[CHIPS[rung.name][1]]
+    problem, tile = Problem(1, 1, 1, dtype), rung.cut({}, dtype)
+    options = rung.options(problem, tile)
     _, cubin = assemble_cuda(file.read_text(), path=str(file), arch=target.name, options=options)
-    assert sass(cubin)["block_scaled"].opcodes()["UTCOMMA"] == 4
+    used = cubin.kernels[rung.entry]
+    assert used.spill_stores == used.spill_loads == used.stack == 0
+    products = 4 if rung is RUNG else 2 * tile.wm // 16 * tile.wn // 8
+    there = sass(cubin)[rung.entry].opcodes()[OPCODES[rung.name][dtype]]
+    assert there == (1 if rung is RUNG else 2) * products  # in two loops
 
 
-def test_where_it_is_not() -> None:
-    with pytest.raises(Unsupported, match="block_scaled is for sm_100f, and this is sm_120a"):
-        run(open_device("emulator", arch="sm_120a"), Problem(8, 8, 8, "nvfp4"), RUNG)
-    with pytest.raises(PtxlabError, match="block_scaled has no layout tn, only nn"):
-        run(open_device("emulator", arch="sm_100a"), Problem(8, 8, 8, "nvfp4", layout="tn"), RUNG)
+def test_where_they_are_not() -> None:
+    problem = Problem(8, 8, 8, "nvfp4")
+    for name, arch, needed, hint in (
+        ("block_scaled", "sm_120a", "sm_100f", "tensor_core does it here"),
+        ("tensor_core", "sm_100a", "sm_120f", "block_scaled does it here"),
+        ("tensor_core", "sm_90a", "sm_120f", "--device emulator --arch sm_120a is one"),
+    ):
+        with pytest.raises(Unsupported, match=f"is for {needed}, and this is {arch}") as caught:
+            run(open_device("emulator", arch=arch), problem, ALGORITHMS[name])
+        assert caught.value.hint == hint
+    for name, (arch, _) in CHIPS.items():
+        with pytest.raises(PtxlabError, match=f"{name} has no layout tn, only nn"):
+            run(open_device("emulator", arch=arch), replace(problem, layout="tn"), ALGORITHMS[name])
     with pytest.raises(PtxlabError, match="A and B of nvfp4 are packed along k"):
         Problem(8, 8, 8, "nvfp4", lda=16)
 

@@ -71,7 +71,8 @@ def from_source(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], bytes]:
 def test_it_computes_what_nvrtc_makes_compute(
     name: str, no_nvrtc: Callable[[], None], from_source: Callable[[str, str], bytes]
 ) -> None:
-    arch = target_of(TYPES[name][0]).name
+    algorithm, problem = TYPES[name]
+    arch = target_of(algorithm, problem.dtype).name
     from_nvrtc = from_source(name, arch)
     no_nvrtc()
     assert computed(*TYPES[name], arch) == from_nvrtc
@@ -137,9 +138,11 @@ def test_a_kernel_that_was_changed_has_none(
     options = NAIVE.options(PROBLEM, NAIVE.tile)
     text = (folder / changed).read_text(encoding="utf-8")
     (folder / changed).write_bytes(text.replace("\n", "\r\n").encode())
-    assert ptx_for(NAIVE, options, TARGETS["sm_80"]) is not None, "as git writes it on Windows"
+    assert ptx_for(NAIVE, "f32", options, TARGETS["sm_80"]) is not None, (
+        "as git writes it on Windows"
+    )
     (folder / changed).write_text(text.replace("alpha", "beta", 1), encoding="utf-8")
-    assert ptx_for(NAIVE, options, TARGETS["sm_80"]) is None
+    assert ptx_for(NAIVE, "f32", options, TARGETS["sm_80"]) is None
 
 
 def test_what_has_not_come_along_needs_nvrtc(device: Device, no_nvrtc: Callable[[], None]) -> None:

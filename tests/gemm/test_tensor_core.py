@@ -206,9 +206,9 @@ def test_what_is_handwritten_says_what_it_takes(layout: str, epilogue: str, said
 # ---- what a slip of the pen would be ------------------------------------------------------------
 
 SLIPS = [
-    ("uncopied >= BK", "uncopied > 0"),
+    ("uncopied >= DEPTH", "uncopied > 0"),
     ("part.load_b(stage, after, pair)", "part.load_b(reading, after, pair)"),
-    ("left > BK", "left > 2 * BK"),
+    ("left > DEPTH", "left > 2 * DEPTH"),
     ("total % 8 == 0 ? min", "true ? min"),
     ("row + down(i) < rows ?", "row + down(i) <= rows ?"),
     ("min(max(existing, 0), CHUNK)", "CHUNK"),

@@ -281,7 +281,9 @@ def problems(args: argparse.Namespace) -> Iterator[tuple[Algorithm | Baseline, P
         if named:
             first = (able or rung.types)[0]
             yield rung, problem_of(args, args.dtype or first[0], args.acc or first[1])
-        elif able and args.layout in rung.layouts and args.epilogue in rung.epilogues:
+        elif (
+            able and args.layout in rung.layouts_of(able[0][0]) and args.epilogue in rung.epilogues
+        ):
             yield rung, problem_of(args, *able[0])
 
 
