@@ -1,8 +1,9 @@
-"""What is public says which errors it raises."""
+"""What is public says which errors it raises, and of arrays their shapes and types."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "ptxlab"
 ROOMS = ("layouts", "matrix", "device", "testing")
-MODULES = ("errors", "launch_config", "triton", "numba", "driver")
+MODULES = (
+    *("errors", "launch_config", "triton", "numba", "driver"),
+    *("prediction/predict", "tensormap/tensor_map"),
+)
 PUBLIC = [
     *(file for room in ROOMS for file in sorted((ROOT / room).glob("*.py"))),
     *(ROOT / f"{name}.py" for name in MODULES),
@@ -49,6 +53,78 @@ def untold(text: str) -> list[str]:
         for name in raised(statement)
         if name[:1].isupper() and name not in (ast.get_docstring(function) or "")
     ]
+
+
+def bare(node: ast.Module | ast.ClassDef) -> list[str]:
+    """Return what has no docstring: public functions and classes, but for methods that may override."""
+    missing = []
+    for child in node.body:
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef) or child.name.startswith("_"):
+            continue
+        overrides = isinstance(node, ast.ClassDef) and bool(node.bases)
+        if not ast.get_docstring(child) and not overrides:
+            missing.append(child.name)
+        if isinstance(child, ast.ClassDef):
+            missing += bare(child)
+    return missing
+
+
+@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_what_is_public_has_a_docstring(file: Path) -> None:
+    assert bare(ast.parse(file.read_text(encoding="utf-8"))) == []
+
+
+def test_what_has_no_docstring_is_found() -> None:
+    code = (
+        "class A:\n    def f(self): ...\n    def _g(self): ...\nclass B(A):\n    def f(self): ..."
+    )
+    assert bare(ast.parse(code)) == ["A", "f", "B"]
+
+
+_ARRAYS = re.compile(r"\b(Array|IntOrArray|ArrayLike)\b")
+_SHAPE = re.compile(r"\[[a-z0-9., /]+\]|shape", re.IGNORECASE)
+_TYPE = re.compile(r"\bu?int\d+|\bbool\b|\bunsigned integers|type")
+
+
+def undescribed(text: str) -> list[str]:
+    """Return the public functions whose docstring does not say of what shape and type their arrays are.
+
+    One without a docstring does what the method says that it overrides.
+    """
+    missing = []
+    for function in ast.walk(ast.parse(text)):
+        if not isinstance(function, ast.FunctionDef) or function.name.startswith("_"):
+            continue
+        every = (*function.args.args, *function.args.kwonlyargs)
+        types = [ast.unparse(argument.annotation) for argument in every if argument.annotation]
+        types += [ast.unparse(function.returns)] if function.returns else []
+        told = ast.get_docstring(function)
+        if told is not None and any(map(_ARRAYS.search, types)):
+            wanted = {"shape": _SHAPE, "type": _TYPE}
+            missing += [
+                f"{function.name}: {w}" for w, said in wanted.items() if not said.search(told)
+            ]
+    return missing
+
+
+@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_public_docstrings_say_what_arrays_are(file: Path) -> None:
+    assert undescribed(file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("Return the lanes [rows] of int64.", []),
+        ("Return the lanes, of the shape and type of ``x``.", []),
+        ("Return the lanes [rows].", ["f: type"]),
+        ("Return the lanes, uint32.", ["f: shape"]),
+    ],
+)
+def test_an_array_of_which_nothing_is_told_is_found(told: str, expected: list[str]) -> None:
+    for signature in ("(x: Array)", "(*, x: npt.ArrayLike | int)", "() -> tuple[Array, int]"):
+        assert undescribed(f'def f{signature}:\n    """{told}"""\n') == expected
+    assert undescribed(f'def f(x: int) -> str:\n    """{told}"""\n') == []
 
 
 @pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())

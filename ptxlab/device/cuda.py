@@ -115,7 +115,7 @@ class CudaDevice(CudaContext):
         return data
 
     def read_into(self, address: int, data: Array) -> None:
-        """Copy GPU memory to a contiguous array."""
+        """Copy GPU memory to an array of any shape and type that is contiguous."""
         doing = f"copy {data.nbytes} bytes from the GPU"
         self._copy(doing, "cuMemcpyDtoHAsync", data.ctypes.data, address, data.nbytes)
 

@@ -22,7 +22,7 @@ class HostMemory(NamedTuple):
 
 
 def host_memory(memory: Array | int, nbytes: int | None) -> HostMemory:
-    """Return where a contiguous array is, or the ``nbytes`` at an address.
+    """Return where a contiguous array of any shape and type is, or the ``nbytes`` at an address.
 
     Raises PtxlabError for an array whose elements do not lie together, or are not plain numbers.
     """
@@ -47,7 +47,10 @@ def host_memory(memory: Array | int, nbytes: int | None) -> HostMemory:
 
 
 def address_of(memory: Array | int) -> int:
-    """Return the address of an array, or the one that is given. Raises PtxlabError for neither."""
+    """Return the address of an array of any shape and type, or the one that is given.
+
+    Raises PtxlabError for neither.
+    """
     if isinstance(memory, np.ndarray):
         return int(memory.ctypes.data)
     if isinstance(memory, int | np.integer) and not isinstance(memory, bool):

@@ -70,7 +70,10 @@ class Buffer(Closing):
             raise PtxlabError("this buffer is closed")
 
     def numpy(self) -> Array:
-        """Return a copy of the contents on the host, after all work on the device is done."""
+        """Return a copy of the contents on the host, after all work on the device is done.
+
+        It has the buffer's shape and dtype. Raises PtxlabError once the buffer or the device is closed.
+        """
         self.device.require_open()
         raw = self.device.read(self.address, self.nbytes)
         return raw.view(self.dtype).reshape(self.shape)
@@ -109,7 +112,7 @@ class Memory(Closing):
 
     @abstractmethod
     def write(self, address: int, data: Array) -> None:
-        """Copy a contiguous array to device memory."""
+        """Copy a contiguous array, whose shape and type do not count, to device memory."""
 
     @abstractmethod
     def fill_zero(self, address: int, nbytes: int) -> None:
@@ -129,7 +132,10 @@ class Memory(Closing):
             raise PtxlabError(f"this device ({self.name}) is closed")
 
     def upload(self, array: npt.ArrayLike) -> Buffer:
-        """Copy an array to the device; shape and type stay with the buffer."""
+        """Copy an array to the device; shape and type stay with the buffer.
+
+        Raises PtxlabError for what is no array of plain numbers.
+        """
         data = host_array(array)
         buffer = self.buffer_type(self, data.shape, data.dtype)
         if data.nbytes:

@@ -330,7 +330,7 @@ class Device(TensorMaps):
     def map(self, memory: Array | int, nbytes: int | None = None) -> int:
         """Have kernels use memory of this process in place, and return its address for them.
 
-        ``memory`` is a contiguous array, or the address of ``nbytes`` that have to stay until ``unmap``.
+        ``memory`` is a contiguous array of any shape and type, or the address of ``nbytes`` that have to stay until ``unmap``.
         An array stays by itself; a store to a read-only one is a fault. Raises PtxlabError for what is no
         such memory, or overlaps what is mapped, and Unsupported on a GPU.
         """
@@ -341,7 +341,10 @@ class Device(TensorMaps):
         )
 
     def unmap(self, memory: Array | int) -> None:
-        """Take back what ``map`` did, by its array or address. Raises PtxlabError where nothing is mapped."""
+        """Take back what ``map`` did, by its address or its array, of any shape and type.
+
+        Raises PtxlabError where nothing is mapped.
+        """
         raise PtxlabError(f"nothing of this process is mapped on {self.name}")
 
 

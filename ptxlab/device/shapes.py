@@ -127,7 +127,10 @@ def dtype_of(value: str | npt.DTypeLike) -> np.dtype[Any]:
 
 
 def host_array(value: npt.ArrayLike) -> Array:
-    """Return ``value`` as a contiguous array in the byte order of the GPU. Raises PtxlabError for no array."""
+    """Return ``value`` as a contiguous array of its shape and type, in the byte order of the GPU.
+
+    Raises PtxlabError for no array.
+    """
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -90,7 +90,7 @@ def bank(address: int) -> int:
 
 
 def wavefronts(addresses: Integers, size: int) -> Integers:
-    """Return the wavefronts of passes: byte addresses [..., lanes of a pass], ``size`` bytes each."""
+    """Return the wavefronts [...] of passes: byte addresses [..., lanes of a pass], ``size`` bytes each."""
     lanes = np.asarray(addresses, np.int64)
     words = lanes[..., np.newaxis] // BANK_BYTES + np.arange(max(1, size // BANK_BYTES))
     words = np.sort(words.reshape(*lanes.shape[:-1], -1), axis=-1)

@@ -94,7 +94,7 @@ class FragmentLayout(Pictured):
         return self.copies * self._arrangement.distinct
 
     def matrix(self, lane: IntOrArray) -> IntOrArray:
-        """Return which of the ``matrices`` the elements of ``lane`` belong to."""
+        """Return which of the ``matrices`` the elements of ``lane`` belong to: an int, or int64 of its shape."""
         return self._arrangement.matrix(lane)
 
     def element(
@@ -102,7 +102,7 @@ class FragmentLayout(Pictured):
     ) -> tuple[IntOrArray, IntOrArray]:
         """Return the (row, col) that ``lane`` holds as element ``i`` of ``register``.
 
-        Integer arrays broadcast. Raises IndexError outside the fragment.
+        Integer arrays broadcast to one shape, of int64. Raises IndexError outside the fragment.
         """
         limits = (self.threads, self.registers_per_lane, self.elements_per_register)
         for name, index, limit in zip(Place._fields, (lane, register, i), limits, strict=True):
@@ -128,13 +128,14 @@ class FragmentLayout(Pictured):
         return position.table(self._arrangement)
 
     def numbers(self) -> Integers:
-        """Return the element's number in [matrices, rows, cols] of everything, shaped as the table."""
+        """Return the number in [matrices, rows, cols] of everything, [threads, registers, elements per register]."""
         return position.numbers(self._arrangement)
 
     def pack(self, matrix: Array) -> Array:
         """Return the registers, [..., threads, registers], of element bit patterns [..., rows, cols].
 
-        Where the warp holds several matrices the patterns are [..., matrices, rows, cols].
+        Where the warp holds several matrices the patterns are [..., matrices, rows, cols]. Both are unsigned
+        integers, the registers of type uint32, of f64 uint64.
         """
         matrix = np.asarray(matrix)
         flat = matrix.reshape(*matrix.shape[: -self._dimensions], -1)
@@ -144,7 +145,7 @@ class FragmentLayout(Pictured):
     def unpack(self, words: Array) -> Array:
         """Return the element bit patterns of registers [..., threads, registers], shaped as ``pack``'s.
 
-        Where the registers hold copies, the last one counts.
+        They have the registers' type, uint32 or uint64. Where the registers hold copies, the last one counts.
         """
         words = np.asarray(words, dtype=self._word)
         mask = self._word.type((1 << self.bits) - 1)

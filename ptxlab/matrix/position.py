@@ -100,20 +100,23 @@ class Arrangement(NamedTuple):
         return self.elements // (self.threads * self.packed)
 
     def matrix(self, thread: IntOrArray) -> IntOrArray:
-        """Return which of the matrices the elements of ``thread`` belong to."""
+        """Return which of the matrices the elements of ``thread`` belong to: an int, or int64 of its shape."""
         return thread % WARP // 16 if self.kind == _HALVES else thread // 4 % self.matrices
 
     def row_col(
         self, thread: IntOrArray, register: IntOrArray, element: IntOrArray
     ) -> tuple[IntOrArray, IntOrArray]:
-        """Return (row, col) of an element. Arrays broadcast against each other."""
+        """Return (row, col) of an element. Arrays of int64 broadcast to one shape."""
         outer, inner = self.position(thread, register % self.distinct, element)
         return (inner, outer) if self.outer_is_columns else (outer, inner)
 
     def position(
         self, thread: IntOrArray, register: IntOrArray, element: IntOrArray
     ) -> tuple[IntOrArray, IntOrArray]:
-        """Return (outer, inner) of an element: the one function all fragment layouts come from."""
+        """Return (outer, inner) of an element: the one function all fragment layouts come from.
+
+        Arrays of int64 broadcast to one shape.
+        """
         held_by_a_warp = self.outer_size * WARP // self.threads
         warp, lane = divmod(thread, WARP)
         if self.kind.startswith("tmem"):
@@ -141,7 +144,7 @@ def table(of: Arrangement) -> Integers:
 
 @cache
 def numbers(of: Arrangement) -> Integers:
-    """Return the element's number in [matrices, rows, cols] of everything."""
+    """Return the number in [matrices, rows, cols] of everything, [threads, registers, elements per register]."""
     row, col = np.moveaxis(table(of), -1, 0)
     matrix = of.matrix(np.arange(of.threads)[:, np.newaxis, np.newaxis])
     return _read_only(np.asarray((matrix * of.rows + row) * of.cols + col))

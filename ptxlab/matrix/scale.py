@@ -63,7 +63,7 @@ class Scale:
         return QUAD * line + thread_id, byte_id + block
 
     def unpack(self, words: Array, byte_id: int = 0, thread_id: int = 0) -> Array:
-        """Return the scales [..., lines, blocks] of registers [..., 32]."""
+        """Return the scales [..., lines, blocks] of uint8 of registers [..., 32] of uint32."""
         lines, blocks = range(self.lines), range(self.blocks)
         places = np.array(
             [[self.place(line, block, byte_id, thread_id) for block in blocks] for line in lines]

@@ -39,9 +39,9 @@ _WHOLE_PERIODS = WGMMA_DESCRIPTOR.field("start address").encode((1 << ADDRESS_BI
 def addresses(
     operand: SharedOperand, major: str, descriptors: Array, record: BitRecord = WGMMA_DESCRIPTOR
 ) -> Array:
-    """Return the byte addresses [descriptors, lines, units] of what ``operand`` is read from.
+    """Return the byte addresses [descriptors, lines, units] of int64 of what ``operand`` is read from.
 
-    ``descriptors`` are 64-bit words made as ``record`` says. Addresses count from the beginning of a CTA's shared memory and
+    ``descriptors`` are words [descriptors] of uint64 made as ``record`` says. Addresses count from the beginning of a CTA's shared memory and
     may lie behind its end. Raises ValueError for a descriptor that says what is not modelled.
     """
     moves = np.where(descriptors & _ABSOLUTE, np.uint64(0), descriptors & np.uint64(_WHOLE_PERIODS))
@@ -54,7 +54,7 @@ def addresses(
 def core_matrices(units: Array) -> Array:
     """Return units [descriptors, lines, units] as [descriptors, core matrices, 8]: a unit of 8 lines each.
 
-    They have as many lines as there are where those are fewer.
+    They have as many lines as there are where those are fewer, and the units' type, whatever that is.
     """
     count, lines, across = units.shape
     together = min(_LINES, lines)
@@ -65,7 +65,8 @@ def core_matrices(units: Array) -> Array:
 def elements(operand: SharedOperand, major: str, units: Array) -> Array:
     """Return the matrices [rows, cols, descriptors] in units [descriptors, lines, units] of 16 bytes.
 
-    Elements are raw words of their size; smaller ones come one a byte.
+    Units are of any type of 16 bytes. Elements are raw words of their size, uint8 to uint64; smaller ones come
+    one a byte.
     """
     octets = np.ascontiguousarray(units).view(np.uint8)
     if operand.bits == 4:
@@ -84,7 +85,7 @@ def _has_rows(operand: SharedOperand, major: str) -> bool:
 
 
 def unpadded(octets: Array, bits: int) -> Array:
-    """Return numbers of ``bits``, 16 in each 16 bytes of [..., bytes], one a byte, in its low bits."""
+    """Return numbers of ``bits``, 16 in each 16 bytes of uint8 [..., bytes], one a byte, in its low bits."""
     units = octets.reshape(*octets.shape[:-1], -1, UNIT_BYTES)[..., : 2 * bits]
     each = np.unpackbits(units, axis=-1, bitorder="little").reshape(*units.shape[:-1], -1, bits)
     packed = np.packbits(each, axis=-1, bitorder="little")

@@ -105,7 +105,7 @@ class Metadata:
     def encode(self, values: Array, selector: int = 0) -> Array:
         """Return the metadata register [..., threads] of the chunks' values [..., rows, chunks].
 
-        Lanes that hold no metadata get zero.
+        Both are uint32. Lanes that hold no metadata get zero.
         """
         lane, shift = _places(self, selector)
         values = np.asarray(values, np.uint32)
@@ -115,19 +115,19 @@ class Metadata:
         return words
 
     def decode(self, words: Array, selector: int = 0) -> Array:
-        """Return the chunks' values [..., rows, chunks] of a metadata register [..., threads]."""
+        """Return the chunks' values [..., rows, chunks] of a metadata register [..., threads], both uint32."""
         lane, shift = _places(self, selector)
         return np.asarray(np.asarray(words, np.uint32)[..., lane] >> shift & 15)
 
     def validate(self, values: Array) -> None:
-        """Raise InvalidMetadata for the first of the values [matrices, rows, chunks] not allowed."""
+        """Raise InvalidMetadata for the first of the values [matrices, rows, chunks] of uint32 not allowed."""
         wrong = np.argwhere(~np.isin(values, self.allowed))
         if wrong.size:
             matrix, row, chunk = map(int, wrong[0])
             raise InvalidMetadata(matrix, row, chunk, int(values[matrix, row, chunk]))
 
     def columns(self, values: Array) -> Array:
-        """Return the column of A of every compressed element, [..., rows, k / 2], of valid values."""
+        """Return the column of A of every compressed element, [..., rows, k / 2] of int64, of valid values."""
         values = np.asarray(values, np.int64)
         units = np.stack([values & 3, values >> 2 & 3], axis=-1)
         kept, of = self.granularity
@@ -141,8 +141,9 @@ class Metadata:
         return np.asarray((start + within).reshape(*values.shape[:-1], self.k // 2))
 
     def compress(self, matrix: Array) -> tuple[Array, Array]:
-        """Return the compressed elements [rows, k / 2] and chunk values of bit patterns [rows, k].
+        """Return the compressed elements [rows, k / 2] and chunk values [rows, chunks] of bit patterns [rows, k].
 
+        Elements keep their type, values are uint32.
         Raises ValueError for a row with more elements that are not zero than the granularity allows.
         """
         matrix = np.asarray(matrix)
@@ -163,7 +164,7 @@ class Metadata:
         raise ValueError(f"chunk {chunk} of row {row} is not {kept}:{of} sparse")
 
     def expand(self, compressed: Array, values: Array) -> Array:
-        """Return A [..., rows, k] with zeros, of compressed elements [..., rows, k / 2]."""
+        """Return A [..., rows, k] with zeros, of the type of compressed elements [..., rows, k / 2]."""
         compressed = np.asarray(compressed)
         full = np.zeros((*compressed.shape[:-1], self.k), compressed.dtype)
         np.put_along_axis(full, self.columns(values), compressed, axis=-1)

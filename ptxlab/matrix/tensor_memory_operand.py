@@ -61,24 +61,24 @@ class DataPath:
         return self.rows < LANES and not self.folded
 
     def lanes(self) -> Array:
-        """Return the lane of each row in each part, [parts, rows]."""
+        """Return the lane of each row in each part, [parts, rows] of int64."""
         row = np.arange(self.rows)
         if self.scattered:
             row = QUARTER * (row // 16) + row % 16
         return row + self.rows * np.arange(self.parts)[:, np.newaxis]
 
     def d(self) -> tuple[Array, Array]:
-        """Return (lane, column) of every element, [rows, n] each."""
+        """Return (lane, column) of every element, [rows, n] of int64 each."""
         part, column = np.divmod(np.arange(self.n), self.columns)
         lane = self.lanes()[part].T
         return lane, np.broadcast_to(column, lane.shape)
 
     def scales_of_a(self) -> tuple[Array, Array]:
-        """Return the lanes [copies, rows] and the column [rows] of the scales of A."""
+        """Return the lanes [copies, rows] and the column [rows] of the scales of A, of int64."""
         return _copied(np.arange(self.rows), np.arange(4) * QUARTER)
 
     def scales_of_b(self) -> tuple[Array, Array]:
-        """Return the lanes [copies, n] and the column [n] of the scales of B, for all parts of n."""
+        """Return the lanes [copies, n] and the column [n] of the scales of B, of int64, for all parts of n."""
         part, column = np.divmod(np.arange(self.n), self.columns)
         copies = np.arange(4 // self.parts) * QUARTER
         lanes, columns = _copied(column, copies)
@@ -91,7 +91,7 @@ def _copied(number: Array, copies: Array) -> tuple[Array, Array]:
 
 
 def metadata(rows: int, chunks: int, bits: int) -> tuple[Array, Array, Array]:
-    """Return (lane, column, lowest bit) of the four bits of each chunk of k, [rows, chunks] each.
+    """Return (lane, column, lowest bit) of the four bits of each chunk of k, [rows, chunks] of int64 each.
 
     ``bits`` is the width of the elements.
     """
@@ -103,7 +103,7 @@ def metadata(rows: int, chunks: int, bits: int) -> tuple[Array, Array, Array]:
 
 
 def lanes_of_copy(modifiers: Sequence[str]) -> tuple[int, int, Array]:
-    """Return what a ``tcgen05.cp`` copies: rows, the bits of each, and its lanes [copies, rows]."""
+    """Return what a ``tcgen05.cp`` copies: rows, the bits of each, and its lanes [copies, rows] of int64."""
     shape = next(part for part in modifiers if _COPIED.fullmatch(part))
     rows, width = (int(part) for part in shape.rstrip("b").split("x"))
     row = np.arange(rows)
@@ -116,7 +116,7 @@ def lanes_of_copy(modifiers: Sequence[str]) -> tuple[int, int, Array]:
 
 
 def zero_columns(mask: int, n: int, parts: int) -> Array:
-    """Return which of ``n`` columns of B a zero-column mask makes zero, each of ``parts`` by its own rule.
+    """Return which columns of B, [n] of bool, a zero-column mask makes zero, each of ``parts`` by its own rule.
 
     A part's columns are runs of used and of skipped ones in turn, ``first`` saying which of them comes
     first, of which as many are dropped as it says. Raises ValueError for what is not modelled.

@@ -48,6 +48,7 @@ class ElementType:
 
     @property
     def scalar(self) -> ScalarType:
+        """The PTX type that it is in memory."""
         return TYPES["f32" if self.is_tf32 else self.name.removesuffix(".ftz")]
 
 
@@ -117,6 +118,7 @@ class TensorMap:
 
     @property
     def element(self) -> ElementType:
+        """The type of its elements."""
         return ELEMENT_TYPES[self.dtype]
 
     @property
@@ -126,6 +128,7 @@ class TensorMap:
 
     @property
     def rank(self) -> int:
+        """How many dimensions the tensor has, 1 to 5."""
         return len(self.dims)
 
     @property

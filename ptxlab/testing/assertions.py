@@ -76,7 +76,7 @@ def assert_fragment(
 ) -> None:
     """Assert that a warp's registers hold ``expected`` in the layout of an instruction's operand.
 
-    ``dump`` is what a launch with ``dump=`` found, or words [thread, register]; its registers are those of
+    ``dump`` is what a launch with ``dump=`` found, or words [thread, register], unsigned integers; its registers are those of
     the operand in order. ``expected`` is the matrix (B is k x n), in a dtype as wide as the operand's
     elements. ``op``, ``dtype`` and ``acc`` name the instruction as for ``ptxlab.find``, ``operand`` is
     A, B, C or D, ``warp`` counts the warps (warpgroups where the instruction takes one) of all threads.

@@ -214,8 +214,8 @@ NESTS = {
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
     "lanes that name each other differently": """
         mov.u32 r10, 0; setp.eq.u32 p4, r0, 37; setp.gt.and.u32 p4, r20, 13, p4;
-    INNER: selp.b32 r7, 0x20, -1, p4; shfl.sync.idx.b32 r11, r21, 5, 31, r7; add.u32 r21, r21, r11;
-        add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
+    INNER: selp.b32 r7, 0x20, -1, p4; shfl.sync.idx.b32 r11, r21, 5, 31, r7; mad.lo.u32 r21, r21, 3, r11;
+        add.u32 r21, r21, r0; add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
     "carries": """
         mov.u32 r10, 0; and.b32 r12, r0, 3; setp.eq.u32 p4, r12, 1;
     INNER: @p4 add.cc.u32 r3, r21, 0xC0000000; and.b32 r13, r20, 7; setp.ne.u32 p5, r13, 5; @p5 bra NEXT;
