@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations import tensor_core_native, tensor_core_product
 from ptxlab.native.compiler import available
 from tests.emulator.blackwell.cells import after
 from tests.emulator.blackwell.operands import Problem
 from tests.emulator.blackwell.test_product import ISSUE, TYPES
+from tests.emulator.blackwell.test_scaled_and_sparse import (
+    META_AT,
+    issued_scaled,
+    put_metadata,
+    put_scales,
+    sparse,
+)
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
 
@@ -34,8 +44,17 @@ def body_of(problem: Problem, *, a_in_memory: bool) -> str:
     return ".reg .pred p; setp.ne.b64 p, x3, 0;" + filled
 
 
-def compare(monkeypatch: pytest.MonkeyPatch, problem: Problem, *, a_in_memory: bool) -> None:
-    """Compute with two CTAs, or pairs, by arrays and by machine code, with and without C."""
+def compare(
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Problem,
+    body: str,
+    words: list[int],
+    put: Callable[[Array], None] = lambda cells: None,
+) -> None:
+    """Compute with two CTAs, or pairs, by arrays and by machine code, with and without C.
+
+    What is ``put`` into the cells of each is right, all else is random.
+    """
     ctas = 2 * problem.group
     shared, cells = problem.rng.bytes(ctas << 15), problem.rng.bytes(ctas << 18)
     memory = np.frombuffer(shared, np.uint8).reshape(ctas, -1).copy()
@@ -43,6 +62,8 @@ def compare(monkeypatch: pytest.MonkeyPatch, problem: Problem, *, a_in_memory: b
     # Numbers near one in a part of it, so that not all sums are special.
     memory[problem.group :] = memory[problem.group :] & 0x8F | 0x30
     before[problem.group :] = before[problem.group :] & 0x8F8F8F8F | 0x30303030
+    for cta in range(0, ctas, problem.group):
+        put(before[cta : cta + problem.group])
     calls = []
 
     def counting(*given: Any) -> None:
@@ -54,9 +75,7 @@ def compare(monkeypatch: pytest.MonkeyPatch, problem: Problem, *, a_in_memory: b
         found = []
         for engine in ("array", "native"):
             monkeypatch.setenv("PTXLAB_ENGINE", engine)
-            words = [*problem.words(), adds]
-            body = body_of(problem, a_in_memory=a_in_memory)
-            found.append(after(body, before, memory, words, group=problem.group))
+            found.append(after(body, before, memory, [*words, adds], group=problem.group))
         np.testing.assert_array_equal(found[1], found[0])
         assert (found[1] != before).any()
     assert len(calls) == 2
@@ -64,9 +83,119 @@ def compare(monkeypatch: pytest.MonkeyPatch, problem: Problem, *, a_in_memory: b
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: f"{one.kind}-{one.m}-{one.n}")
 def test_has_the_bits_of_arrays(monkeypatch: pytest.MonkeyPatch, problem: Problem) -> None:
-    compare(monkeypatch, problem, a_in_memory=False)
+    compare(monkeypatch, problem, body_of(problem, a_in_memory=False), problem.words())
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, -3])
 def test_of_an_a_in_tensor_memory_too(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    compare(monkeypatch, PROBLEMS[number], a_in_memory=True)
+    problem = PROBLEMS[number]
+    compare(monkeypatch, problem, body_of(problem, a_in_memory=True), problem.words())
+
+
+@pytest.mark.parametrize(("m", "n", "group"), [(128, 16, 1), (64, 24, 1), (256, 32, 2)])
+def test_lanes_that_are_disabled(
+    monkeypatch: pytest.MonkeyPatch, m: int, n: int, group: int
+) -> None:
+    problem = Problem("f16", m, n, "bf16", "bf16", group=group)
+    words = [0x5AFF00F012345678, 0xFFFFFFFF0F0F0F0F, 0, 1 << 63][: 2 * group]
+    names = ", ".join(f"m{i}" for i in range(4 * group))
+    body = body_of(problem, a_in_memory=False).replace("x3", f"x{3 + len(words)}")
+    body = body.replace(" p;", f" {{{names}}}, p;").replace(
+        ".reg .pred {" + names + "}, p;", ".reg .pred p;"
+    )
+    moved = "".join(f"mov.b64 {{m{2 * i}, m{2 * i + 1}}}, x{3 + i};" for i in range(2 * group))
+    compare(monkeypatch, problem, f".reg .b32 {names}; {moved} {body}", [*problem.words(), *words])
+
+
+def random_scales(problem: Problem, block: int) -> Callable[[Array], None]:
+    """Return what puts random scales into cells: all of them, and by halves those near one, few of them NaN."""
+
+    def put(cells: Array) -> None:
+        codes = [
+            problem.rng.integers(0, 256, (count, problem.k // block))
+            for count in (problem.m, problem.n)
+        ]
+        one = 0x38 if problem.more.get("scale type") == "ue4m3" else 127
+        a, b = (np.where(code % 64 == 0, code, one - 10 + code % 20) for code in codes)
+        put_scales(problem, cells, a, b)
+
+    return put
+
+
+MXF8, MXF4, NVF4 = "mxf8f6f4", "mxf4", "mxf4nvf4"
+SCALED = [
+    (Problem(MXF8, 128, 24, "e4m3", "e2m1"), "", 32, False),
+    (Problem(MXF8, 256, 32, "e3m2", "e5m2", group=2), "", 32, False),
+    (Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"negate a": "yes"}), ".block32", 32, False),
+    (Problem(NVF4, 128, 40, "e2m1", "e2m1", more={"scale type": "ue4m3"}), ".block16", 16, False),
+    (
+        Problem(NVF4, 128, 64, "e2m1", "e2m1", group=2, more={"scale type": "ue4m3"}),
+        ".scale_vec::2X",
+        32,
+        False,
+    ),
+    (Problem(MXF8, 128, 24, "e5m2", "e2m3", more={"sparse": "yes"}), "", 32, True),
+    (Problem(MXF8, 256, 32, "e4m3", "e4m3", group=2, more={"sparse": "yes"}), "", 32, True),
+    (Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"sparse": "yes"}), ".block32", 32, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("problem", "qualifier", "block", "is_sparse"), SCALED, ids=lambda x: getattr(x, "kind", str(x))
+)
+def test_block_scaled(
+    monkeypatch: pytest.MonkeyPatch, problem: Problem, qualifier: str, block: int, is_sparse: bool
+) -> None:
+    body = ".reg .pred p; setp.ne.b64 p, x3, 0;" + issued_scaled(problem, qualifier)
+    body = body.replace("yes", "p")
+    if not is_sparse:
+        compare(monkeypatch, problem, body, problem.words(), random_scales(problem, block))
+        return
+    words, nibbles = sparse_words(problem)
+    scales = random_scales(problem, block)
+
+    def put(cells: Array) -> None:
+        scales(cells)
+        put_metadata(problem, cells, nibbles, 0)
+
+    compare(monkeypatch, problem, sparse_body(body), words, put)
+
+
+def sparse_words(problem: Problem) -> tuple[list[int], Array]:
+    """Make a problem one of twice the k; return its words, with an A of half of it, and random metadata."""
+    words = problem.words()
+    _, nibbles = sparse(problem)
+    return [words[0], problem.tiles()[1].descriptor, problem.idesc], nibbles
+
+
+def sparse_body(body: str) -> str:
+    text = re.sub(r"(mma(\.ws)?)\.cta", r"\1.sp.cta", body)
+    return f"add.u32 r12, t, {META_AT};" + text.replace("x1,", "x1, [r12],")
+
+
+@pytest.mark.parametrize(
+    ("kind", "types", "m", "n", "group", "stationary", "selector"),
+    [
+        ("f16", ("f16", "f16", "f16"), 128, 24, 1, False, 0),
+        ("f16", ("bf16", "bf16", "f32"), 256, 16, 2, False, 1),
+        ("tf32", ("tf32", "tf32", "f32"), 128, 16, 1, False, 1),
+        ("f8f6f4", ("e4m3", "e3m2", "f32"), 128, 16, 1, False, 0),
+        ("i8", ("s8", "u8", "s32"), 128, 32, 1, False, 0),
+        ("f16", ("f16", "f16", "f32"), 64, 64, 1, True, 0),
+        ("f8f6f4", ("e2m1", "e5m2", "f32"), 32, 64, 1, True, 0),
+    ],
+)
+@pytest.mark.parametrize("a_in_memory", [False, True])
+def test_sparse(
+    monkeypatch: pytest.MonkeyPatch, kind: str, types: tuple[str, str, str], m: int, n: int, group: int,
+    stationary: bool, selector: int, a_in_memory: bool,
+) -> None:  # fmt: skip
+    more = {"sparse": "yes", "sparsity selector": selector}
+    problem = Problem(kind, m, n, *types, group=group, stationary=stationary, more=more)
+    words, nibbles = sparse_words(problem)
+    body = sparse_body(body_of(problem, a_in_memory=a_in_memory))
+
+    def put(cells: Array) -> None:
+        put_metadata(problem, cells, nibbles, selector)
+
+    compare(monkeypatch, problem, body, words, put)

@@ -156,7 +156,7 @@ class _Product:
         """Return the product of machine code, None where some of it would be left to arrays."""
         how, product = self._how, self._problem
         blank = self._issued.wave.tensor_memory.blank if product.d_type == "f16" else 0
-        if len(self._masks) or self._zeros is not None or how.shift or how.shifted or blank:
+        if self._zeros is not None or how.shift or how.shifted or blank:
             return None
         return native_product("tcgen05", product, how.target, isinstance(self._a, Cells))
 
@@ -216,12 +216,16 @@ class _Product:
         if native is None:
             self._by_arrays(operations, some)
         elif native.hot(self._issued.wave):
-            self._natively(native, some)
+            self._natively(native, operations, some)
         else:
             native.timed(partial(self._by_arrays, operations, some))
 
-    def _natively(self, native: NativeProduct, some: Array | slice) -> None:
+    def _natively(
+        self, native: NativeProduct, operations: Array | slice, some: Array | slice
+    ) -> None:
         product, wave = self._problem, self._issued.wave
+        memory, kept = wave.tensor_memory.cells, self._disabled(operations, some)
+        before = memory[kept]
         if isinstance(self._a, Cells):
             words = words_of_tensor_memory(wave, product, self._a.part(some))
             a = UnitLines.dense(words.reshape(-1, *words.shape[2:]))
@@ -229,13 +233,26 @@ class _Product:
             a = in_bytes(product, "A", self._a.part(some))
         b = in_bytes(product, "B", self._b.part(some))
         b = b.side_by_side(product.form.group, 1 if product.majors[1] == "k" else 2)
-        multiply_lines(native, wave, product, a, b, self._d.part(some), self._adds[some])
+        by_part = isinstance(self._a, Cells)
+        chosen = [self._places(some, part * by_part) for part in range(product.path.parts)]
+        multiply_lines(
+            native,
+            wave,
+            product,
+            a,
+            b,
+            self._d.part(some),
+            self._adds[some],
+            self._read_scales(some),
+            [places for places in chosen if places is not None],
+        )
+        memory[kept] = before
 
     def _by_arrays(self, operations: Array | slice, some: Array | slice) -> None:
         """Compute D of some ``operations``, and ``some`` CTAs that are theirs."""
         product, wave = self._problem, self._issued.wave
         path, group = product.path, product.form.group
-        cells = self._d.part(some).at(*(x[np.newaxis] for x in path.d()))[:, 0]
+        cells = self._cells(some)
         b = both_halves(from_shared(product, "B", self._b.part(some)), group)
         if self._zeros is not None:
             b = np.where(self._zeros[:, operations], b.dtype.type(0), b)
@@ -253,7 +270,32 @@ class _Product:
             its_scales = (scaled[0], scaled[1][:, of]) if scaled else ()
             factors = Factors(a, b[:, of], c[:, of], self._places(some, number), its_scales)
             d[:, of] = self._compute(factors)
-        self._write(cells, d, operations)
+        memory = wave.tensor_memory.cells
+        kept = self._disabled(operations, some)
+        before = memory[kept]
+        words = d.transpose(2, 0, 1).astype(np.uint32)
+        if product.d_type == "f16":
+            # What is in the upper half of a cell, the PTX ISA leaves open.
+            words |= wave.tensor_memory.blank & ~_LOW
+        memory[cells] = words
+        memory[kept] = before
+
+    def _cells(self, some: Array | slice) -> Array:
+        """Return the cells of D, [CTAs, rows, n]."""
+        places = self._problem.path.d()
+        return self._d.part(some).at(*(x[np.newaxis] for x in places))[:, 0]
+
+    def _disabled(self, operations: Array | slice, some: Array | slice) -> Array:
+        """Return the cells of D in lanes that are disabled."""
+        if not len(self._masks):
+            return np.empty(0, np.int64)
+        cells = self._cells(some)
+        masks = self._masks[:, operations].T.reshape(len(cells), -1)
+        lane = cells // COLUMNS % LANES
+        words = np.take_along_axis(masks, (lane // _WORD_BITS).reshape(len(cells), -1), axis=1)
+        disabled = words.reshape(lane.shape) >> (lane % _WORD_BITS).astype(np.uint32) & np.uint32(1)
+        found: Array = cells[disabled == 1]
+        return found
 
     def _addend(self, cells: Array, adds: Array) -> Array:
         """Return C [rows, n, products]: D as it is, or zero where ``adds`` does not hold."""
@@ -281,25 +323,6 @@ class _Product:
             return places(self._issued.wave, self._problem, self._metadata.part(some), part)
         except InvalidMetadata as error:
             raise self._issued.fault(0, f"{error} is undefined", kind="launch") from None
-
-    def _write(self, cells: Array, d: Array, operations: Array | slice) -> None:
-        """Write D [rows, n, products], but to lanes that are disabled."""
-        memory = self._issued.wave.tensor_memory.cells
-        words = d.transpose(2, 0, 1).astype(np.uint32)
-        if self._problem.d_type == "f16":
-            words |= (
-                self._issued.wave.tensor_memory.blank & ~_LOW
-            )  # what is in the upper half of a cell, the PTX ISA leaves open
-        if not len(self._masks):
-            memory[cells] = words
-            return
-        masks = self._masks[:, operations].T.reshape(len(cells), -1)
-        lane = cells // COLUMNS % LANES
-        disabled = np.take_along_axis(
-            masks, (lane // _WORD_BITS).reshape(len(cells), -1), axis=1
-        ).reshape(lane.shape) >> (lane % _WORD_BITS).astype(np.uint32) & np.uint32(1)
-        kept = disabled == 0
-        memory[cells[kept]] = words[kept]
 
 
 # ---- from the instruction to that -----------------------------------------------------------

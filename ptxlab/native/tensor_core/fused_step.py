@@ -6,6 +6,7 @@ int32, and those for which that would not be exact in float64, as ``ptxlab.numbe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,21 +56,23 @@ class FusedSteps(Steps):
 
     def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
         """Add one step's products to the words of a column at ``d``."""
-        top = None
-        for k in range(self.products):
-            exponent = terms.left(1, k) + terms.right(1, k)
-            top = exponent if top is None else top.call("smax", exponent)
-        assert top is not None
-        shift = self.shift(terms)
-        c, c_exponents = self._addend(d)
-        top = (top if shift is None else top + shift).call("smax", c_exponents)
+        c, top = self._addend(d)
+        shifts = [self.shift(terms, block) for block in range(self.blocks)]
+        each = self.products // self.blocks
+        for block, shift in enumerate(shifts):
+            highest = None
+            for k in range(block * each, (block + 1) * each):
+                exponent = terms.left(1, k) + terms.right(1, k)
+                highest = exponent if highest is None else highest.call("smax", exponent)
+            assert highest is not None
+            top = top.call("smax", highest if shift is None else highest + shift)
         top = top.is_("slt", NO_PRODUCT).choose(0, top)
         lowest = self.how.lowest
         outside = (top - lowest).is_("ugt", HIGHEST - lowest)
         with code.branch(outside.bits(f"i{self.rows}", 0).is_("ne", 0)) as branch:
             code.call_procedure(self.exact_column(terms), *terms.addresses, d, terms.columns)
             branch.otherwise()
-            d.store(self._fast(terms, top, shift, c), align=4 * self.rows)
+            d.store(self._fast(terms, top, shifts, c), align=4 * self.rows)
 
     def _addend(self, d: VectorValue) -> tuple[VectorValue, VectorValue]:
         """Return the values and exponents of C.
@@ -83,27 +86,32 @@ class FusedSteps(Steps):
         exponent = exponents(words, form, -form.bias, zero)
         return values(words, form), exponent.to("trunc", "i16")
 
-    def shift(self, terms: Terms) -> VectorValue | None:
-        """Return by how many powers of two scales multiply all products of a step."""
+    @property
+    def blocks(self) -> int:
+        """How many parts of a step have scales of their own."""
+        return 1
+
+    def shift(self, terms: Terms, block: VectorValue | int) -> VectorValue | None:
+        """Return by how many powers of two scales multiply the products of a block."""
         return None
 
     def _fast(
-        self, terms: Terms, top: VectorValue, shift: VectorValue | None, c: VectorValue
+        self,
+        terms: Terms,
+        top: VectorValue,
+        shifts: Sequence[VectorValue | None],
+        c: VectorValue,
     ) -> VectorValue:
         how = self.how
         top = top.to("sext", "i32")
         field = top.like(how.fraction_bits + F32.bias) - top
         scale = (field << F32.fraction_bits).bits("float")
         total = (c * scale).to("fptosi", "i32").to("sitofp", "double")
-        if (
-            shift is not None
-        ):  # beyond these bounds products are too small to count, or all of them zero
-            field = field + shift.to("sext", "i32")
-            field = field.call("smax", field.like(1)).call("smin", field.like(2 * F32.bias))
-            scale = (field << F32.fraction_bits).bits("float")
+        scales = [scale if shift is None else _shifted(field, shift) for shift in shifts]
         for first in range(0, self.products, how.group):
             part = None
             for k in range(first, min(first + how.group, self.products)):
+                scale = scales[k * self.blocks // self.products]
                 term = (terms.left(0, k) * terms.right(0, k) * scale).to("fptosi", "i32")
                 part = term if part is None else part + term
             assert part is not None
@@ -123,11 +131,11 @@ class FusedSteps(Steps):
         terms = replace(
             of_column, addresses=tuple(addresses), columns=code.parameter("columns", "i64")
         )
-        shift = self.shift(terms)
 
         def product(k: VectorValue) -> tuple[VectorValue, VectorValue]:
             x, y = terms.left(1, k), terms.right(1, k)
             left, right = special(terms.left(0, k), x, how.a), special(terms.right(0, k), y, how.b)
+            shift = self.shift(terms, k * self.blocks // self.products)
             if shift is None:
                 return left * right, self._of_zeros(x + y)
             scale = shift.is_("sgt", _FAR).choose(float("nan"), power_of_two(shift))
@@ -188,6 +196,16 @@ class UnpackedSteps(FusedSteps):
         total = singles(words, form) + singles(c, form)
         rounded = to_f16(total) if form is F16 else total.bits("i32")
         return total.is_("uno", total).choose(form.nan_word, rounded)
+
+
+def _shifted(field: VectorValue, shift: VectorValue) -> VectorValue:
+    """Return a power of two with an exponent field of float32, and so many more.
+
+    Beyond float32's exponents the products are too small to count, or all of them are zero.
+    """
+    field = field + shift.to("sext", "i32")
+    field = field.call("smax", field.like(1)).call("smin", field.like(2 * F32.bias))
+    return (field << F32.fraction_bits).bits("float")
 
 
 def rounded(v: VectorValue, rough: VectorValue, result: Format) -> VectorValue:

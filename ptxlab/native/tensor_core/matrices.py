@@ -57,7 +57,8 @@ class _Kept:
 class Matrices:
     """The matrices of m x n products, up to so ``many``, and the code of the function that works on them.
 
-    A has ``k`` numbers a row, in ``chunks`` if it is sparse. Of scales there are so many ``blocks`` along k.
+    A has ``k`` numbers a row, in ``chunks`` if it is sparse; where B is, A has ``depth`` numbers a row. Of scales there
+    are so many ``blocks`` along k.
     """
 
     def __init__(
@@ -69,13 +70,14 @@ class Matrices:
         *,
         many: int = 1,
         chunks: Chunks | None = None,
+        depth: int = 0,
         blocks: int = 1,
     ) -> None:
         self.steps, self.m, self.n, self.k, self.chunks = steps, m, n, k, chunks
         self.code = code = FunctionBuilder()
-        depth = k if chunks is None else k // chunks.kept * chunks.of
-        self._left = _Kept.of(code, steps.kept, k, m, many)
-        self._right = _Kept.of(code, steps.kept, depth, n, many)
+        of_right = k if chunks is None else k // chunks.kept * chunks.of
+        self._left = _Kept.of(code, steps.kept, depth or k, m, many)
+        self._right = _Kept.of(code, steps.kept, of_right, n, many)
         self._units = _Kept.of(code, (("i32", 4),) if chunks else (), k, m, many)
         self._scales = [_Kept.of(code, steps.scales, blocks, outer, many) for outer in (m, n)]
         self._word = int(steps.word[1:]) // 8
@@ -121,9 +123,12 @@ class Matrices:
             at = self._of_rows(block, chunk * self.chunks.kept + i)
             self._units.keep([unit << shift], at, product=product)
 
-    def keep_scales(self, side: int, words: VectorValue, block: int) -> None:
+    def keep_scales(
+        self, side: int, words: VectorValue, block: int, first: VectorValue | int = 0
+    ) -> None:
         """Keep the scales of a block along k, of A's rows (0) or B's columns (1), in the low bytes of words."""
-        self._scales[side].keep(self.steps.scale(words & 0xFF), block * words.lanes)
+        kept = self._scales[side]
+        kept.keep(self.steps.scale(words & 0xFF), block * kept.outer, first)
 
     def _of_rows(self, block: int, k: int) -> int:
         return (block * self.k + self.steps.place(k)) * self.steps.rows
@@ -190,15 +195,18 @@ class Matrices:
 
     # ---- the product ----
 
-    def add(self, product: VectorValue | int = 0) -> None:
-        """Add the products of A and B to the sums, step by step."""
+    def add(self, product: VectorValue | int = 0, places: VectorValue | None = None) -> None:
+        """Add the products of A and B to the sums, step by step.
+
+        ``places`` is where the k of the numbers of a sparse B are, [k, n] words.
+        """
         rows, steps = self.steps.rows, self.steps
         parts = *steps.kept, *steps.scales
         columns = self.code.number("i64", self.n)
         ratio = self._right.depth // self.k
         for block in range(self.m // rows):
             for first in range(0, self.k, steps.products):
-                at = (block * self.k + first) * rows
+                at = (block * self.k + first) * rows if places is None else 0
                 with self.code.loop(self.n) as column:
                     left = [
                         *self._left.addresses(product, at),
@@ -213,6 +221,8 @@ class Matrices:
                         for address, (_, size) in zip(right, parts, strict=True)
                     ]
                     units = self._units.addresses(product, at)
+                    if places is not None:
+                        units = [places.at(first * self.n, 8).at(column, 8)]
                     terms = Terms(
                         (*left, *right, *units),
                         columns,
@@ -220,6 +230,7 @@ class Matrices:
                         parts,
                         len(steps.scales),
                         self.chunks,
+                        places is not None,
                     )
                     d = self._sums.at(block * self.n, self._word * rows)
                     steps.column(self.code, terms, d.at(column, self._word * rows))

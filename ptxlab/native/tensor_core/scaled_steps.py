@@ -27,16 +27,22 @@ _FAR = 500
 
 @dataclass(frozen=True, slots=True)
 class ScaledSteps(FusedSteps):
-    """Steps whose products all have one scale of A and one of B: powers of two, of which the exponents are kept."""
+    """Steps in ``parts`` that have one scale of A and one of B each: powers of two, of which the exponents are kept."""
+
+    parts: int
 
     scales = (("i16", 2),)
+
+    @property
+    def blocks(self) -> int:
+        return self.parts
 
     def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
         return (significands(words, UE8M0)[0],)
 
-    def shift(self, terms: Terms) -> VectorValue:
+    def shift(self, terms: Terms, block: VectorValue | int) -> VectorValue:
         part = len(self.kept)
-        return terms.left(part, 0) + terms.right(part, 0)
+        return terms.left(part, block) + terms.right(part, block)
 
 
 @dataclass(frozen=True, slots=True)

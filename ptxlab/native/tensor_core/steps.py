@@ -45,9 +45,16 @@ def steps(form: MatrixInstruction, target: Target) -> Steps | None:
         return GroupedSteps(k, rows, rules, FORMATS[scale.dtype], scale.blocks)
     if not isinstance(rules, DotProduct):
         return None
-    how = FusedStep.of(a, b, d, rules)
-    kind = ScaledSteps if form.scales else FusedSteps
-    return kind(min(how.products, k), rows, how) if how.is_narrow else None
+    blocks = form.scales[0].blocks if form.scales else 0
+    return _fused(FusedStep.of(a, b, d, rules), k, rows, blocks)
+
+
+def _fused(how: FusedStep, k: int, rows: int, blocks: int) -> Steps | None:
+    """Return steps for a k, with so many scales along it."""
+    products = min(how.products, k)
+    if not how.is_narrow or (blocks and products < k):
+        return None
+    return ScaledSteps(products, rows, how, blocks) if blocks else FusedSteps(products, rows, how)
 
 
 def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
@@ -55,13 +62,14 @@ def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
 
     Its rows are the columns of the problem.
     """
-    if problem.form.sparse or problem.scale_type:
-        return None
     rows = BLOCK if problem.path.columns % BLOCK == 0 else BLOCK // 2
+    k = problem.a.cols
     if problem.form.kind == "i8":
-        return IntegerSteps(problem.k, rows, problem.b_type, problem.a_type, problem.saturates)
+        return IntegerSteps(k, rows, problem.b_type, problem.a_type, problem.saturates)
     rules = of_problem(problem, target)
+    if isinstance(rules, GroupedDotProduct):
+        scale = FORMATS[problem.scale_type]
+        return GroupedSteps(k, rows, rules, scale, problem.blocks)
     assert isinstance(rules, DotProduct)
     a, b, d = OPERANDS[problem.a_type], OPERANDS[problem.b_type], ACCUMULATORS[problem.d_type]
-    how = FusedStep.of(b, a, d, rules)
-    return FusedSteps(min(how.products, problem.k), rows, how) if how.is_narrow else None
+    return _fused(FusedStep.of(b, a, d, rules), k, rows, problem.blocks)

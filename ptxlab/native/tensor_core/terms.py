@@ -40,7 +40,8 @@ class Terms:
     """Where the kept numbers of A and B lie: addresses of the first k of a block and of a column.
 
     A is [k, rows] and B [k, columns], each of several ``parts``; of a sparse A follow which units its numbers are of,
-    [k, rows] in the upper bits of words. The last ``scales`` parts are of scales, which have an index of their own.
+    [k, rows] in the upper bits of words. If it is the other way round, and B is sparse, as ``placed`` says, follow the
+    k of its numbers, [k, columns] of words. The last ``scales`` parts are of scales, which have an index of their own.
     """
 
     addresses: tuple[VectorValue, ...]
@@ -49,15 +50,18 @@ class Terms:
     parts: Parts
     scales: int
     chunks: Chunks | None
+    placed: bool = False
 
     def left(self, part: int, k: VectorValue | int) -> VectorValue:
         """Return a part of A's elements of all rows."""
         kind, size = self.parts[part]
+        if self.placed and not self._is_scale(part):
+            k = self.addresses[-1].word(self.columns * k)
         return self._of_rows(self.addresses[part], kind, size, k)
 
     def right(self, part: int, k: VectorValue | int) -> VectorValue:
         """Return a part of the elements of B that those of A belong to, in all rows."""
-        if self.chunks is None or part >= len(self.parts) - self.scales:
+        if self.chunks is None or self._is_scale(part):
             return self._of_column(part, k)
         kept, of, width = self.chunks.kept, self.chunks.of, self.chunks.width
         number = self.columns.like(k)
@@ -69,6 +73,9 @@ class Terms:
             choices = [upper.choose(choices[half + i], choices[i]) for i in range(half)]
             unit = unit << 1
         return choices[0]
+
+    def _is_scale(self, part: int) -> bool:
+        return part >= len(self.parts) - self.scales
 
     def _of_rows(self, at: VectorValue, kind: str, size: int, k: VectorValue | int) -> VectorValue:
         return at.at(k, size * self.rows).load(kind, self.rows, align=size * self.rows)
