@@ -21,6 +21,7 @@ SECONDS = 20
 
 SMALL = {
     "bench": ("--sizes", "16", "--algorithm", "naive", "--device", "emulator"),
+    "explain": ("--arch", "sm_90a"),
     "gemm": ("--size", "16", "--algorithm", "naive"),
     "interleave": ("--sizes", "16", "--turns", "1"),
     "ops": ("--family", "movmatrix"),

@@ -30,6 +30,21 @@ from ptxlab.prediction.warps import Asked
 Words = npt.NDArray[np.uint32]
 
 
+def joined(**programs: str) -> str:
+    """Return one module of programs that have a kernel ``k`` each, called by the names given here.
+
+    To disassemble one costs as much as all of them.
+    """
+    begin = ".visible .entry k("
+    parts = [text.split(begin) for text in programs.values()]
+    [head] = {head for head, _ in parts}
+    kernels = (
+        begin.replace("k(", f"{name}(") + body
+        for name, (_, body) in zip(programs, parts, strict=True)
+    )
+    return head + "".join(kernels)
+
+
 class Both:
     """A program of several kernels, loaded by the emulator and as machine code."""
 

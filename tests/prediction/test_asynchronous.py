@@ -18,7 +18,7 @@ from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.mbarriers import Operation, SmMbarriers
 from ptxlab.prediction.predict import as_machine_code, of_launch, predict
-from tests.prediction.running import issued
+from tests.prediction.running import issued, joined
 
 KEY = (0, 1024)
 MODULE = """\
@@ -44,36 +44,45 @@ PRODUCTS = """\
 """
 
 
-def product_cycles(n: int, dtype: str = "bf16", k: int = 16) -> float:
-    """Return how long one of many products of a warpgroup takes, all else subtracted."""
+def products(n: int, dtype: str, k: int, count: int) -> str:
+    """Return a kernel of ``count`` products of a warpgroup."""
     names = [f"d{i}" for i in range(n // 2)]
     scales = "1, 1, 1, 0, 0" if k == 16 else "1, 1, 1"
-    one = (
+    product = (
         f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{dtype}.{dtype}"
         f" {{{', '.join(names)}}}, a, a, {scales};\n"
     )
+    return PRODUCTS.format(
+        name=f"k{n}x{count}",
+        sums=n // 2,
+        zero=" ".join(f"mov.f32 {name}, 0f00000000;" for name in names),
+        products=product * count,
+        stores=" ".join(f"st.global.f32 [q], {name};" for name in names),
+    )
 
-    module = MODULE + "".join(
-        PRODUCTS.format(
-            name=f"k{count}",
-            sums=n // 2,
-            zero=" ".join(f"mov.f32 {name}, 0f00000000;" for name in names),
-            products=one * count,
-            stores=" ".join(f"st.global.f32 [q], {name};" for name in names),
-        )
-        for count in (8, 24)
-    )
+
+SHAPES = ((256, "bf16", 16), (128, "e4m3", 32), (32, "bf16", 16))
+FEW, MANY = 8, 24
+ALL_PRODUCTS = MODULE + "".join(
+    products(*shape, count) for shape in SHAPES for count in (FEW, MANY)
+)
+
+
+def product_cycles(n: int) -> float:
+    """Return how long one of many products of a warpgroup takes, all else subtracted."""
     few, many = (
-        predict(module, "h100", 1, 128, [np.zeros(128, np.float32)], kernel=f"k{count}").cycles
-        for count in (8, 24)
+        predict(
+            ALL_PRODUCTS, "h100", 1, 128, [np.zeros(128, np.float32)], kernel=f"k{n}x{count}"
+        ).cycles
+        for count in (FEW, MANY)
     )
-    return (many - few) / 16
+    return (many - few) / (MANY - FEW)
 
 
 def test_products_are_as_fast_as_the_tensor_cores() -> None:
     """4096 FLOP a clock: m64nNk16 takes N / 2 cycles, and as many with twice the k of 8 bits."""
     assert product_cycles(256) == pytest.approx(128, abs=0.1)
-    assert product_cycles(128, "e4m3", 32) == pytest.approx(64, abs=0.1)
+    assert product_cycles(128) == pytest.approx(64, abs=0.1)
 
 
 def test_short_products_wait_for_shared_memory() -> None:
@@ -162,10 +171,11 @@ def test_a_wait_for_a_phase_that_nobody_ends_is_refused() -> None:
         "mbarrier.init.shared::cta.b64 [b], 1;\n"
         "w: mbarrier.try_wait.parity.shared::cta.b64 p, [b], 0;\n@!p bra w;\nret;\n}\n"
     )
+    both = joined(never=text, ended=text.replace("[b], 0", "[b], 1"))
     with pytest.raises(Unsupported, match="nobody ends") as told:
-        predict(text, "h100", 1, 1)
+        predict(both, "h100", 1, 1, kernel="never")
     assert told.value.location is not None
-    assert predict(text.replace("[b], 0", "[b], 1"), "h100", 1, 1).cycles > 29
+    assert predict(both, "h100", 1, 1, kernel="ended").cycles > 29
 
 
 CLUSTER = """
@@ -194,9 +204,10 @@ def test_the_barrier_of_a_cluster_takes_the_way_there(gpu: str, target: str) -> 
     """Two barriers with the way to another SM, and a hand-over by one lane between them."""
     latency = find(gpu).latency
     program = CLUSTER.replace("sm_90", target).replace("8.0", "8.7")
-    found = predict(program, gpu, 2, 32).cycles
+    without = program.replace("mbarrier.arrive.shared::cta.b64 _, [b];", "")
+    both = joined(whole=program, without=without)
+    found = predict(both, gpu, 2, 32, kernel="whole").cycles
     assert 2 * (latency["cluster"] + latency["shared"]) < found
     assert found < 2 * (latency["cluster"] + latency["shared"]) + 300
-    without = program.replace("mbarrier.arrive.shared::cta.b64 _, [b];", "")
     with pytest.raises(Unsupported, match="nobody ends"):
-        predict(without, gpu, 2, 32)
+        predict(both, gpu, 2, 32, kernel="without")

@@ -20,7 +20,7 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.predict import as_machine_code, predict
 from ptxlab.prediction.timing import FIXED, timings
 from ptxlab.prediction.tma import Copy
-from tests.prediction.running import issued
+from tests.prediction.running import issued, joined
 
 THERE_AND_BACK = """\
 .version 8.0
@@ -60,12 +60,19 @@ def there_and_back(nbytes: int, *, multicast: bool = False) -> str:
     return program
 
 
-def copies(program: str, grid: int) -> tuple[list[Copy], int, int]:
+COPIES = joined(
+    short=there_and_back(4096),
+    long=there_and_back(32768),
+    cluster=there_and_back(4096, multicast=True),
+)
+
+
+def copies(name: str, grid: int) -> tuple[list[Copy], int, int]:
     """Return what the first CTA has copied, and where the two buffers begin."""
     target = TARGETS["sm_90a"]
-    module, cubin = load_assembled(program, target)
+    module, cubin = load_assembled(COPIES, target)
     with closing(open_device("emulator", arch=target.name)) as device:
-        kernel = device.load(module).kernel(None)
+        kernel = device.load(module).kernel(name)
         source, out = (device.zeros(16384, np.float32) for _ in range(2))
         config = LaunchConfig.of(grid, 32)
         code, launch = as_machine_code(Assembly(module, cubin), kernel, config, [source, out])
@@ -75,7 +82,7 @@ def copies(program: str, grid: int) -> tuple[list[Copy], int, int]:
 
 def test_a_bulk_copy_is_the_sectors_of_its_bytes() -> None:
     """4096 bytes from the middle of a sector are in 129, and from the begin of one in 128."""
-    (load, store), source, out = copies(there_and_back(4096), 1)
+    (load, store), source, out = copies("short", 1)
     assert (load.nbytes, store.nbytes) == (4096, 4096)
     assert load.sectors == tuple(range(source // 32, source // 32 + 129))
     assert store.sectors == tuple(range(out // 32 + 1, out // 32 + 129))
@@ -85,7 +92,7 @@ def test_a_bulk_copy_is_the_sectors_of_its_bytes() -> None:
 
 def test_a_bulk_copy_comes_to_all_that_its_mask_has() -> None:
     """Each of two CTAs loads for both, and stores for itself."""
-    found, _, _ = copies(there_and_back(4096, multicast=True), 2)
+    found, _, _ = copies("cluster", 2)
     assert [(one.ctas, len(one.sectors)) for one in found if one.loads] == [(2, 129)] * 2
     assert [(one.ctas, len(one.sectors)) for one in found if not one.loads] == [(1, 128)] * 2
 
@@ -93,7 +100,9 @@ def test_a_bulk_copy_comes_to_all_that_its_mask_has() -> None:
 def test_bulk_copies_take_what_lies_beyond_the_sm() -> None:
     """Each way at the bytes a clock of an SM that has the L2 cache to itself."""
     data = np.zeros(16384, np.float32)
-    short, long = (predict(there_and_back(n), "h100", 1, 32, [data, data]) for n in (4096, 32768))
+    short, long = (
+        predict(COPIES, "h100", 1, 32, [data, data], kernel=name) for name in ("short", "long")
+    )
     each = (long.cycles - short.cycles) / 2
     assert each == pytest.approx((32768 - 4096) / find("h100").used_by(1).memory.l2_bytes, rel=0.01)
 
@@ -111,23 +120,25 @@ PAUSE = """\
 """
 
 
+PAUSES = joined(k=PAUSE.replace("WHAT", "2000"), told=PAUSE.replace("WHAT", "n"))
+
+
 def test_a_pause_is_as_long_at_any_clock() -> None:
     """2000 ns are 2 cycles a MHz."""
     args = [np.zeros(32, np.int32), 1]
     slow, fast = (
-        predict(PAUSE.replace("WHAT", "2000"), "a100", 1, 32, args, clock=clock)
-        for clock in (500, 1000)
+        predict(PAUSES, "a100", 1, 32, args, kernel="k", clock=clock) for clock in (500, 1000)
     )
     assert fast.cycles - slow.cycles == pytest.approx(1000, abs=30)
     assert slow.stalls["sleeping"] > 0.9
     with pytest.raises(Unsupported, match="is not in the machine code"):
-        predict(PAUSE.replace("WHAT", "n"), "a100", 1, 32, args)
+        predict(PAUSES, "a100", 1, 32, args, kernel="told")
 
 
 def test_some_pauses_are_no_longer_than_they_have_to_be() -> None:
     """One that only some lanes make is refused; one at an mbarrier is over when that lets go."""
     chip = find("a100")
-    module, cubin = load_assembled(PAUSE.replace("WHAT", "2000"), TARGETS["sm_80"])
+    module, cubin = load_assembled(PAUSES, TARGETS["sm_80"])
     code = decode(cubin, Assembly(module, cubin).functions, "k")
     pause = next(one for one in code if one.sass.opcode == "NANOSLEEP")
     at_barrier = replace(pause, sass=replace(pause.sass, modifiers=("SYNCS",)), number=0)

@@ -11,6 +11,7 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.l2 import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS
 from ptxlab.prediction.predict import predict
+from tests.prediction.running import joined
 
 KERNEL = """\
 .version 8.7
@@ -29,6 +30,15 @@ more:
 }
 """
 """Each CTA walks through ``in`` in steps of 4 KiB; with SHARED 0 all read the same."""
+
+TURNS = 26
+APART = KERNEL.replace("SHARED", "1024")
+PROGRAMS = joined(
+    same=KERNEL.replace("SHARED", "0"),
+    far_apart=KERNEL.replace("SHARED", str(TURNS * 1024)),
+    apart=APART,
+    added=APART.replace("st.global.f32 [q], f0", "red.global.add.f32 [q], f0"),
+)
 
 
 @pytest.mark.parametrize(("name", "whole"), [("a100", 40), ("h100", 50), ("b200", 126)])
@@ -56,15 +66,12 @@ def test_a_cache_that_replaces_at_random_keeps_that_part(lines: int) -> None:
 
 def test_what_all_ctas_read_comes_from_l2_and_what_one_reads_from_dram() -> None:
     """Two generations of one CTA an SM, waiting for load after load; an A100 keeps 20 of 22 MiB."""
-    turns, ctas, kib_160 = 26, 216, 160 << 10
-    operand, result = np.zeros(ctas * turns * 1024, "f4"), np.zeros(ctas * 256, "f4")
+    ctas, kib_160 = 216, 160 << 10
+    operand, result = np.zeros(ctas * TURNS * 1024, "f4"), np.zeros(ctas * 256, "f4")
     same, apart = (
-        predict(
-            KERNEL.replace("SHARED", str(by)), "a100", ctas, 32, [operand, result, turns],
-            shared=kib_160,
-        )
-        for by in (0, turns * 1024)
-    )  # fmt: skip
+        predict(PROGRAMS, "a100", ctas, 32, [operand, result, TURNS], kernel=kernel, shared=kib_160)
+        for kernel in ("same", "far_apart")
+    )
     latency = find("a100").latency
     assert same.generations == apart.generations == 2
     assert same.cycles / apart.cycles == pytest.approx(latency["l2"] / latency["dram"], abs=0.15)
@@ -73,22 +80,21 @@ def test_what_all_ctas_read_comes_from_l2_and_what_one_reads_from_dram() -> None
 @pytest.mark.parametrize("gpu", ["a100", "h100"])
 def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
     """As a store that nobody waits for, with whatever its name is on that GPU."""
-    walks = KERNEL.replace("SHARED", "1024")
-    added = walks.replace("st.global.f32 [q], f0", "red.global.add.f32 [q], f0")
     passed = [np.zeros(112 << 10, "f4"), np.zeros(108 * 256, "f4"), 4]
-    stored, found = (predict(text, gpu, 108, 32, passed) for text in (walks, added))
+    stored, found = (
+        predict(PROGRAMS, gpu, 108, 32, passed, kernel=kernel) for kernel in ("apart", "added")
+    )
     assert found.cycles == pytest.approx(stored.cycles, rel=0.05)
     assert set(found.not_modelled) - set(stored.not_modelled) == {"atomics that meet at an address"}
 
 
 def test_what_is_stored_takes_room_from_what_is_loaded_again() -> None:
     """All CTAs read the same 4 MiB; what an A100's 20 MiB have of these depends on what the CTAs store."""
-    turns, ctas, kib_160 = 26, 216, 160 << 10
-    operand = np.zeros(1 << 20, "f4")
+    operand, ctas, kib_160 = np.zeros(1 << 20, "f4"), 216, 160 << 10
     little, much = (
         predict(
-            KERNEL.replace("SHARED", "0"), "a100", ctas, 32,
-            [operand, np.zeros(mib << 18, "f4"), turns], shared=kib_160,
+            PROGRAMS, "a100", ctas, 32, [operand, np.zeros(mib << 18, "f4"), TURNS],
+            kernel="same", shared=kib_160,
         )
         for mib in (17, 400)
     )  # fmt: skip
@@ -100,8 +106,8 @@ def test_what_l2_loses_is_loaded_again() -> None:
     """Two generations walk 40 MiB, of which an A100's 20 MiB keep h = exp(-2 (1 - h)), a fifth."""
     turns, ctas = 10 << 10, 216
     operand, result = np.zeros(turns << 10, "f4"), np.zeros(ctas * 1024, "f4")
-    source = KERNEL.replace("SHARED", "0")
-    found = predict(source, "a100", ctas, 1024, [operand, result, turns], shared=160 << 10)
+    passed = [operand, result, turns]
+    found = predict(PROGRAMS, "a100", ctas, 1024, passed, kernel="same", shared=160 << 10)
     assert found.generations == 2
     hits = kept(2.0, 1.0)
     assert hits == pytest.approx(0.2, abs=0.01)

@@ -11,8 +11,8 @@ from ptxlab.prediction.predict import predict
 from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.timing import EXIT, FIXED, InstructionTiming
 from ptxlab.prediction.warps import Warp
+from tests.prediction.running import joined
 
-TURNS = 64
 HEAD = """\
 .version 8.7
 .target {arch}
@@ -21,66 +21,92 @@ HEAD = """\
 {{
   .reg .b32 t<8>, turn; .reg .f32 f<20>; .reg .b64 q; .reg .pred u;
   .shared .align 16 .b8 s[4096];
-  ld.param.u64 q, [out]; mov.u32 t0, %tid.x; mul.wide.u32 q, t0, 4; cvt.rn.f32.u32 f0, t0;
+  ld.param.u64 q, [out]; mov.u32 t0, %tid.x; mad.wide.u32 q, t0, 4, q; cvt.rn.f32.u32 f0, t0;
 """
-
-
-def cycles(
-    body: str, warps: int, gpu: str = "rtx3090", times: int = 32, setup: str = "", end: str = ""
-) -> float:
-    """Return the cycles of one of ``times`` repetitions of ``body``, all else subtracted."""
-    arch = {"rtx3090": "sm_86", "a100": "sm_80", "rtx4090": "sm_89"}[gpu]
-
-    head = HEAD.format(arch=arch).replace("mul.wide.u32 q, t0, 4;", "mad.wide.u32 q, t0, 4, q;")
-    module, entry, begin = head.partition(".visible .entry k")
-    end += "st.global.f32 [q], f0;\nret;\n}\n"
-    kernels = {f"k{count}": (body + "\n") * count for count in (times, 3 * times)}
-    for name, repeated in kernels.items():
-        module += entry[:-1] + name + begin + setup + repeated + end
-    one, three = (
-        predict(module, gpu, 1, 32 * warps, [np.zeros(1024, np.float32)], kernel=name).cycles
-        for name in kernels
-    )
-    return (three - one) / (2 * times)
-
+TAIL = "st.global.f32 [q], f0;\nret;\n}\n"
+ARCHS = {"rtx3090": "sm_86", "a100": "sm_80", "rtx4090": "sm_89"}
 
 CHAIN = "fma.rn.f32 f0, f0, f0, f0;"
+ADD = "add.f32 f0, f0, 0f3F800001;"
+LOAD = "ld.volatile.shared.f32 f1, [t1]; add.f32 f0, f0, f1;"
+SPREAD = "and.b32 t1, t0, 31; shl.b32 t1, t1, 2; mov.u32 t2, s; add.u32 t1, t1, t2;"
 CHOICE, ENDS = "mov.u32 t1, %laneid;", "cvt.rn.f32.u32 f0, t0;"
+TIMES = 32
+
+PRODUCTS = {
+    "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32": 16,  # 660 TOP/s
+    "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32": 32,  # 330 TFLOP/s
+    "mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32": 16,  # half as much
+    "mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16": 16,  # 660 TFLOP/s
+}
+"""How many cycles each holds a tensor core of an RTX 4090, by NVIDIA's rates."""
 
 
-def test_a_chain_of_sums_takes_the_latency() -> None:
-    assert cycles(CHAIN, 1) == pytest.approx(4, abs=0.1)
-
-
-def test_many_warps_fill_the_pipes() -> None:
-    """128 lanes an SM on GA102, 64 on GA100: 16 warps of 32 sums are 4 and 8 cycles."""
-    add = "add.f32 f0, f0, 0f3F800001;"
-    assert cycles(add, 16) == pytest.approx(4, abs=0.2)
-    assert cycles(add, 16, "a100") == pytest.approx(8, abs=0.3)
-
-
-@pytest.mark.parametrize(
-    ("product", "held"),
-    [
-        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", 16),  # 660 TOP/s
-        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", 32),  # 330 TFLOP/s
-        ("mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32", 16),  # half as much
-        ("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16", 16),  # 660 TFLOP/s
-    ],
-)
-def test_a_product_of_narrow_types_holds_the_tensor_core(product: str, held: int) -> None:
-    """By NVIDIA's rates of an RTX 4090; four warps take turns at a tensor core."""
+def multiplied(product: str) -> tuple[str, str, str]:
+    """Return what is repeated, and what is done before and after."""
     a = "{t1, t2, t3, t4}" if "k32" in product else "{t1, t2}"
     b = "{t5, t6}" if "k32" in product else "{t5}"
     sums = "{s0, s1}" if product.endswith("f16") else "{s0, s1, s2, s3}"
     kind = "f32" if product.endswith("f32") else "b32"
     setup = f".reg .{kind} s<4>;" + "".join(f"shl.b32 t{n}, t0, {n};" for n in range(1, 7))
-    end = f"{'mov.f32' if kind == 'f32' else 'mov.b32'} f0, s0;"
-    body = f"{product} {sums}, {a}, {b}, {sums};"
     start = "".join(f"mov.{kind} s{n}, {'0f00000000' if kind == 'f32' else 0};" for n in range(4))
-    assert cycles(body, 16, "rtx4090", setup=setup + start, end=end) == pytest.approx(
-        4 * held, rel=0.02
+    end = f"{'mov.f32' if kind == 'f32' else 'mov.b32'} f0, s0;"
+    return f"{product} {sums}, {a}, {b}, {sums};", setup + start, end
+
+
+BODIES = {
+    "rtx3090": {
+        "chain": (CHAIN, "", ""),
+        "add": (ADD, "", ""),
+        "permute": ("prmt.b32 t0, t0, t0, t1;", CHOICE, ENDS),
+        "apart": (LOAD, SPREAD, ""),
+        "one_bank": (LOAD, SPREAD.replace("t1, 2;", "t1, 7;"), ""),
+    },
+    "a100": {"add": (ADD, "", "")},
+    "rtx4090": {f"product{n}": multiplied(product) for n, product in enumerate(PRODUCTS)},
+}
+"""What is repeated on a GPU, and what is done before and after."""
+
+
+def repeated(gpu: str) -> str:
+    """Return all that is repeated on a GPU, once and three times ``TIMES``."""
+    head = HEAD.format(arch=ARCHS[gpu])
+    return joined(
+        **{
+            f"{name}{turns}": head + setup + (body + "\n") * turns + end + TAIL
+            for name, (body, setup, end) in BODIES[gpu].items()
+            for turns in (TIMES, 3 * TIMES)
+        }
     )
+
+
+def cycles(name: str, warps: int, gpu: str = "rtx3090") -> float:
+    """Return the cycles of one repetition, all else subtracted."""
+    program, array = repeated(gpu), np.zeros(1024, np.float32)
+    once, thrice = (
+        predict(program, gpu, 1, 32 * warps, [array], kernel=f"{name}{turns}").cycles
+        for turns in (TIMES, 3 * TIMES)
+    )
+    return (thrice - once) / (2 * TIMES)
+
+
+def test_a_chain_of_sums_takes_the_latency() -> None:
+    assert cycles("chain", 1) == pytest.approx(4, abs=0.1)
+
+
+def test_many_warps_fill_the_pipes() -> None:
+    """128 lanes an SM on GA102, 64 on GA100: 16 warps of 32 sums are 4 and 8 cycles."""
+    assert cycles("add", 16) == pytest.approx(4, abs=0.2)
+    assert cycles("add", 16, "a100") == pytest.approx(8, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("number", "held"), list(enumerate(PRODUCTS.values())), ids=[name[17:] for name in PRODUCTS]
+)
+def test_a_product_of_narrow_types_holds_the_tensor_core(number: int, held: int) -> None:
+    """Four warps take turns at a tensor core."""
+    found = cycles(f"product{number}", 16, "rtx4090")
+    assert found == pytest.approx(4 * held, rel=0.02)
 
 
 def test_a_scoreboard_holds_whatever_writes_it() -> None:
@@ -101,23 +127,17 @@ def test_a_scoreboard_holds_whatever_writes_it() -> None:
 
 
 def test_three_registers_of_a_bank_take_three_cycles() -> None:
-    assert cycles(CHAIN, 16) == pytest.approx(12, abs=0.3)
+    assert cycles("chain", 16) == pytest.approx(12, abs=0.3)
 
 
 def test_integers_have_half_the_lanes() -> None:
-    assert cycles("prmt.b32 t0, t0, t0, t1;", 16, setup=CHOICE, end=ENDS) == pytest.approx(
-        8, abs=0.3
-    )
+    assert cycles("permute", 16) == pytest.approx(8, abs=0.3)
 
 
 def test_conflicts_take_a_cycle_a_wavefront() -> None:
     """All lanes of a warp in one bank are 32 wavefronts; each in its own is one, and a request two."""
-    load = "ld.volatile.shared.f32 f1, [t1]; add.f32 f0, f0, f1;"
-    free = "and.b32 t1, t0, 31; shl.b32 t1, t1, 2; mov.u32 t2, s; add.u32 t1, t1, t2;"
-    assert cycles(load, 8, setup=free) == pytest.approx(8 * 2, abs=1)
-    assert cycles(load, 8, setup=free.replace("t1, 2;", "t1, 7;")) == pytest.approx(
-        8 * 32, rel=0.05
-    )
+    assert cycles("apart", 8) == pytest.approx(8 * 2, abs=1)
+    assert cycles("one_bank", 8) == pytest.approx(8 * 32, rel=0.05)
 
 
 def launched(kernel: str, gpu: str, **named: int) -> Prediction:
@@ -126,9 +146,7 @@ def launched(kernel: str, gpu: str, **named: int) -> Prediction:
     )
 
 
-STREAM = HEAD.format(arch="sm_86").replace(
-    "mul.wide.u32 q, t0, 4;", "mad.wide.u32 q, t0, 4, q;"
-) + ("ld.global.f32 f1, [q]; add.f32 f0, f1, f0; st.global.f32 [q], f0;\nret;\n}\n")
+STREAM = HEAD.format(arch="sm_86") + "ld.global.f32 f1, [q]; add.f32 f0, f1, f0; " + TAIL
 
 
 def test_a_load_waits_for_memory() -> None:
@@ -166,8 +184,9 @@ def test_a_loop_costs_what_its_turns_cost() -> None:
             "ld.global.f32 f1, [q];", f"ld.global.f32 f1, [q]; {loop} @u bra more;"
         )
 
+    program, array = joined(few=looped(101), many=looped(1001)), np.zeros(4096, np.float32)
     with_few, with_many = (
-        launched(looped(turns), "rtx3090", block=256).cycles for turns in (101, 1001)
+        predict(program, "rtx3090", 1, 256, [array], kernel=name).cycles for name in ("few", "many")
     )
     slope = (with_many - with_few) / 900
     assert 8 <= slope < 40

@@ -87,7 +87,16 @@ extern "C" __global__ void k(float* x, const double* y, int n) {
 """
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize(
+    "arch",
+    [
+        "sm_75",
+        pytest.param("sm_80", marks=pytest.mark.thorough),
+        "sm_90a",
+        pytest.param("sm_100a", marks=pytest.mark.thorough),
+        "sm_120a",
+    ],
+)
 def test_text_holds_what_json_does(arch: str) -> None:
     cubin = link_ptx(compile_cuda(CALLS, path="k.cu", arch=arch), arch=arch)
     found = sass(cubin)

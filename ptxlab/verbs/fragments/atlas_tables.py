@@ -25,6 +25,7 @@ class Tables:
             name: [] for name in ("layouts", "sections", "sparse", "scales")
         }
         self._numbers: dict[tuple[str, str], int] = {}
+        self._layouts: dict[FragmentLayout, int] = {}
         self._accesses: dict[str, str] = {}
 
     def _number(self, table: str, item: Any) -> int:
@@ -36,7 +37,9 @@ class Tables:
         return self._numbers[key]
 
     def layout(self, layout: FragmentLayout) -> int:
-        return self._number("layouts", compact(layout))
+        if layout not in self._layouts:
+            self._layouts[layout] = self._number("layouts", compact(layout))
+        return self._layouts[layout]
 
     def operands(self, form: Form) -> dict[str, int]:
         return {layout.operand: self.layout(layout) for layout in form.operands}
@@ -44,9 +47,9 @@ class Tables:
     def accesses(self, form: Form) -> None:
         """Keep how each operand of ``form`` is loaded or stored, by the number of its layout and its name."""
         for layout in form.operands:
-            if accessible(layout):
-                lines = [cuda(layout), *template(layout)]
-                self._accesses[f"{self.layout(layout)}{layout.operand}"] = "\n".join(lines)
+            name = f"{self.layout(layout)}{layout.operand}"
+            if name not in self._accesses and accessible(layout):
+                self._accesses[name] = "\n".join([cuda(layout), *template(layout)])
 
     def section(self, title: str) -> int:
         return self._number("sections", title)

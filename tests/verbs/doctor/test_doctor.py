@@ -25,6 +25,12 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
+@pytest.fixture
+def no_disassembly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what takes longest only where a test is about it."""
+    monkeypatch.setattr(doctor, "disassemble", lambda cubin: "")
+
+
 def examined(capsys: pytest.CaptureFixture[str], status: int = 0) -> dict[str, Any]:
     assert main(["doctor", "--json"]) == status
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -46,16 +52,20 @@ def test_a_machine_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(one["version"] for one in found["packages"] if one["needed"])
 
 
-def test_nothing_is_left_in_the_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_left_in_the_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = examined(capsys)
     assert found["cache"] == str(tmp_path / "cache" / "ptxlab")
     assert found["cache_bytes"] == 0
     assert not list(tmp_path.rglob("nvrtc/*")) + list(tmp_path.rglob("nvjitlink/*"))
     (tmp_path / "cache" / "ptxlab" / "x").mkdir(parents=True)
     (tmp_path / "cache" / "ptxlab" / "x" / "y").write_bytes(b"12345")
+    monkeypatch.setattr(doctor, "disassemble", lambda cubin: "")
     assert examined(capsys)["cache_bytes"] == 5
 
 
+@pytest.mark.usefixtures("no_disassembly")
 def test_a_gpu_is_named_and_tried(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,6 +90,7 @@ def test_a_gpu_is_named_and_tried(
     assert "does not open" in examined(capsys)["gpus"][0]["problem"]
 
 
+@pytest.mark.usefixtures("no_disassembly")
 @pytest.mark.parametrize(
     ("setup", "problem"),
     [({"version": 12080}, "the driver is for CUDA 12.8"), ({"count": 0}, "the driver shows none")],
@@ -95,6 +106,7 @@ def test_a_driver_that_is_of_no_use(
     assert f"no: {problem}" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("no_disassembly")
 def test_what_is_missing_has_a_pip_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +133,7 @@ def test_what_is_missing_has_a_pip_line(
     assert len(pip) == 3
 
 
+@pytest.mark.usefixtures("no_disassembly")
 def test_an_emulator_that_errs_is_an_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,7 @@ from ptxlab.verbs.fragments.runs import Selection
 
 S4 = multiplication("m16n8k64", "s4")
 LANE = Selection(lane=6)
-EXPECTED = {
-    "svg": svg.svg(S4, LANE),
-    "csv": tables.csv(S4, LANE),
-    "markdown": tables.markdown(S4, LANE),
-    "latex": tables.latex(S4, LANE),
-    "html": atlas.page(MULTIPLICATIONS, S4),
-}
+FORMATS = ("svg", "csv", "markdown", "latex", "html")
 ASKED = ["fragments", "--op", "m16n8k64", "--dtype", "s4"]
 
 
@@ -33,23 +28,32 @@ def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxlab.device.opening.open_device", opened)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@cache
+def expected(name: str) -> str:
+    if name == "html":
+        return atlas.page(MULTIPLICATIONS, S4)
+    draw = svg.svg if name == "svg" else getattr(tables, name)
+    return str(draw(S4, LANE))
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_each_format_is_what_the_view_draws(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*ASKED, "--lane", "6", "--format", name]) == 0
-    assert capsys.readouterr().out == EXPECTED[name]
+    if name != "html":  # which the next test prints
+        assert main([*ASKED, "--lane", "6", "--format", name]) == 0
+        assert capsys.readouterr().out == expected(name)
     file = tmp_path / "result"
     assert main([*ASKED, "--lane", "6", "--format", name, "-o", str(file)]) == 0
-    assert file.read_text(encoding="utf-8") == EXPECTED[name]
+    assert file.read_text(encoding="utf-8") == expected(name)
     assert capsys.readouterr() == ("", "")
 
 
 def test_all_is_drawn_when_nothing_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ASKED, "--format", "svg"]) == 0
-    assert capsys.readouterr().out == svg.svg(S4) != EXPECTED["svg"]
+    assert capsys.readouterr().out == svg.svg(S4) != expected("svg")
     assert main([*ASKED, "--html"]) == 0
-    assert capsys.readouterr().out == EXPECTED["html"]
+    assert capsys.readouterr().out == expected("html")
 
 
 def test_a_program_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,9 +43,10 @@ PTX = """\
 """
 
 
-@pytest.fixture
-def scale(tmp_path: Path) -> str:
-    file = tmp_path / "scale.cu"
+@pytest.fixture(scope="module")
+def scale(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One file for all tests: machine code names it, and the same is disassembled once."""
+    file = tmp_path_factory.mktemp("scale") / "scale.cu"
     file.write_text(SCALE)
     return str(file)
 
@@ -159,8 +160,9 @@ def test_where_the_size_of_a_cta_comes_from(
 
 
 def test_the_run_line_gives_block_and_macros(
-    scale: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    scale = str(tmp_path / "scale.cu")
     run = f"// Scales.\n//\n// Run: ptxlab run {scale} --kernel scale --block 32 -D BOUNDS= -D FACTOR=3\n"
     Path(scale).write_text(run + SCALE)
     (program,) = report(capsys, scale)["programs"]
