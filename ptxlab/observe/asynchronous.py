@@ -36,6 +36,7 @@ from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Fences
 from ptxlab.observe.tensor_memory_use import MOVES, TensorMemoryUse
 from ptxlab.observe.tile_layouts import TileLayouts
+from ptxlab.observe.unheeded import WaitUse
 from ptxlab.observe.unwritten import SharedMemory
 from ptxlab.observe.value_flow import groups_left
 from ptxlab.observe.wgmma_use import WgmmaUse
@@ -75,6 +76,7 @@ class Asynchronous:
             context, clocks, races, self._lifetimes, shared, self.stores, self.layouts
         )
         self.mbarrier_order = MbarrierOrder(context, clocks, races, fences)
+        self._waits = WaitUse(context)
 
     def before(self, site: Site, frame: Frame, passing: Threads) -> None:
         effects = effects_of(site.instruction)
@@ -84,6 +86,8 @@ class Asynchronous:
             self.maps.fence(effects, passing)
         elif effects.barrier == "cluster":
             self.mbarrier_order.cluster(site, passing)
+        elif effects.mbarrier == "wait":
+            self._waits.see(site, passing)
         elif effects.waits in MOVES:
             self.tensor_memory.wait(effects.waits, passing)
         elif {effects.commits, effects.waits}.intersection(GROUPED):
@@ -144,7 +148,7 @@ class Asynchronous:
     def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
         """See threads have tensor cores work on Tensor Memory."""
         engines = self._clocks.agents.engines("tensor_work", threads.index)
-        self.tensor_memory.issue(engines, access)
+        self.tensor_memory.issue(threads, engines, access)
         self._engines.issue(threads, engines, access)
 
     def done(self, words: Array, threads: Threads | None) -> None:

@@ -33,6 +33,7 @@ RULES: dict[str, tuple[str, dict[str, str]]] = {
             "information",
             "bytes|early": "bytes expected and copied that do not come out even; a phase that ends before its copies",
             "phase": "a phase that can end before a thread has seen the one before",
+            "unheeded": "an mbarrier.try_wait, or test_wait, that may give up, and nothing looks at its answer",
             "scope": "information: an arrival at another CTA's mbarrier of the scope of its own CTA",
             "not started|ended": "an access to a CTA of the cluster that may not have begun, or is over",
             "end": "a CTA, or kernel, that can end before such an access or before its own work (a warning for a bulk store)",

@@ -2,7 +2,8 @@
 
 What a thread has had tensor cores do is over for those who have waited for an mbarrier that a commit behind
 it tells, or have heard of it from one who has. A warp loads and stores as one, so that it is enough if one of
-its threads knows. What a warp itself loads or stores is over when it has waited for that.
+its threads knows. What a warp itself loads or stores is over when it has waited for that, for itself and for
+those who have heard of it since.
 
 Source: PTX ISA, "tcgen05 memory consistency model".
 """
@@ -44,32 +45,44 @@ _DID = {"RAW": "writes", "WAR": "reads", "WAW": "writes"}
 _WAITS = {"tensor_loads": "tcgen05.wait::ld", "tensor_stores": "tcgen05.wait::st"}
 
 
-class _Moves:
-    """What warps have begun in a queue: of each cell the last move, by number.
+@dataclass(slots=True)
+class _Move:
+    """What a warp loads or stores; ``over`` is when it has waited for it, None where it has not."""
 
-    Moves count up, so that a warp has waited for those up to the one that was the last then.
-    """
+    site: Site
+    warp: int
+    over: int | None = None
+
+
+class _Moves:
+    """What warps have begun in a queue: of each cell the last move, by number."""
 
     def __init__(self, wave: Wave) -> None:
         self.cells = np.zeros(wave.ctas * CTA_CELLS, np.int32)
-        self.moves: list[tuple[Site, int] | None] = [None]
-        self.waited = np.zeros(wave.warps, np.int64)
+        self.moves: list[_Move | None] = [None]
+        self._under_way: dict[int, list[_Move]] = {}
 
     def begin(self, site: Site, warps: Array, cells: Array) -> None:
         numbers = len(self.moves) + np.arange(warps.size)
-        self.moves += [(site, warp) for warp in warps.tolist()]
+        for warp in warps.tolist():
+            move = _Move(site, warp)
+            self.moves.append(move)
+            self._under_way.setdefault(warp, []).append(move)
         self.cells[cells] = numbers[:, np.newaxis]
 
-    def wait(self, warps: Array) -> None:
-        self.waited[warps] = len(self.moves) - 1
+    def wait(self, warps: Array, time: int) -> None:
+        for warp in warps.tolist():
+            for move in self._under_way.pop(warp, ()):
+                move.over = time
 
-    def under_way(self, cells: Array) -> Iterator[tuple[Site, int, Array]]:
-        """Yield the moves that have some of the cells, their warps, and which cells those are."""
+    def of(self, cells: Array) -> Iterator[tuple[_Move, Array]]:
+        """Yield the moves that have some of the cells, and which of these each has, a mask."""
         numbers = self.cells[cells]
-        for number in np.unique(numbers[numbers > self.waited.min()]).tolist():
-            move = self.moves[number]
-            if move is not None and number > self.waited[move[1]]:
-                yield *move, cells[numbers == number]
+        if numbers.any():
+            for number in np.unique(numbers).tolist():
+                move = self.moves[number]
+                if move is not None:
+                    yield move, numbers == number
 
 
 class TensorMemoryUse:
@@ -82,15 +95,21 @@ class TensorMemoryUse:
         self._written, self._read = np.zeros((2, context.wave.ctas * CTA_CELLS), np.int32)
         self._moves = {queue: _Moves(context.wave) for queue in MOVES}
 
-    def issue(self, engines: Array, access: TensorCoreAccess) -> None:
-        """See operations begin, one of each engine."""
+    def issue(self, threads: Threads, engines: Array, access: TensorCoreAccess) -> None:
+        """See operations begin, one of each engine, which ``threads`` issue."""
         first = len(self._operations)
         site, time = self._context.site, self._clocks.now
         self._operations += [_Operation(site, engine, time) for engine in engines.tolist()]
         numbers = first + np.arange(engines.size).repeat(access.group)
+        issuers = threads.index.repeat(access.group)[:, np.newaxis]
         for table, several in ((self._read, access.read), (self._written, access.written)):
             for cells in several.values():
-                self._after_moves(cells, writes=table is self._written, engine=True)
+                writes = table is self._written
+                flat = cells.reshape(len(cells), -1)
+                self._after_moves(issuers, flat, writes=writes, engine=True)
+                if writes:  # what moved here before is in order with what comes behind
+                    for moves in self._moves.values():
+                        moves.cells[flat] = 0
                 table[cells] = numbers.reshape(-1, *(1,) * (cells.ndim - 1))
 
     def touch(self, threads: Threads, cells: Array, *, writes: bool) -> None:
@@ -99,7 +118,8 @@ class TensorMemoryUse:
         site = self._context.site
         moves = self._moves.get(effects_of(site.instruction).begins)
         if moves is not None:  # programs that are right give back what they load without a wait
-            self._after_moves(flat, writes=writes, engine=False)
+            lanes = warps[:, np.newaxis] + np.arange(WARP)
+            self._after_moves(lanes, flat, writes=writes, engine=False)
             moves.begin(site, warps // WARP, flat)
         if len(self._operations) == 1:
             return
@@ -109,26 +129,50 @@ class TensorMemoryUse:
 
     def wait(self, queue: Queue, threads: Threads) -> None:
         """See whole warps wait for what they have loaded, or stored."""
-        self._moves[queue].wait(threads.index[::WARP] // WARP)
+        self._moves[queue].wait(threads.index[::WARP] // WARP, self._clocks.now)
 
-    def _after_moves(self, cells: Array, *, writes: bool, engine: bool) -> None:
-        """Report reads, or writes, of what warps are still loading or storing: their own stores are in order."""
+    def _after_moves(self, by: Array, cells: Array, *, writes: bool, engine: bool) -> None:
+        """Report reads, or writes, of what warps are still loading or storing: their own stores are in order.
+
+        Each row of ``cells`` is accessed by threads ``by`` that do so as one.
+        """
         if writes:
-            self._hold_moves("tensor_loads", "WAR", cells)
+            self._hold_moves("tensor_loads", "WAR", by, cells)
         if engine or not writes:
-            self._hold_moves("tensor_stores", "WAW" if writes else "RAW", cells)
+            self._hold_moves("tensor_stores", "WAW" if writes else "RAW", by, cells)
 
-    def _hold_moves(self, queue: Queue, rule: str, cells: Array) -> None:
+    def _hold_moves(self, queue: Queue, rule: str, by: Array, cells: Array) -> None:
+        """Report moves that have not been waited for, or of whose end who accesses cells has not heard."""
         context = self._context
-        for site, warp, held in self._moves[queue].under_way(cells):
-            work = effects_of(site.instruction).work
+        for move, here in self._moves[queue].of(cells):
+            rows = np.flatnonzero(here.any(axis=1))
+            if move.over is not None:
+                rows = rows[~self._has_heard(by[rows], move.warp, move.over)]
+            if not rows.size:
+                continue
+            work, line = effects_of(move.site.instruction).work, move.site.line
             message = (
-                f"{rule}: this {effects_of(context.site.instruction).work} {_DOES[rule]} {_named(held[0])}, "
-                f"which the {work} of line {site.line} by the warp of {context.thread(warp * WARP)} "
-                f"{_DID[rule]} until it is waited for"
+                f"{rule}: this {effects_of(context.site.instruction).work} {_DOES[rule]} "
+                f"{_named(cells[rows[0]][here[rows[0]]][0])}, which the {work} of line {line} by the warp of "
+                f"{context.thread(move.warp * WARP)} {_DID[rule]} until it is waited for"
             )
-            words = message, f"{_WAITS[queue]} between the two, by the warp of line {site.line}"
-            context.find("async", "error", rule, CELL_BYTES * held.size, words, site)
+            hint = f"{_WAITS[queue]} between the two, by the warp of line {line}"
+            if move.over is not None:
+                message += f", and nothing orders that wait before this, by {context.thread(by[rows[0], 0])}"
+                hint = (
+                    f"behind {_WAITS[queue]} of that warp a barrier of both, or its arrival at an mbarrier for "
+                    "whose phase the other one waits"
+                )
+            count = CELL_BYTES * int(here[rows].sum())
+            context.find("async", "error", rule, count, (message, hint), move.site)
+
+    def _has_heard(self, by: Array, warp: int, time: int) -> Array:
+        """Say which rows of threads have heard of a thread of a warp since a time; a warp has of itself."""
+        lanes = warp * WARP + np.arange(WARP)
+        heard, who = np.broadcast_arrays(lanes, by[:, :, np.newaxis])
+        known = self._clocks.of(heard.reshape(-1), who.reshape(-1)).reshape(heard.shape)
+        result: Array = (known > time).any(axis=(1, 2)) | (by[:, 0] // WARP == warp)
+        return result
 
     def _hold(self, warps: Array, cells: Array, rule: str, table: Array) -> None:
         """Report the warps, by their first threads, that do not know what the ``table`` says is done."""

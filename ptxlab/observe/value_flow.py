@@ -24,7 +24,7 @@ from ptxlab.syntax.tree import Address, Group, Instruction, Integer, Name, Opera
 NamedRegister = tuple[int, str]
 """The number of a register in its frame, and its name."""
 
-_USING: frozenset[Mix] = frozenset({"atomic", "control", "synchronization"})
+USING: frozenset[Mix] = frozenset({"atomic", "control", "synchronization"})
 """The classes of the instruction mix that use all that they read."""
 _LOADING: frozenset[Mix] = frozenset({"load", "matrix move"})
 
@@ -66,7 +66,7 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueF
     if row.mix == "store" and not fills_parameter(instruction):
         named = slots(site, operands[1])
         stored = tuple(None if slot is None else (slot, names[slot]) for slot in named)
-    elif row.mix in _USING or not writes:
+    elif row.mix in USING or not writes:
         used = reads
     elif row.mix == "warp":
         others = operands[2:] or operands[1:]  # which lanes, and those that take part

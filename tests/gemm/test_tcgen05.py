@@ -173,6 +173,7 @@ def test_without_a_slip_it_works_and_nothing_races(blackwell: Device, name: str)
         ("tcgen05", "            mbarrier_wait(read, i % 2);", ""),
         ("tcgen05_pipelined", "        mbarrier_wait(done, 0);", ""),
         ("tcgen05_specialised", "        mbarrier_wait(empty(), parity() ^ 1);", ""),
+        ("tcgen05_specialised", "memory + turn % 2 * BN", "memory"),
         ("tcgen05_pair", "}\n    cluster_barrier();", "}"),
         ("tcgen05_persistent", "        mbarrier_wait(heard(), parity() ^ 1);", ""),
     ],

@@ -230,6 +230,45 @@ def test_what_a_warp_loads_is_overwritten_when_it_has_waited_for_it(
         assert found(checked(late, problem)) == ([("error", "WAR", by, LOAD)] if meets else [])
 
 
+MEETING = """    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    tcgen05.fence::after_thread_sync;
+"""
+
+
+@pytest.mark.parametrize("work", [PRODUCT, FROM_CELLS])
+def test_who_has_not_waited_hears_of_it_by_meeting_those_who_have(
+    problem: Problem, work: str
+) -> None:
+    """What the first warp stores is in order with its thread 0; what the others do is not: 96 lanes."""
+    body = f".reg .b32 a; add.u32 a, t, 200;{issued(problem)}"
+    right = program(body.replace(PRODUCT, work))
+    assert right.count(MEETING) == 1
+    clean(right, problem)
+    report = checked(right.replace(MEETING, ""), problem)
+    store = "tcgen05.st.sync.aligned.32x32b.x32.b32"
+    told = [one for one in report.findings if one.severity == "error"]
+    assert {one.rule for one in told} == {"WAW"} | ({"RAW"} if work == FROM_CELLS else set())
+    for one in told:
+        assert report.source.line(one.line).strip() == f"{work};"
+        assert report.source.line(one.other_line or 0).strip().startswith(store)
+        assert "and nothing orders that wait before this, by thread (0, 0, 0)" in one.message
+        assert one.hint.startswith("behind tcgen05.wait::st of that warp a barrier of both, or its")
+    [overwritten] = [one for one in told if one.rule == "WAW"]
+    assert overwritten.count == 96 * 16 * 4
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_nor_is_what_a_warp_has_loaded_overwritten_before(problem: Problem, met: bool) -> None:
+    """Loads of D behind the meeting; then warps meet again, or do not."""
+    load = f"    add.u32 r9, t, 32;\n    {LOAD};\n{LOADED}"
+    text = program(issued(problem)).replace(MEETING, MEETING + load + MEETING * met)
+    if met:
+        clean(text, problem)
+    else:
+        assert found(checked(text, problem)) == [("error", "WAR", PRODUCT, LOAD)]
+
+
 def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
     """Lanes 0 to 31 are those of the first warp."""
     right = program(issued(problem))

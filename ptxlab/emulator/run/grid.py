@@ -104,7 +104,7 @@ def launch(
     def run(first: int, numbers: Sequence[int], workspace: int, hot: int) -> int:
         """Run one wave and return its instructions; the next may have its memory."""
         wave = Wave(
-            program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
+            program.module, program.reachable, program.function, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace, registers,
             Schedule(schedule), unverified, hot, processors, unlaunched.cancel,
         )  # fmt: skip

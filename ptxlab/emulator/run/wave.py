@@ -15,7 +15,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.fragments import FragmentCache
 from ptxlab.emulator.prepare.effects import Queue
-from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.program import Access, BoundFunction
 from ptxlab.emulator.prepare.registers import FrameLayout, InFrame, InWave, VariableAddress, address
 from ptxlab.emulator.prepare.scope import MODULE_SPACES, SharedLayout, Site
 from ptxlab.emulator.run.clusters import ClusterBarriers
@@ -49,7 +49,7 @@ LANDINGS: tuple[Queue, ...] = (
 class Wave:
     """The CTAs that have these ``numbers`` in the grid, cluster by cluster, and what they share.
 
-    ``functions`` are those of the module that they can enter. ``watched`` says that somebody is told what
+    ``functions`` are those of the module that they can enter, ``prepared`` by name. ``watched`` says that somebody is told what
     happens. ``clock`` counts the instructions the wave has executed, each once for all threads it ran for.
     ``shared`` says where shared variables are, of the ``shared_bytes`` that a CTA has. ``constants`` are the
     registers that all frames of a layout begin with. A thread has so many ``registers`` at first, where they
@@ -65,6 +65,7 @@ class Wave:
 
     module: PtxModule
     functions: Sequence[Function]
+    prepared: Callable[[str], BoundFunction]
     target: Target
     memory: GlobalMemory
     symbols: dict[str, int]
