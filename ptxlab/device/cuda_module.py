@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -154,17 +153,15 @@ class CudaModule(Module):
         self.handle = device.call(f"load {path}", "cuModuleLoadData", image)
         self._unload = weakref.finalize(self, device.release, "cuModuleUnload", self.handle)
         self._unload.atexit = False
-        makers: dict[str, Callable[[], Kernel]]
-        if tree is None:
-            names = self._in_cubin(path)
-            makers = {name: partial(CudaKernel, self, name, given, None) for name, given in names}
-        else:
-            self._source = tree.source
-            makers = {f.name: partial(self._made, f) for f in tree.entries}
-        super().__init__(device, path, tree, makers)
+        self._functions = {} if tree is None else {f.name: f for f in tree.entries}
+        self._parameters = dict(self._in_cubin(path)) if tree is None else {}
+        super().__init__(device, path, tree, self._functions or self._parameters)
 
-    def _made(self, function: ptx.Function) -> CudaKernel:
-        return CudaKernel(self, function.name, parameters(function, self._source), function)
+    def _make(self, name: str) -> CudaKernel:
+        if self.tree is None:
+            return CudaKernel(self, name, self._parameters[name], None)
+        function = self._functions[name]
+        return CudaKernel(self, name, parameters(function, self.tree.source), function)
 
     def _located(self, name: str) -> tuple[int, int]:
         doing = f"find the variable {name} of {self.path}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
 from time import perf_counter
 
@@ -114,8 +113,9 @@ class EmulatorModule(Module):
 
     def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule) -> None:
         self.addresses: dict[str, int] = {}
-        makers = {f.name: partial(self._made, f) for f in tree.entries}
-        super().__init__(device, tree.source.path, tree, makers)
+        self._entries = {function.name: function for function in tree.entries}
+        self._executables: dict[str, Executable] = {}
+        super().__init__(device, tree.source.path, tree, self._entries)
 
     def place(self, variables: Mapping[str, Declared]) -> None:
         """Put those of ``variables`` into memory that have no place yet."""
@@ -125,9 +125,11 @@ class EmulatorModule(Module):
         self.place(self.variables)
         return self.addresses[name], size_of(*self.variables[name])
 
-    def _made(self, function: Function) -> EmulatorKernel:
-        executable = load(self.tree, self.device.target, function.name)
-        return EmulatorKernel(self, executable, function)
+    def _make(self, name: str) -> EmulatorKernel:
+        function = self._entries[name]
+        if name not in self._executables:
+            self._executables[name] = load(self.tree, self.device.target, name)
+        return EmulatorKernel(self, self._executables[name], function)
 
 
 class EmulatorDevice(Device):

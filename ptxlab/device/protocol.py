@@ -6,10 +6,11 @@ Nothing above this room knows which device ran.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -230,35 +231,33 @@ class Kernel(ABC):
 
 
 class Kernels(Mapping[str, Kernel]):
-    """The kernels of a module by name, each made when it is first asked for."""
+    """The kernels of a ``module`` by name, each made when it is asked for and nobody has it."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], Kernel]]) -> None:
-        self._makers = makers
-        self._made: dict[str, Kernel] = {}
+    def __init__(self, module: Module) -> None:
+        self._module = module
 
     def __getitem__(self, name: str) -> Kernel:
-        if name not in self._made:
-            self._made[name] = self._makers[name]()
-        return self._made[name]
+        return self._module.made(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._makers
+        return name in self._module.names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
+        return iter(self._module.names)
 
     def __len__(self) -> int:
-        return len(self._makers)
+        return len(self._module.names)
 
     def __repr__(self) -> str:
         return f"<kernels {_few(list(self)) or 'none'}>"
 
 
 class Module(ABC):
-    """A program on ``device``, its ``kernels`` by name; ``path`` is what errors call it.
+    """A program on ``device``, its kernels by their ``names``; ``path`` is what errors call it.
 
     ``tree`` is its PTX, None for a cubin. What is wrong with a kernel, or not modelled, is an error when
-    this kernel is asked for.
+    this kernel is asked for. A kernel holds its module and not the other way round: who lets go of both
+    need not wait for Python's search for garbage.
     """
 
     def __init__(
@@ -266,16 +265,29 @@ class Module(ABC):
         device: Device,
         path: str,
         tree: ptx.PtxModule | None,
-        makers: Mapping[str, Callable[[], Kernel]],
+        names: Iterable[str],
     ) -> None:
         self.device = device
         self.path = path
         self.tree = tree
-        self.kernels = Kernels(makers)
+        self.names = tuple(names)
+        self._made: WeakValueDictionary[str, Kernel] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         kernels = _few(list(self.kernels)) or "none"
         return f"<{self.device.kind} module {self.path}: kernels {kernels}>"
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels by name."""
+        return Kernels(self)
+
+    def made(self, name: str) -> Kernel:
+        """Return the kernel of exactly this name. Raises KeyError where there is none."""
+        kernel = self._made.get(name)
+        if kernel is None:
+            kernel = self._made[name] = self._make(name)
+        return kernel
 
     def kernel(self, name: str | None = None) -> Kernel:
         """Return the kernel called ``name``; None means the only one. Raises PtxlabError where there is none."""
@@ -296,6 +308,9 @@ class Module(ABC):
     def variables(self) -> Mapping[str, Declared]:
         """The variables that the PTX declares."""
         return {} if self.tree is None else module_variables(self.tree)
+
+    @abstractmethod
+    def _make(self, name: str) -> Kernel: ...
 
     @abstractmethod
     def _located(self, name: str) -> tuple[int, int]:

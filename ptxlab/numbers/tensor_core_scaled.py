@@ -16,6 +16,7 @@ Source: MMA-Sim, arXiv 2511.10909 ("ST-FDPA", "GST-FDPA"); PTX ISA, "Block Scali
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from ptxlab.isa.targets import DotProduct, GroupedDotProduct
 from ptxlab.numbers.formats import E2M1, F32, FORMATS, UE8M0, Format
 from ptxlab.numbers.fused_step import OPERANDS, FusedStep, fused_sum, round_result
 
-_WARPS = 32
-"""Warps computed together, so that the terms stay in the cache."""
+_TERMS = 1 << 17
+"""How many terms are computed together, so that they stay in the cache."""
 
 
 def multiply_add_scaled(
@@ -49,10 +50,10 @@ def multiply_add_scaled(
     step = FusedStep.of(OPERANDS[a_type], OPERANDS[b_type], F32, rules)
     k, blocks = b.shape[0], b_scales.shape[0]
 
-    def terms(chunk: slice, part: slice) -> tuple[Array, Array]:
+    def terms(chunk: slice, columns: slice, part: slice) -> tuple[Array, Array]:
         block = np.arange(k)[chunk] * blocks // k
         x, x_exponent = _scaled(step.a, a[:, chunk, part], a_scales[:, block, part])
-        y, y_exponent = _scaled(step.b, b[chunk, :, part], b_scales[block, :, part])
+        y, y_exponent = _scaled(step.b, b[chunk, columns, part], b_scales[block, columns, part])
         products = _outer(np.multiply, x, y)
         sums = _outer(np.add, x_exponent, y_exponent)
         return products, np.where(products == 0, step.zero_exponent, sums)
@@ -86,11 +87,11 @@ def multiply_add_grouped(
     """
     k, blocks = b.shape[0], b_scales.shape[0]
 
-    def terms(chunk: slice, part: slice) -> tuple[Array, Array]:
+    def terms(chunk: slice, columns: slice, part: slice) -> tuple[Array, Array]:
         block = np.arange(k)[chunk][:: rules.group] * blocks // k
-        sums, empty = _group_sums(a[:, chunk, part], b[chunk, :, part], rules.group)
+        sums, empty = _group_sums(a[:, chunk, part], b[chunk, columns, part], rules.group)
         left, left_exponent = _scale(a_scales[:, block, part], scale_type)
-        right, right_exponent = _scale(b_scales[block, :, part], scale_type)
+        right, right_exponent = _scale(b_scales[block, columns, part], scale_type)
         scale = _outer(np.multiply, left, right)
         exponents = _outer(np.add, left_exponent, right_exponent)
         groups = sums * np.ldexp(scale, exponents)
@@ -106,21 +107,24 @@ def _outer(operation: np.ufunc, left: Array, right: Array) -> Array:
 
 
 def _accumulate(
-    terms: Callable[[slice, slice], tuple[Array, Array]],
+    terms: Callable[[slice, slice, slice], tuple[Array, Array]],
     c: Array,
     starts: range,
     rules: FusedStep | GroupedDotProduct,
 ) -> Array:
-    """Add to ``c`` step by step the terms (values, exponents) of a slice of k and one of the warps."""
+    """Add to ``c`` step by step the terms (values, exponents) of slices of k, of the columns and of the warps."""
     d = np.array(c, order="C")
+    rows, columns, warps = c.shape
+    across = min(warps, max(1, _TERMS // (starts.step * rows * columns)))
+    down = max(1, _TERMS // (starts.step * rows * across))
     with np.errstate(all="ignore"):
-        for first in range(0, c.shape[2], _WARPS):
-            part = slice(first, first + _WARPS)
+        for warp, column in product(range(0, warps, across), range(0, columns, down)):
+            some, part = slice(column, column + down), slice(warp, warp + across)
             for start in starts:
-                addend = F32.decode(d[..., part])
-                products = terms(slice(start, start + starts.step), part)
+                addend = F32.decode(d[:, some, part])
+                products = terms(slice(start, start + starts.step), some, part)
                 total = fused_sum(*products, *addend, rules.fraction_bits, rules.zero_exponent)
-                d[..., part] = round_result(total, F32)
+                d[:, some, part] = round_result(total, F32)
     return d
 
 

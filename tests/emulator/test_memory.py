@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
+from collections import deque
 from typing import Any, cast
 
 import numpy as np
@@ -278,8 +278,9 @@ def test_operands_that_do_not_fit_are_rejected_by_line(emulate: Any, line: str) 
     assert caught.value.location.text.strip() == line
 
 
-def test_a_program_that_nobody_holds_is_forgotten() -> None:
-    """Its variables have addresses in a device that lives on."""
+def test_a_program_that_nobody_holds_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, without Python's search for garbage; its variables have addresses in a device that lives on."""
+    monkeypatch.setattr("ptxlab.emulator.run.executable._RECENT", deque(maxlen=0))
     text = """.version 8.0
 .target sm_80
 .address_size 64
@@ -289,8 +290,7 @@ def test_a_program_that_nobody_holds_is_forgotten() -> None:
     with open_device("emulator") as device:
         kernel = cast(EmulatorKernel, device.load(text).kernel("k"))
         kernel.launch(1, 32, [])
-        module = weakref.ref(kernel.module)
-        assert module() is not None
+        module, code = weakref.ref(kernel.module), weakref.ref(kernel.executable)
+        assert None not in (module(), code())
         del kernel
-        gc.collect()
-        assert module() is None
+        assert (module(), code()) == (None, None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from weakref import proxy
 
 from ptxlab.emulator.prepare.liveness import Liveness
 from ptxlab.emulator.prepare.preparation import prepare
@@ -20,17 +22,22 @@ _RECENT: deque[Executable] = deque(maxlen=8)
 
 
 class Executable:
-    """A prepared program, and the code of those of its functions that threads have come to."""
+    """A prepared program, and the code of those of its functions that threads have come to.
+
+    A function does not hold the program to whose functions it leads: who holds none of it is rid of it at
+    once, without Python's search for garbage.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self._routines: dict[str, Routine] = {}
+        self._called = partial(Executable.routine, proxy(self))
 
     def routine(self, name: str) -> Routine:
         """Return the code of a function, made now where it is entered for the first time."""
         routine = self._routines.get(name)
         if routine is None:
-            routine = self._routines[name] = _routine(self.program.function(name), self.routine)
+            routine = self._routines[name] = _routine(self.program.function(name), self._called)
         return routine
 
 
