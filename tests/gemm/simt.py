@@ -14,7 +14,8 @@ from ptxlab import resources
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.problem import Inputs, uploaded
+from ptxlab.gemm.problem import LAYOUTS, Inputs, uploaded
+from ptxlab.gemm.run import prepare
 
 KERNELS = ("block_tiled", "block_tiled_vectorized", "warp_tiled")
 
@@ -25,6 +26,12 @@ QUICK = {
     "tensor_core": {"BM": 64, "BN": 64, "WM": 32, "WN": 32},
 }
 """Tiles that are compiled or run more quickly than the usual ones, and have all that those have."""
+
+EACH_WAY = [
+    layout if layout in ("nn", "tt") else pytest.param(layout, marks=pytest.mark.thorough)
+    for layout in LAYOUTS
+]
+"""Each of A and B as it is and transposed: what copies one does not know of the other."""
 
 Rewrite = Callable[[str, str, str], None]
 T = TypeVar("T")
@@ -73,8 +80,5 @@ def observed(
         pytest.skip("a GPU is watched by tools of its own")
     algorithm = ALGORITHMS[name]
     tile = algorithm.cut(sizes, problem.dtype)
-    options = algorithm.options(problem, tile)
-    config = algorithm.launch(problem, tile)
     with uploaded(device, problem, whole_numbers(problem)) as x:
-        module = device.load(resources.path(algorithm.file), options=options)
-        return observe(module.kernel(algorithm.entry), config, x.arguments())
+        return observe(*prepare(device, x, algorithm, tile))

@@ -15,10 +15,9 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.problem import LAYOUTS
 from ptxlab.gemm.run import compute
 from ptxlab.observe.check import check
-from tests.gemm.simt import KERNELS, QUICK, Rewrite, observed, rewrite, whole_numbers
+from tests.gemm.simt import EACH_WAY, KERNELS, QUICK, Rewrite, observed, rewrite, whole_numbers
 
 __all__ = ["rewrite"]
 
@@ -26,7 +25,7 @@ __all__ = ["rewrite"]
 # ---- right --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", EACH_WAY)
 @pytest.mark.parametrize("name", KERNELS)
 def test_rows_aligned_and_not(keeping: Device, name: str, layout: str) -> None:
     """All ways of copying: four at once, as many as there are, and one by one."""

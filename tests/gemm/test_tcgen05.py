@@ -69,7 +69,7 @@ def test_every_problem(blackwell: Device, name: str, turn: int) -> None:
 
 def test_random_numbers_are_added_up_as_by_mma_sync(blackwell: Device) -> None:
     """Both take 16 products at a time in increasing k, and round alike."""
-    problem = Problem(130, 260, 264, layout="tn")
+    problem = Problem(130, 260, 264)
     inputs = problem.inputs()
     results = {
         compute(blackwell, problem, inputs, rung(name)).d.tobytes()
@@ -203,10 +203,16 @@ def test_what_is_counted_follows_from_the_tile(name: str) -> None:
     assert found.share is not None
 
 
-@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        pytest.param(name, arch, marks=[pytest.mark.thorough] * ((i + j) % 2))
+        for i, name in enumerate(RUNGS)
+        for j, arch in enumerate(("sm_100a", "sm_103a"))
+    ],
+)
 def test_one_thread_issues_products_one_after_the_other(name: str, arch: str) -> None:
-    """No loop of ptxas's own over the lanes that might issue, and no spills."""
+    """No loop of ptxas's own over the lanes that might issue, and no spills; chips by turns."""
     algorithm, turn = ALGORITHMS[name], RUNGS.index(name) + (arch == "sm_103a")
     _, function = assembled(algorithm, arch, turn)
     opcodes, loop = function.opcodes(), main_loop(function, "UTCHMMA")

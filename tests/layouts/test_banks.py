@@ -6,11 +6,13 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.layouts.layout import IDENTITY, Layout, Mapping, Swizzle
 from ptxlab.layouts.shared_memory import (
     ACCESSES,
@@ -181,17 +183,20 @@ def test_where_nothing_helps_nothing_is_offered() -> None:
     assert smallest_swizzle(Layout((8, 24), (64, 1)), 16, (LDMATRIX,)) is None
 
 
-def place_in_the_kernel(row: int, byte: int, pitch: int, unit: int, swizzled: bool = True) -> int:
+def place_in_the_kernel(
+    row: Array, byte: Array, pitch: int, unit: int, swizzled: bool = True
+) -> Array:
     """Evaluate the kernels' own ``swizzled``, its C as Python."""
     source = resources.path("kernels/swizzle.cuh").read_text()
     (result,) = re.findall(r"return (row \* PITCH.*);", source)
-    names = {"row": row, "byte": byte, "PITCH": pitch, "UNIT": unit}
+    names: dict[str, Any] = {"row": row, "byte": byte, "PITCH": pitch, "UNIT": unit}
     for name, text in re.findall(r"constexpr u32 (\w+) = (.*);", source):
         chosen = re.sub(r"(PITCH < 128) \? (.*) : (\w+)", r"(\2 if \1 else \3)", text)
         names[name] = eval(chosen.replace("/", "//"), {}, names)
     if not swizzled:
         result = re.sub(r"\(byte \^ .*\)", "byte", result)
-    return int(eval(result.replace("/", "//"), {}, names))
+    place: Array = eval(result.replace("/", "//"), {}, names)
+    return place
 
 
 @pytest.mark.parametrize(
@@ -210,16 +215,16 @@ def test_the_tiles_of_the_tensor_core_kernel(
 ) -> None:
     rows, size = 64, bits // 8
     layout = Layout.row_major((rows, cols))
-    for row in range(rows):
-        for col in range(cols):
-            place = place_in_the_kernel(row, size * col, size * cols, unit)
-            assert place == size * swizzle(layout(row, col))
-            plain = place_in_the_kernel(row, size * col, size * cols, unit, swizzled=False)
-            assert plain == size * layout(row, col)
+    row, col = np.indices((rows, cols))
+    found = place_in_the_kernel(row, size * col, size * cols, unit)
+    plain = place_in_the_kernel(row, size * col, size * cols, unit, swizzled=False)
+    for each in np.ndindex(rows, cols):
+        assert found[each] == size * swizzle(layout(*each))
+        assert plain[each] == size * layout(*each)
     if unit == 16:
         ideal = rows * cols * size // 128
         tile = swizzle.compose(layout)
         for access in (LDMATRIX, ACCESSES["ldmatrix.trans"], ST128):
-            found = conflicts(access, tile, bits)
-            assert (found.wavefronts, found.ideal) == (ideal, ideal)
+            met = conflicts(access, tile, bits)
+            assert (met.wavefronts, met.ideal) == (ideal, ideal)
         assert conflicts(LDMATRIX, layout, bits).worst == min(8, cols // 8)

@@ -21,6 +21,7 @@ from ptxlab.cli.parser import Parser
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.gemm import ALGORITHMS, Problem, run
+from ptxlab.gemm.problem import uploaded
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import Checker, check
@@ -28,9 +29,17 @@ from ptxlab.observe.check_report import CHECKS, CheckReport
 from ptxlab.syntax.header import read_header
 from ptxlab.verbs.check.verb import configure
 from ptxlab.verbs.launching.launch import bind_launch, read_launch
+from tests.gemm.simt import QUICK
+
+CHECKED_IN_OTHER_TILES = re.compile(r"kernels/(block|warp|wgmma|tcgen05)_\w+\.cu")
+"""Kernels that tests/gemm checks, each with several slips."""
 
 PROGRAMS = [
-    (name, words[words.index("--kernel") + 1])
+    pytest.param(
+        name,
+        words[words.index("--kernel") + 1],
+        marks=[pytest.mark.thorough] * bool(CHECKED_IN_OTHER_TILES.match(name)),
+    )
     for name in resources.names()
     if not name.endswith(".cuh")
     for words in read_header(resources.path(name).read_text(), name).runs
@@ -71,7 +80,13 @@ def test_every_barrier_and_wait_is_missed(name: str, at: int, instead: str, tmp_
     text = resources.path(name).read_text()
     twin = tmp_path / Path(name).name
     twin.write_text(text[:at] + ORDERING.sub(instead, text[at:], count=1))
-    report = run_line(str(twin), twin.stem)
+    algorithm = ALGORITHMS[twin.stem]
+    problem = Problem(64, 64, 200, *algorithm.types[0])
+    tile = algorithm.cut(QUICK.get(algorithm.name, {}), problem.dtype)
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    with uploaded(device, problem, problem.inputs()) as x:
+        kernel = device.load(twin, options=algorithm.options(problem, tile)).kernel()
+        report = check(kernel, algorithm.launch(problem, tile), x.arguments())
     assert report.verdict == "findings"
     assert {finding.kind for finding in report.findings} <= {"race", "async"}
     if instead:
