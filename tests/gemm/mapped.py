@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,16 @@ def is_right(device: Device, problem: Problem, algorithm: Algorithm, sizes: Size
     inputs = whole_numbers(problem)
     found = compute(device, problem, inputs, algorithm, sizes)
     return not found.strays and np.array_equal(found.d, expected(problem, inputs))
+
+
+def by_turns(rungs: Sequence[str]) -> list[Any]:
+    """Pair rungs with turns. Both turns always run for the first and the last, which store D in different ways."""
+    often = (rungs[0], rungs[-1])
+    return [
+        pytest.param(name, turn, marks=[pytest.mark.thorough] * (turn > 0 and name not in often))
+        for name in rungs
+        for turn in range(2)
+    ]
 
 
 Rewrite = Callable[[Algorithm, str, str], Algorithm]

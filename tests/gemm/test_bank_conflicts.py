@@ -11,8 +11,10 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.problem import LAYOUTS, uploaded
+from ptxlab.gemm.tile import Tile
 from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.profile import Counted, Profile, count
+from tests.gemm.simt import QUICK
 
 KERNEL = ALGORITHMS["tensor_core"]
 FILE = resources.path(KERNEL.file)
@@ -27,7 +29,7 @@ CASES = [
 TILE = KERNEL.cut({"BM": 192, "BN": 64, "WM": 96, "WN": 32}, "bf16")  # three or six panels of m
 M, N, K = 192, 128, 64
 
-Count = Callable[[Path, Problem], Profile]
+Count = Callable[..., Profile]
 
 
 @pytest.fixture
@@ -36,10 +38,10 @@ def counted(device: Device) -> Count:
     if device.kind != "emulator":
         pytest.skip("a GPU counts with Nsight Compute")
 
-    def run(file: Path, problem: Problem) -> Profile:
-        config = KERNEL.launch(problem, TILE)
+    def run(file: Path, problem: Problem, tile: Tile = TILE) -> Profile:
+        config = KERNEL.launch(problem, tile)
         with uploaded(device, problem, problem.inputs()) as x:
-            kernel = device.load(file, options=KERNEL.options(problem, TILE)).kernel()
+            kernel = device.load(file, options=KERNEL.options(problem, tile)).kernel()
             return count(kernel, config, x.arguments())
 
     return run
@@ -126,6 +128,7 @@ def test_without_the_swizzle_they_do(
     counted: Count, tmp_path: Path, dtype: str, acc: str, layout: str, opcode: str
 ) -> None:
     file = changed(tmp_path, "(byte ^ row / rows_in_a_pass % units * UNIT)", "byte")
-    problem = Problem(M, N, K, dtype, acc, layout=layout)
-    found = sum_of(counted(file, problem), opcode)
+    problem = Problem(64, 64, K, dtype, acc, layout=layout)
+    small = KERNEL.cut(QUICK[KERNEL.name], dtype)
+    found = sum_of(counted(file, problem, small), opcode)
     assert found.shared_wavefronts >= 2 * found.shared_ideal

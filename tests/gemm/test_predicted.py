@@ -24,7 +24,7 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_rungs_are_predicted_beside_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--size", "512", "--algorithm", "naive,tiled,wgmma")
+    words = ("--size", "256", "--algorithm", "naive,tiled,wgmma")
     found = json.loads(predicted(capsys, *words, "--json"))
     assert found["schema"] == "ptxlab.gemm-predict/1"
     naive, tiled, wgmma = found["algorithms"]
@@ -41,7 +41,7 @@ def test_a_larger_product_takes_longer_in_step() -> None:
 
 
 def test_the_clock_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--size", "512", "--algorithm", "tiled", "--json")
+    words = ("--size", "256", "--algorithm", "tiled", "--json")
     slow, fast = (
         json.loads(predicted(capsys, *words, "--clock", mhz))["algorithms"][0]["seconds"]
         for mhz in ("500", "1000")

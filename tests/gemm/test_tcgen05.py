@@ -23,6 +23,7 @@ from tests.gemm.mapped import (
     PROBLEM,
     Rewrite,
     assembled,
+    by_turns,
     checked,
     expected,
     is_right,
@@ -60,8 +61,7 @@ def quick(name: str) -> Sizes:
 # ---- right --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("turn", range(2))
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize(("name", "turn"), by_turns(RUNGS))
 def test_every_problem(blackwell: Device, name: str, turn: int) -> None:
     for problem in problems(RUNGS.index(name) + 2 * turn, turn):
         assert is_right(blackwell, problem, rung(name), quick(name)), problem

@@ -22,6 +22,7 @@ from tests.gemm.mapped import (
     PROBLEM,
     Rewrite,
     assembled,
+    by_turns,
     checked,
     expected,
     is_right,
@@ -43,8 +44,7 @@ NARROW = {"BN": 128, "WN": 128}
 # ---- right --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("turn", range(2))
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize(("name", "turn"), by_turns(RUNGS))
 def test_every_problem(keeping: Device, name: str, turn: int) -> None:
     for problem in problems(RUNGS.index(name) + 2 * turn, turn):
         assert is_right(keeping, problem, rung(name), NARROW), problem

@@ -117,7 +117,7 @@ def test_a_check_costs_a_few_plain_runs(algorithm: str, monkeypatch: pytest.Monk
     dtype = "bf16" if algorithm == "tensor_core" else "f32"
     run(
         EmulatorDevice(TARGETS["sm_90a"]),
-        Problem(256, 256, 256, dtype, "f32", 0),
+        Problem(128, 128, 128, dtype, "f32", 0),
         ALGORITHMS[algorithm],
     )
     assert min(seconds[True]) < MOST * min(seconds[False])
