@@ -10,6 +10,15 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+SELDOM = 50_000
+"""How many objects more a command makes before it looks for garbage: what it imports is about as many."""
+
+
+def seldom() -> None:
+    """Look for garbage seldom from now on: for a process that makes much that stays, and ends soon."""
+    young, *older = gc.get_threshold()
+    gc.set_threshold(max(young, SELDOM), *older)
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:

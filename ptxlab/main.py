@@ -21,6 +21,7 @@ from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
 from ptxlab.cli.verbs import VERBS
 from ptxlab.errors import PtxlabError
+from ptxlab.garbage import seldom
 
 EXIT_STATUSES = """\
 exit status:
@@ -33,6 +34,7 @@ exit status:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``ptxlab ARGV`` and return its exit status; no exception leaves here."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    seldom()
     open_streams()
     try:
         try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab import resources
+from ptxlab.cache import cached
 from ptxlab.gemm.algorithms import Algorithm
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
 from ptxlab.toolchain.includes import scan
@@ -29,9 +30,10 @@ NEWEST_ALIKE = 90
 
 def ptx_for(algorithm: Algorithm, dtype: str, options: Sequence[str], target: Target) -> str | None:
     """Return the PTX of a kernel, compiled with ``options`` for ``target``, None where none has come along."""
-    text: str | None = read()["kernels"].get(digest(algorithm, options))
-    made_for = target_of(algorithm, dtype).name
-    return text and text.replace(f".target {made_for}\n", f".target {target.name}\n")
+    name = digest(algorithm, options)
+    text = cached("ladder", (_packed(), name), lambda: read()["kernels"].get(name, "").encode())
+    made_for = f".target {target_of(algorithm, dtype).name}\n"
+    return text.decode().replace(made_for, f".target {target.name}\n") or None
 
 
 def target_of(algorithm: Algorithm, dtype: str) -> Target:
@@ -71,6 +73,10 @@ def read() -> dict[str, Any]:
     """Return the ``kernels``, PTX by digest, and the version of the ``nvrtc`` that made them."""
     import lzma  # here: not every Python was built with it
 
-    packed = files("ptxlab.gemm").joinpath(FILE).read_bytes()
-    kernels: dict[str, Any] = json.loads(lzma.decompress(packed))
+    kernels: dict[str, Any] = json.loads(lzma.decompress(_packed()))
     return kernels
+
+
+@cache
+def _packed() -> bytes:
+    return files("ptxlab.gemm").joinpath(FILE).read_bytes()

@@ -8,8 +8,10 @@ that are compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -69,10 +71,23 @@ class Verification:
         old = None if epilogue.old is None else epilogue.old[self._rows]
         self._epilogue = replace(epilogue, old=old)
         self._kept = list(self._made()) if sampled else []
+        self._begun: Iterable[ExpectedPart] = ()
+
+    def begin(self, beside: Executor) -> None:
+        """Have the first part of the reference made at once: BLAS needs a processor, and no Python."""
+        parts = iter(self._made())
+        first = beside.submit(list, islice(parts, 1))
+
+        def all_parts() -> Iterator[ExpectedPart]:
+            yield from first.result()
+            yield from parts
+
+        self._begun = all_parts()
 
     def expected(self) -> Iterable[ExpectedPart]:
         """Return the reference of the rows that are compared, part by part."""
-        return self._kept or self._made()
+        begun, self._begun = self._begun, ()
+        return begun or self._kept or self._made()
 
     def _made(self) -> Iterable[ExpectedPart]:
         return reference(self._a[self._rows], self._b, self._epilogue)

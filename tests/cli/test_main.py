@@ -53,6 +53,11 @@ def test_help_of_a_verb_imports_only_it_and_nothing_heavy(verb: str) -> None:
     assert not modules.intersection(others)
 
 
+def test_a_rung_of_the_ladder_that_came_compiled_needs_no_compiler() -> None:
+    modules = imported_by("gemm", "--algorithm", "naive", "--size", "8", "--device", "emulator")
+    assert not modules.intersection(("ptxlab.toolchain.nvrtc", "ptxlab.toolchain.nvjitlink"))
+
+
 def test_a_program_without_matrices_needs_no_table_of_them_and_no_toolchain() -> None:
     modules = imported_by("run", "ptx/mbarrier.ptx", "--device", "emulator")
     assert not modules.intersection(SPARED)

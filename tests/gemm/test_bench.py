@@ -9,7 +9,9 @@ import re
 import sys
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -204,6 +206,27 @@ def test_an_error_in_any_tile_is_found() -> None:
         wrong = right.copy()
         wrong[row, 3] = np.nan
         assert not verification.verdict(wrong, "fma", arithmetic).passed
+
+
+def test_a_reference_that_is_begun_early_finds_an_error_in_any_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ptxlab.gemm.reference.BLOCK", 8)
+    problem = Problem(16, 24, 16, "f32", "f32")
+    inputs = problem.inputs()
+    right, arithmetic = inputs.a @ inputs.b, TARGETS["sm_90a"].dot16
+    with ThreadPoolExecutor(1) as beside:
+
+        def passes(d: Array) -> bool:
+            verification = Verification(problem, inputs)
+            verification.begin(beside)
+            return verification.verdict(d, "fma", arithmetic).passed
+
+        assert passes(right)
+        for row, column in product(range(0, 16, 8), range(0, 24, 8)):
+            wrong = right.copy()
+            wrong[row, column] *= 1.01
+            assert not passes(wrong)
 
 
 # ---- what is planned -----------------------------------------------------------------------------

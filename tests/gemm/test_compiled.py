@@ -60,7 +60,7 @@ def from_source(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], bytes]:
 
     def compiled(name: str, arch: str) -> bytes:
         with monkeypatch.context() as patch:
-            patch.setattr("ptxlab.gemm.compiled.read", lambda: {"kernels": {}})
+            patch.setattr("ptxlab.gemm.run.ptx_for", lambda *asked: None)
             return computed(*TYPES[name], arch)
 
     return compiled
