@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import container_bits
-from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_memory_operand import DataPath
+
+if TYPE_CHECKING:  # it makes tables that most programs can spare
+    from ptxlab.matrix.tcgen05 import TensorCoreProduct
 
 _LONG_K = 96
 _PACKED = ("mxf4", "mxf4nvf4")

@@ -21,7 +21,8 @@ from ptxlab.matrix.catalog import UnknownInstruction
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "ml_dtypes", "rich", "cuda", "ptxlab.isa", "ptxlab.emulator", "ptxlab.device")
-SPARED = ("ptxlab.matrix.mma", "ptxlab.matrix.wmma", "ptxlab.matrix.wgmma", "ptxlab.toolchain")
+TABLES = ("mma", "wmma", "wgmma", "tcgen05", "tensor_memory")
+SPARED = (*(f"ptxlab.matrix.{table}" for table in TABLES), "ptxlab.toolchain")
 """What a plain run of PTX on the emulator starts without."""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -49,10 +50,12 @@ from ptxlab.isa.targets import Target
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.matrix.descriptor import READERS, TCGEN05_DESCRIPTOR
 from ptxlab.matrix.sparse import InvalidMetadata
-from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
 from ptxlab.matrix.tensor_memory_operand import QUARTER, zero_columns
 from ptxlab.syntax.tree import Address, Integer, Operand
+
+if TYPE_CHECKING:  # it makes tables that most programs can spare
+    from ptxlab.matrix.tcgen05 import TensorCoreProduct
 
 _USES = ("fill", "use", "lastuse", "discard")
 _WORD_BITS = 32
@@ -330,8 +333,7 @@ class _Product:
 
 def multiply(context: Context, asked: RowForm) -> Step:
     """Multiply, for every thread that executes it, when it is waited for."""
-    form = matrix_form(context, asked)
-    assert isinstance(form, TensorCoreProduct)
+    form = cast("TensorCoreProduct", matrix_form(context, asked))
     operands = context.instruction.operands
     names = form.written([len(context.elements(operand)) for operand in operands])
     given = {name.name: operand for name, operand in zip(names, operands, strict=True)}

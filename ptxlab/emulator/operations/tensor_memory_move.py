@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial, reduce
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -30,8 +31,10 @@ from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP, WARPGROUP
-from ptxlab.matrix.tensor_memory import TensorMemoryMove
 from ptxlab.syntax.tree import Integer, Operand
+
+if TYPE_CHECKING:  # it makes tables that most programs can spare
+    from ptxlab.matrix.tensor_memory import TensorMemoryMove
 
 _LOW = np.uint32(0xFFFF)
 _HIGH = np.uint32(16)
@@ -107,8 +110,7 @@ def _offsets(form: TensorMemoryMove, distance: int) -> Array:
 
 def load(context: Context, asked: RowForm) -> Step:
     """Load registers, and reduce what each thread has loaded if the instruction says so."""
-    form = matrix_form(context, asked)
-    assert isinstance(form, TensorMemoryMove)
+    form = cast("TensorMemoryMove", matrix_form(context, asked))
     registers, *rest = context.instruction.operands
     destinations = context.destinations(registers, "b32")
     reduced = context.destination(rest.pop(0), "b32") if form.reduction else None
@@ -151,8 +153,7 @@ def _reduction(text: str) -> Callable[[Array], Array]:
 
 def store(context: Context, asked: RowForm) -> Step:
     """Store registers. What is in the upper halves of cells that take 16 bits, the PTX ISA leaves open."""
-    form = matrix_form(context, asked)
-    assert isinstance(form, TensorMemoryMove)
+    form = cast("TensorMemoryMove", matrix_form(context, asked))
     address, *second, registers = context.instruction.operands
     sources = context.sources(registers, "b32")
     place = _Place.of(context, form, address, second[0] if second else None)
