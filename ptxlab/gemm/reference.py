@@ -190,7 +190,8 @@ def _tensor_core(
     terms = chunk + 1
     truncation = terms * 2.0**-arithmetic.fraction_bits
     # The exponent of a product with a subnormal factor: that of the type times the other factor's.
-    factor = max((float(np.abs(matrix).max(initial=0)) for matrix in (a, b)), default=0.0)
+    as_f32 = (matrix.astype(np.float32) for matrix in (a, b))  # numpy is slow in types of ml_dtypes
+    factor = max(float(np.abs(matrix).max(initial=0)) for matrix in as_f32)
     cut = truncation * max(2.0**zero_exponent, smallest * factor)
     return steps * (truncation + rounding) * growth, steps * (cut + tiny) * growth
 

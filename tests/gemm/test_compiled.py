@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -60,7 +61,7 @@ def from_source(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], bytes]:
 
     def compiled(name: str, arch: str) -> bytes:
         with monkeypatch.context() as patch:
-            patch.setattr("ptxlab.gemm.run.ptx_for", lambda *asked: None)
+            patch.setattr(sys.modules["ptxlab.gemm.run"], "ptx_for", lambda *asked: None)
             return computed(*TYPES[name], arch)
 
     return compiled
