@@ -174,18 +174,17 @@ def sparse_body(body: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "types", "m", "n", "group", "stationary", "selector"),
+    ("kind", "types", "m", "n", "group", "stationary", "selector", "a_in_memory"),
     [
-        ("f16", ("f16", "f16", "f16"), 128, 24, 1, False, 0),
-        ("f16", ("bf16", "bf16", "f32"), 256, 16, 2, False, 1),
-        ("tf32", ("tf32", "tf32", "f32"), 128, 16, 1, False, 1),
-        ("f8f6f4", ("e4m3", "e3m2", "f32"), 128, 16, 1, False, 0),
-        ("i8", ("s8", "u8", "s32"), 128, 32, 1, False, 0),
-        ("f16", ("f16", "f16", "f32"), 64, 64, 1, True, 0),
-        ("f8f6f4", ("e2m1", "e5m2", "f32"), 32, 64, 1, True, 0),
+        ("f16", ("f16", "f16", "f16"), 128, 24, 1, False, 0, False),
+        ("f16", ("bf16", "bf16", "f32"), 256, 16, 2, False, 1, True),
+        ("tf32", ("tf32", "tf32", "f32"), 128, 16, 1, False, 1, False),
+        ("f8f6f4", ("e4m3", "e3m2", "f32"), 128, 16, 1, False, 0, True),
+        ("i8", ("s8", "u8", "s32"), 128, 32, 1, False, 0, True),
+        ("f16", ("f16", "f16", "f32"), 64, 64, 1, True, 0, False),
+        ("f8f6f4", ("e2m1", "e5m2", "f32"), 32, 64, 1, True, 0, True),
     ],
 )
-@pytest.mark.parametrize("a_in_memory", [False, True])
 def test_sparse(
     monkeypatch: pytest.MonkeyPatch, kind: str, types: tuple[str, str, str], m: int, n: int, group: int,
     stationary: bool, selector: int, a_in_memory: bool,

@@ -133,8 +133,9 @@ OP {D}, da, db, p1, 1, 1, 0, 0"""
 than are added up at once, waited for by some of the warpgroups first, and with a D that is in part another's."""
 
 
-def test_several_products_with_one_d(both: Any) -> None:
-    form = matching("wgmma.m64n8k16.f32.bf16.bf16.ss")[0]
+@pytest.mark.parametrize("name", ["m64n8k16", "sp.m64n8k32"])
+def test_several_products_with_one_d(both: Any, name: str) -> None:
+    form = matching(f"wgmma.{name}.f32.bf16.bf16.ss")[0]
     assert isinstance(form, MatrixInstruction)
     random = np.random.default_rng(5)
     memory = random.integers(0, 256, (GROUPS, 0x8000), np.uint8)
@@ -143,18 +144,25 @@ def test_several_products_with_one_d(both: Any) -> None:
     c = random.standard_normal((GROUPS, 64, 8)).astype(np.float32).view(np.uint32)
     names = [("{" + ", ".join(f"{x}{i}" for i in range(4)) + "}") for x in "de"]
     tail = SEVERAL.replace("OP", form.name).replace("{D}", names[0]).replace("{E}", names[1])
-    first, second = both(lambda: execute(form, left, right, memory, c, tail=tail))
+    metadata = None
+    if form.metadata:  # of the products with one A another than of those with the other
+        tail = tail.replace("dc, db", "dc, db, r7, 0").replace("da, db", "da, db, e, 0")
+        tail = tail.replace("add.u64 dc", "mov.b32 r7, 0x4E9DC84E; add.u64 dc")
+        metadata = np.full((GROUPS, 128), 0x9E4CD8E9, np.uint32)
+    first, second = both(
+        lambda: execute(form, left, right, memory, c, metadata=metadata, tail=tail)
+    )
     np.testing.assert_array_equal(second, first)
-    one_by_one = execute(form, left, right, memory, c, tail=tail, schedule="early")
+    one_by_one = execute(
+        form, left, right, memory, c, metadata=metadata, tail=tail, schedule="early"
+    )
     np.testing.assert_array_equal(first, one_by_one)
     assert np.isfinite(first.view(np.float32)).all()
     assert len(np.unique(first)) > first.size // 2
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "form", [form for form in WGMMA if form.n in (8, 24, 256) and not form.metadata]
-)
+@pytest.mark.parametrize("form", [form for form in WGMMA if form.n in (8, 24, 256)])
 def test_every_form_has_the_bits_of_arrays(both: Any, form: MatrixInstruction) -> None:
     held = isinstance(form.held("A"), SharedOperand)
     compare(both, form, ("k" if held else "", "k"))

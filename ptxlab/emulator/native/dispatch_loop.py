@@ -103,7 +103,8 @@ def _region(group: Converged) -> CompiledRegion | None:
         choices, per_lane = [region.blocks.keys()], per_lane | region.per_lane
     for blocks in choices:
         if any(has_machine_code(routine, number, group.frame) for number in blocks):
-            region = Builder(routine, group.frame, masked, set(per_lane)).region(blocks)
+            made = CompiledRegion(set(per_lane), masked)
+            region = Builder(routine, group.frame, made).region(blocks)
         if region is not None:
             regions |= {(*launched, number): region for number in region.blocks}
             break

@@ -85,13 +85,13 @@ class CompiledRegion:
     there is more.
     """
 
-    blocks: dict[int, RegionBlock]
     per_lane: set[int]
-    kinds: dict[int, Kind]
-    outputs: dict[int, np.dtype[Any]]
-    carried: set[int]
     masked: bool
-    awaited: set[BlockPart]
+    blocks: dict[int, RegionBlock] = field(default_factory=dict)
+    kinds: dict[int, Kind] = field(default_factory=dict)
+    outputs: dict[int, np.dtype[Any]] = field(default_factory=dict)
+    carried: set[int] = field(default_factory=set)
+    awaited: set[BlockPart] = field(default_factory=set)
     stale: bool = False
 
     @property
@@ -153,16 +153,11 @@ def _reached(onward: Sequence[Sequence[int]], head: int) -> set[int]:
 
 @dataclass(slots=True)
 class Builder:
-    """Builds the region of a routine with the registers that are ``per_lane`` at least."""
+    """Builds the region of a routine, which begins with the registers that are ``per_lane`` at least."""
 
     routine: Routine
     frame: Frame
-    masked: bool
-    per_lane: set[int]
-    kinds: dict[int, Kind] = field(default_factory=dict)
-    outputs: dict[int, np.dtype[Any]] = field(default_factory=dict)
-    carried: set[int] = field(default_factory=set)
-    awaited: set[BlockPart] = field(default_factory=set)
+    made: CompiledRegion
 
     def region(self, blocks: Collection[int]) -> CompiledRegion | None:
         """Return the region of some blocks; None where a register is not always of one kind."""
@@ -177,27 +172,11 @@ class Builder:
         while len(work) < len(all_parts):
             self._find_per_lane(all_parts)
             work = self._functions(all_parts)
-        region_blocks = {
-            number: RegionBlock(
-                block,
-                parts,
-                [work[part] for part in parts],
-                _choice(block, self.frame),
-            )
-            for number, (block, parts) in parts_of.items()
-        }
-        for region_block in region_blocks.values():
-            if not self._agrees(region_block):
-                return None
-        return CompiledRegion(
-            region_blocks,
-            self.per_lane,
-            self.kinds,
-            self.outputs,
-            self.carried,
-            self.masked,
-            self.awaited,
-        )
+        for number, (block, parts) in parts_of.items():
+            tasks = [work[part] for part in parts]
+            self.made.blocks[number] = RegionBlock(block, parts, tasks, _choice(block, self.frame))
+        agree = all(self._agrees(region_block) for region_block in self.made.blocks.values())
+        return self.made if agree else None
 
     def _find_per_lane(self, parts: Sequence[BlockPart]) -> None:
         """Find the registers with an element a thread: who writes one so makes it so for all who read it."""
@@ -212,8 +191,8 @@ class Builder:
                     widened |= self._spread_by(part.bounds)
                 else:
                     widened |= {slot for slot, _, per_lane in written.outputs if per_lane}
-            new = widened - self.per_lane
-            self.per_lane |= new
+            new = widened - self.made.per_lane
+            self.made.per_lane |= new
             todo = [part for part in parts if part.reads & new]
 
     def _spread_by(self, bounds: Sequence[InstructionSteps]) -> set[int]:
@@ -221,13 +200,13 @@ class Builder:
         spread: set[int] = set()
         for instruction in bounds:
             plain = instruction.lowered is not None and instruction.lowered.access is None
-            if not plain or instruction.reads & (self.per_lane | spread):
+            if not plain or instruction.reads & (self.made.per_lane | spread):
                 spread |= instruction.writes
         return spread
 
     def _shape(self, part: Segment, spread: Set[int] = frozenset()) -> FunctionShape:
-        shared = frozenset(part.reads - self.per_lane)
-        return FunctionShape(shared, self.masked, merging=False, spread=frozenset(spread))
+        shared = frozenset(part.reads - self.made.per_lane)
+        return FunctionShape(shared, self.made.masked, merging=False, spread=frozenset(spread))
 
     def _written(self, part: BlockPart) -> Written | None:
         if isinstance(part, Arrays) or not part.is_native_in(self.frame.wave):
@@ -236,14 +215,16 @@ class Builder:
 
     def _warp_operation(self, part: BlockPart) -> WarpOperation | None:
         """Return the warp operation that a part is, for all threads."""
-        step = None if self.masked or isinstance(part, Segment) else warp_operation(part.bounds)
+        step = (
+            None if self.made.masked or isinstance(part, Segment) else warp_operation(part.bounds)
+        )
         if step is None or not self.frame.layout.literals.isdisjoint(step.named):
             return None
         if not all(map(step.takes, step.sources)):
             return None
         if step.ready(self.frame.wave):
             return step
-        self.awaited.add(part)
+        self.made.awaited.add(part)
         return None
 
     def _functions(self, parts: Sequence[BlockPart]) -> dict[BlockPart, PartTask | None]:
@@ -259,11 +240,11 @@ class Builder:
                 continue
             shared = (slot for slot, _, per_lane in written.outputs if not per_lane)
             compiled = part.compiled_in(
-                self._shape(part, self.per_lane.intersection(shared)), self.frame
+                self._shape(part, self.made.per_lane.intersection(shared)), self.frame
             )
             tasks[part] = None if compiled is None else SegmentTask(part, compiled)
-            if compiled is None and not part.writes <= self.per_lane:
-                self.per_lane |= part.writes
+            if compiled is None and not part.writes <= self.made.per_lane:
+                self.made.per_lane |= part.writes
                 return {}
         return tasks
 
@@ -274,20 +255,20 @@ class Builder:
                 continue
             for slot in work.inputs:
                 if (
-                    self.kinds.setdefault(slot, kind_of := kind(self.frame.registers[slot]))
+                    self.made.kinds.setdefault(slot, kind_of := kind(self.frame.registers[slot]))
                     != kind_of
                 ):
                     return False
             for slot, dtype, per_lane in work.outputs:
                 kind_of = dtype.itemsize, dtype.kind == "b"
-                agrees = per_lane == (slot in self.per_lane)
-                if self.kinds.setdefault(slot, kind_of) != kind_of or not agrees:
+                agrees = per_lane == (slot in self.made.per_lane)
+                if self.made.kinds.setdefault(slot, kind_of) != kind_of or not agrees:
                     return False
-                self.outputs[slot] = dtype
+                self.made.outputs[slot] = dtype
                 if work.can_fail and slot in work.inputs:
-                    self.carried.add(slot)
+                    self.made.carried.add(slot)
         slot = block.choice.slot
-        return slot == NOWHERE or self.kinds.setdefault(slot, (1, True)) == (1, True)
+        return slot == NOWHERE or self.made.kinds.setdefault(slot, (1, True)) == (1, True)
 
 
 def kind(value: Array) -> Kind:

@@ -115,11 +115,7 @@ class ProductStep(WarpOperation):
     sources: Sequence[Source]
     slots: Sequence[int]
     word: np.dtype[Any]
-
-    @property
-    def can_fail(self) -> bool:  # type: ignore[override]
-        """Whether there is metadata, which may be undefined."""
-        return self.form.metadata is not None
+    can_fail: bool
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self.product.hot(frame.wave):
@@ -156,7 +152,8 @@ def natively(
     """Return the step that is machine code, and ``step`` where there is none."""
     word = np.dtype(f"u{form.operand('D').register_bits // 8}")
     slots = [destination.slot for destination in destinations]
-    return ProductStep(product, form, step, line, sources, slots, word)
+    undefined = form.metadata is not None  # which metadata may be
+    return ProductStep(product, form, step, line, sources, slots, word, undefined)
 
 
 def each(value: Array, width: int) -> Array:

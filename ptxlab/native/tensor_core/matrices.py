@@ -7,7 +7,7 @@ are kept, and which units of their chunks they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ptxlab.isa.targets import WARP
@@ -145,14 +145,9 @@ class Matrices:
         """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
         if self.steps.adds_last:
             mask = self.code.number("i32", 0).splat(self.steps.rows)
-        for line, words in fragment(layout, addresses):
-            given = words if mask is None else words & mask
-            for i, inner in enumerate(line.inner):
-                word = given >> (layout.bits * i) if i else given
-                if len(line.inner) > 1:
-                    word = word & ((1 << layout.bits) - 1)
-                column = self._column(layout, line.block, inner, first)
-                column.store(word, align=self._word * self.steps.rows)
+        for column, word in self._columns(layout, addresses, first):
+            given = word if mask is None else word & mask
+            column.store(given, align=self._word * self.steps.rows)
 
     def end(
         self, layout: FragmentLayout, addresses: Sequence[VectorValue], first: VectorValue | int = 0
@@ -175,13 +170,23 @@ class Matrices:
         if not self.steps.adds_last:
             return
         rows = self.steps.rows
+        for column, c in self._columns(layout, addresses, 0):
+            total = column.load(self.steps.word, rows, align=self._word * rows)
+            column.store(self.steps.last(total, c), align=self._word * rows)
+
+    def _columns(
+        self,
+        layout: FragmentLayout,
+        addresses: Sequence[VectorValue],
+        first: VectorValue | int,
+    ) -> Iterator[tuple[VectorValue, VectorValue]]:
+        """Yield for the columns of a fragment where its sums are, and its words."""
         for line, words in fragment(layout, addresses):
             for i, inner in enumerate(line.inner):
-                c = words >> (layout.bits * i)
-                c = c & ((1 << layout.bits) - 1) if layout.bits < 32 else c
-                column = self._column(layout, line.block, inner, 0)
-                total = column.load(self.steps.word, rows, align=self._word * rows)
-                column.store(self.steps.last(total, c), align=self._word * rows)
+                word = words >> (layout.bits * i) if i else words
+                if len(line.inner) > 1:
+                    word = word & ((1 << layout.bits) - 1)
+                yield self._column(layout, line.block, inner, first), word
 
     def _column(
         self, layout: FragmentLayout, block: int, inner: int, first: VectorValue | int

@@ -14,8 +14,6 @@ from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, Integ
 from ptxlab.numbers.formats import F16, FORMATS
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS, FusedStep
 
-_FAMILIES = ("mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wmma", "wgmma", "wgmma.sp")
-
 
 def depth(form: MatrixInstruction) -> int:
     """Return how many numbers a row of A has: of a sparse one those that are left, of bits words."""
@@ -26,7 +24,7 @@ def depth(form: MatrixInstruction) -> int:
 def steps(form: MatrixInstruction, target: Target) -> Steps | None:
     """Return the arithmetic of ``form``, None where it has no native one."""
     rows, k = min(BLOCK, form.m), depth(form)
-    if form.family not in _FAMILIES or form.c_type != form.d_type:
+    if form.c_type != form.d_type:
         return None
     match form.a_type:
         case "s8" | "u8" | "s4" | "u4":
