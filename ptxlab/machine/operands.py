@@ -63,12 +63,13 @@ class SassConstant:
 
 @dataclass(frozen=True, slots=True)
 class SassAddress:
-    """``[base * scale + uniform + offset]``."""
+    """``desc[descriptor][base * scale + uniform + offset]``."""
 
     base: SassRegister | None
     scale: int
     uniform: SassRegister | None
     offset: int
+    descriptor: SassRegister | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ _CONSTANT = re.compile(
 _INTEGER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)$")
 _REAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN|SNAN)(?:\s.*)?$")
 _WHOLE = {"64", "reuse", "U32", "S32"}
+_DESCRIPTOR = re.compile(r"desc\[(?P<register>UR[\dZ]+)\]\[")
 _SCALE = re.compile(r"\.X(\d+)")
 
 
@@ -119,7 +121,7 @@ def read(text: str) -> Operand:
     if _REAL.match(text.strip()):
         return _real(text.strip())
     if "[" in text:
-        return _address(text[text.rindex("[") + 1 : text.rindex("]")])
+        return _address(text[text.rindex("[") + 1 : text.rindex("]")], _DESCRIPTOR.search(text))
     return SassName(text.strip())
 
 
@@ -147,7 +149,7 @@ def _real(text: str) -> Immediate:
         return Immediate(int(np.float32(real).view(np.uint32)), real)
 
 
-def _address(inside: str) -> SassAddress:
+def _address(inside: str, described: re.Match[str] | None) -> SassAddress:
     base, uniform, scale, offset = None, None, 1, 0
     for part in re.findall(r"[^+]+", inside):
         if _INTEGER.match(part):
@@ -161,4 +163,6 @@ def _address(inside: str) -> SassAddress:
                 base = register
                 scaled = _SCALE.search(part)
                 scale = int(scaled[1]) if scaled else 1
-    return SassAddress(base, scale, uniform, offset)
+    descriptor = read(described["register"]) if described else None
+    assert descriptor is None or isinstance(descriptor, SassRegister)
+    return SassAddress(base, scale, uniform, offset, descriptor)

@@ -69,11 +69,18 @@ Does = Literal[
 """
 
 _WIDTHS = {"WIDE": 2, "64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2}
-_SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+_SIZES = {
+    "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "U64": 8, "S64": 8, "F64": 8, "128": 16
+}  # fmt: skip
 
 
 def one_word(modifiers: Modifiers) -> int:
     return 1
+
+
+def pairs(modifiers: Modifiers, source: int) -> int:
+    """Return two registers for each source: all are of 64 bits."""
+    return 2
 
 
 def two_words_unless_32(modifiers: Modifiers) -> int:
@@ -121,12 +128,16 @@ class Row:
     """Modifiers with which its sources have 64 bits."""
     sums_pairs: Modifiers = ("WIDE",)
     """Modifiers with which its third source has 64 bits."""
+    reads: Callable[[Modifiers, int], int] | None = None
+    """How many registers it reads in a source, by its modifiers and the source's number, where that is not the usual rule."""
     every_predicate: Literal["", "read", "written"] = ""
     slot: int = 0
     """The source slot that its first source lies in."""
     factors: str = ""
     """The type of a product's factors where no modifier says."""
     scoreboard: str = ""
+    latency: str = ""
+    """Whose latency it has, if not that of its pipe."""
     space: Space = ""
     loads: bool = False
     stores: bool = False
@@ -172,4 +183,6 @@ def rows(
         row = Row(opcode, pipe, compute, **columns)
         yield row
         if uniform:
-            yield replace(row, opcode=f"U{opcode}", pipe="uniform", scoreboard="", slot=0)
+            yield replace(
+                row, opcode=f"U{opcode}", pipe="uniform", scoreboard="", latency="", slot=0
+            )

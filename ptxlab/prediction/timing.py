@@ -16,6 +16,7 @@ from ptxlab.machine.operands import (
     SassName,
     SassRegister,
 )
+from ptxlab.machine.products import BITS, other_factors, product
 from ptxlab.machine.row import Row
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.refusal import NotFollowed
@@ -36,21 +37,11 @@ _KINDS = {
     "phase": SYNC, "bulk copy": TMA, "product": PRODUCT,
 }  # fmt: skip
 
-_SHAPES = {
-    "884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8), "16816": (16, 8, 16),
-    "16832": (16, 8, 32), "16864": (16, 8, 64), "8816": (8, 8, 16), "8832": (8, 8, 32),
-}  # fmt: skip
-
 
 _WARPGROUP_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)$")
 _SHARED_BYTES = 128
-_OTHER_FACTORS = {"BF16": "bf16", "TF32": "tf32"}
 _AS_F16 = {"e4m3": 2, "s8": 2}
 """So many times the rate of f16: NVIDIA H100 data sheet."""
-
-_BITS = {
-    "bf16": 16, "f16": 16, "tf32": 32, "f32": 32, "s32": 32, "s8": 8, "s4": 4, "e4m3": 8, "e2m1": 4,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,42 +162,27 @@ def _tensor(i: DecodedInstruction, chip: Chip) -> float:
 
 def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
     """Return the shape of a product, and the types of its factors and of its sums, as rates are told of them."""
-    shape, *types = (modifier for modifier in i.sass.modifiers if modifier != "SF")
-    sums = {"F32": "f32", "F16": "f16"}.get(types[0], "s32") if types else "f16"
-    dtype = i.known.factors
-    if dtype == "f16":
-        dtype = _OTHER_FACTORS.get(types[-1] if types else "", dtype)
-    elif dtype == "s8":
-        dtype = {"S8": "s8", "U8": "s8", "S4": "s4", "U4": "s4"}[types[0]]
-    elif i.has("SF") != (dtype == "e2m1"):
-        # Up to 8 bits are at the rate of FP8, or two of 4 bits with scales: PTX ISA, .kind of mma.
-        dtype = ""
-    if shape not in _SHAPES or not dtype:
+    told = product(i.sass.modifiers, i.known.factors)
+    # Up to 8 bits are at the rate of FP8, or two of 4 bits with scales: PTX ISA, .kind of mma.
+    scaled = told is not None and told[1] in ("e4m3", "e2m1") and i.has("SF") != (told[1] == "e2m1")
+    if told is None or scaled:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
-    return _SHAPES[shape], dtype, sums
+    return told
 
 
 def _reads(i: DecodedInstruction) -> tuple[tuple[int, int, int, bool], ...]:
     """Return the registers read through the ports, by slot; those of a uniform file have others."""
     ports = []
-    wide = i.known.pipe == "tensor"
+    wide = i.known.reads if i.known.pipe == "tensor" else None
     for slot, source in enumerate(i.sources[:3], i.known.slot):
         if not isinstance(source, SassRegister) or source.number >= UNIFORM:
             continue
         if source.number == ZERO_REGISTER:
             continue
-        for extra in range(_registers_of(i, slot) if wide else 1):
+        for extra in range(wide(i.sass.modifiers, slot) if wide else 1):
             number = source.number + extra
             ports.append((number & 1, slot, number, slot in i.control.reuse))
     return tuple(ports)
-
-
-def _registers_of(i: DecodedInstruction, slot: int) -> int:
-    """Return how many registers a product of tensor cores reads in a slot."""
-    (m, n, k), dtype, acc = _product(i)
-    bits = _BITS[dtype]
-    words = (m * k * bits, k * n * bits, m * n * _BITS[acc])[slot]
-    return max(words // 1024, 1)
 
 
 def _warpgroup(i: DecodedInstruction, chip: Chip) -> float:
@@ -228,7 +204,7 @@ def _warpgroup(i: DecodedInstruction, chip: Chip) -> float:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
     first = next(iter(i.sources), None)
     rows = n + (m if isinstance(first, SassAddress) else 0)
-    return max(2 * m * n * k / rate, rows * k * _BITS[dtype] / 8 / _SHARED_BYTES)
+    return max(2 * m * n * k / rate, rows * k * BITS[dtype] / 8 / _SHARED_BYTES)
 
 
 def _warpgroup_shape(i: DecodedInstruction) -> tuple[int, int, int]:
@@ -242,8 +218,6 @@ def _warpgroup_shape(i: DecodedInstruction) -> tuple[int, int, int]:
 
 def _warpgroup_types(i: DecodedInstruction) -> tuple[str, str]:
     modifiers, factors = i.sass.modifiers, i.known.factors
-    dtype = next(
-        (_OTHER_FACTORS[modifier] for modifier in modifiers if modifier in _OTHER_FACTORS), factors
-    )
+    dtype = other_factors(modifiers, factors)
     acc = "s32" if factors == "s8" else "f16" if modifiers[1] == "F16" else "f32"
     return dtype, acc

@@ -50,7 +50,7 @@ OPERANDS: dict[str, Operand] = {
     "[R4+-0x8]": SassAddress(SassRegister(4), 1, None, -8),
     "[R5.X4+UR6+0x20]": SassAddress(SassRegister(5), 4, SassRegister(256 + 6), 32),
     "[UR4]": SassAddress(None, 1, SassRegister(256 + 4), 0),
-    "desc[UR4][R2.64]": SassAddress(SassRegister(2, wide=True), 1, None, 0),
+    "desc[UR4][R2.64]": SassAddress(SassRegister(2, wide=True), 1, None, 0, SassRegister(256 + 4)),
     "SR_TID.X": SassName("SR_TID.X"),
     "SB0": SassName("SB0"),
 }

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from ptxlab.machine.row import rows
+from ptxlab.machine.row import pairs, rows
 
 _control = partial(rows, pipe="control")
 
 ROWS = (
     *_control("BRA", operands="a condition", does="branch"),
     *_control("CALL", does="call"),
-    *_control("RET", operands="nothing out", does="return"),
+    *_control("RET", operands="nothing out", reads=pairs, does="return"),
     *_control("EXIT", does="exit"),
     *_control("BSYNC", does="meet"),
     *_control("BSSY BREAK YIELD NOP"),
     *_control("WARPSYNC", operands="nothing out"),
-    *_control("BAR", operands="nothing out", does="barrier"),
+    *_control("BAR", operands="nothing out", does="barrier", latency="agu"),
     *_control("UCGABAR_ARV", does="cluster arrive"),
     *_control("UCGABAR_WAIT", does="cluster wait"),
     *_control("DEPBAR", does="await group"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ptxlab.machine import words
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import ZERO_REGISTER, Immediate, SassRegister
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.row import rows
+from ptxlab.machine.row import Modifiers, pairs, rows
 from ptxlab.machine.values import Array, Where
 from ptxlab.numbers.floats import by_way_of_double, extremum, fma_f32, fma_f32_nearest
 from ptxlab.numbers.formats import F32 as FORMAT
@@ -176,6 +177,24 @@ def _write(r: Registers, i: DecodedInstruction, where: Where, result: Any) -> No
     r.write(i, where, settle(result).view(U32))
 
 
+def _words(*types: str) -> Callable[[Modifiers], int]:
+    """Return how many words a value is: two if a modifier names one of some types of 64 bits."""
+    return lambda modifiers: 1 + any(name in modifiers for name in types)
+
+
+def _source_words(*types: str) -> Callable[[Modifiers, int], int]:
+    words = _words(*types)
+    return lambda modifiers, slot: words(modifiers)
+
+
+def _changed(nth: int, modifiers: Modifiers) -> int:
+    """Return the words of what F2F makes, whose type is named first, or of what it is made from."""
+    types = [name for name in modifiers if name in ("F64", "F32", "F16", "BF16")]
+    return 1 + (types[nth : nth + 1] == ["F64"])
+
+
+_WHOLE_PAIR = ("U64", "S64")
+
 ROWS = (
     *rows("FMUL", "fma", _rounded_once(_multiply), uniform=True),
     *rows("FADD", "fma", _rounded_once(_add), uniform=True, floats=True),
@@ -184,13 +203,39 @@ ROWS = (
     *rows("FSEL", "alu", _select, uniform=True, floats=True),
     *rows("FSETP", "alu", _compare, uniform=True),
     *rows("MUFU", "xu", _approximated, scoreboard="xu", slot=1),
-    *rows("I2F", "xu", _from_integer, uniform=True, scoreboard="xu", slot=1),
+    *rows(
+        "I2F",
+        "xu",
+        _from_integer,
+        uniform=True,
+        writes=_words("F64"),
+        reads=_source_words(*_WHOLE_PAIR),
+        scoreboard="xu",
+        slot=1,
+    ),
     *rows("I2FP", "alu", _from_integer, uniform=True, slot=1),
-    *rows("F2I", "xu", _to_integer, uniform=True, scoreboard="xu", slot=1),
-    *rows("F2F", "xu", scoreboard="xu", slot=1),
-    *rows("FRND FCHK", "xu", scoreboard="xu"),
+    *rows(
+        "F2I",
+        "xu",
+        _to_integer,
+        uniform=True,
+        writes=_words(*_WHOLE_PAIR),
+        reads=_source_words("F64"),
+        scoreboard="xu",
+        slot=1,
+    ),
+    *rows(
+        "F2F",
+        "xu",
+        writes=partial(_changed, 0),
+        reads=lambda modifiers, slot: _changed(1, modifiers),
+        scoreboard="xu",
+        slot=1,
+    ),
+    *rows("FRND FCHK", "xu", reads=_source_words("F64"), scoreboard="xu"),
     *rows("HFMA2 HADD2", "fma2", _half_constant),
     *rows("HMUL2", "fma2"),
-    *rows("HSETP2 HMNMX2 F2FP", "alu"),
-    *rows("DFMA DADD DMUL DSETP", "fp64", scoreboard="fp64", words=2),
+    *rows("HSETP2 HMNMX2", "alu", latency="half_alu"),
+    *rows("F2FP", "alu"),
+    *rows("DFMA DADD DMUL DSETP", "fp64", reads=pairs, scoreboard="fp64", words=2),
 )

@@ -256,7 +256,7 @@ ROWS = (
     *rows("IMAD", "fmaheavy", _imad, uniform=True, sums_pairs=("WIDE", "HI")),
     *rows("IADD3", "alu", _iadd3, uniform=True, pairs=True),
     *rows("IADD", "alu", _iadd3, pairs=True),
-    *rows("VIADD", "alu", _iadd3),
+    *rows("VIADD", "alu", _iadd3, latency="fma"),
     *rows("LEA", "alu", _lea, uniform=True),
     *rows("LOP3", "alu", _lop3, uniform=True, operands="a predicate first"),
     *rows("IMNMX VIADDMNMX", "alu", _minmax),

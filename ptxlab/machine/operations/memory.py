@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from functools import partial
 
-from ptxlab.machine.row import matrices, rows
+from ptxlab.machine.row import Modifiers, matrices, rows
+
+
+def _box(before: int, modifiers: Modifiers, source: int) -> int:
+    """Return the uniform registers of a copy with a tensor map: ``before`` the coordinates, then where the map is."""
+    dimensions = next((int(name[:-1]) for name in modifiers if name[:-1].isdigit()), 0)
+    return (before + dimensions, 2, 1)[source]
+
+
+def _in_a_row(modifiers: Modifiers, source: int) -> int:
+    """Return the uniform registers of a copy of bytes in a row: two addresses, and how many."""
+    return (2, 2, 1)[source]
+
 
 _of_lsu = partial(rows, pipe="lsu")
-_shared = partial(_of_lsu, space="shared", scoreboard="shared")
-_global = partial(_of_lsu, space="global", scoreboard="global")
-_generic = partial(_of_lsu, space="generic", scoreboard="global")
-_local = partial(_of_lsu, space="local", scoreboard="global")
+_accessing = partial(_of_lsu, latency="agu")
+_shared = partial(_accessing, space="shared", scoreboard="shared")
+_global = partial(_accessing, space="global", scoreboard="global")
+_generic = partial(_accessing, space="generic", scoreboard="global")
+_local = partial(_accessing, space="local", scoreboard="global")
 
 ROWS = (
     *_shared("LDS", loads=True),
@@ -19,14 +32,14 @@ ROWS = (
     *_shared("ATOMS", loads=True, stores=True, atomic=True),
     *_global("LDG", loads=True),
     *_global("STG", stores=True),
-    *_global("ATOM ATOMG", loads=True, stores=True, atomic=True),
+    *_global("ATOM ATOMG", operands="a predicate first", loads=True, stores=True, atomic=True),
     # Nothing comes back of these: the names of before Hopper and since.
     *_global("RED REDG", stores=True, atomic=True),
     *_generic("LD", loads=True),
     *_generic("ST", stores=True),
     *_local("LDL", loads=True),
     *_local("STL", stores=True),
-    *_of_lsu("LDGSTS", space="copy", scoreboard="global", loads=True),
+    *_accessing("LDGSTS", space="copy", scoreboard="global", loads=True),
     *_of_lsu("SYNCS", space="mbarrier", scoreboard="shared", words=2, does="phase"),
     *_of_lsu(
         "UTMALDG",
@@ -36,6 +49,7 @@ ROWS = (
         does="bulk copy",
         loads=True,
         boxes=True,
+        reads=partial(_box, 2),
     ),
     *_of_lsu(
         "UTMASTG",
@@ -45,6 +59,7 @@ ROWS = (
         does="bulk copy",
         stores=True,
         boxes=True,
+        reads=partial(_box, 1),
     ),
     # Bytes in a row: its first modifier says whether to global memory or from there.
     *_of_lsu(
@@ -55,5 +70,6 @@ ROWS = (
         does="bulk copy",
         loads=True,
         stores=True,
+        reads=_in_a_row,
     ),
 )

@@ -42,14 +42,15 @@ def _granted(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 
 ROWS = (
-    *rows("MOV", "alu", _move, uniform=True, pairs=True, slot=1),
-    *rows("R2UR", "lsu", _move, scoreboard="special"),
+    *rows("MOV", "alu", _move, pairs=True, slot=1),
+    *rows("UMOV", "uniform", _move, pairs=True, latency="move"),
+    *rows("R2UR", "lsu", _move, scoreboard="special", latency="r2ur"),
     *rows("S2R S2UR", "lsu", _special_register, scoreboard="special"),
-    *rows("CS2R", "alu", _special_register, writes=two_words_unless_32),
+    *rows("CS2R", "alu", _special_register, writes=two_words_unless_32, latency="pair"),
     *rows("CS2UR", "uniform", _special_register, writes=two_words_unless_32),
     *rows("LDC LDCU", "lsu", _load_constant, pairs=True, scoreboard="constant"),
-    *rows("ULDC", "uniform", _load_constant, pairs=True),
+    *rows("ULDC", "uniform", _load_constant, pairs=True, latency="constant"),
     *rows("USETMAXREG", "control", _granted),
     *rows("BMOV", "control", scoreboard="special"),
-    *rows("LEPC", "control"),
+    *rows("LEPC", "control", words=2, latency="pair"),
 )

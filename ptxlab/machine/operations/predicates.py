@@ -88,5 +88,12 @@ ROWS = (
     *rows("SEL", "alu", _select, uniform=True, pairs=True),
     *rows("PLOP3", "alu", _plop3, uniform=True, operands="predicates first"),
     *rows("P2R", "alu", _to_register, every_predicate="read"),
-    *rows("R2P", "alu", _from_register, every_predicate="written", operands="predicates first"),
+    *rows(
+        "R2P",
+        "alu",
+        _from_register,
+        every_predicate="written",
+        operands="predicates first",
+        latency="r2p",
+    ),
 )

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 
-from ptxlab.machine.row import accumulators, rows
+from ptxlab.machine.products import operand_registers
+from ptxlab.machine.row import Modifiers, accumulators, rows
+
+
+def _operand(factors: str, modifiers: Modifiers, slot: int) -> int:
+    """Return the registers of A, B or C; what stands behind them, such as scales, is one."""
+    return ((operand_registers(modifiers, factors) or ()) + (1,) * 6)[slot]
+
 
 _of_warp = partial(rows, pipe="tensor", writes=accumulators)
 _of_warpgroup = partial(rows, pipe="wgmma", words=128, does="product")
 
 ROWS = (
-    *_of_warp("HMMA", factors="f16"),
-    *_of_warp("IMMA", factors="s8"),
-    *_of_warp("QMMA", factors="e4m3"),
-    *_of_warp("OMMA", factors="e2m1"),
+    *_of_warp("HMMA", factors="f16", reads=partial(_operand, "f16")),
+    *_of_warp("IMMA", factors="s8", reads=partial(_operand, "s8")),
+    *_of_warp("QMMA", factors="e4m3", reads=partial(_operand, "e4m3")),
+    *_of_warp("OMMA", factors="e2m1", reads=partial(_operand, "e2m1")),
     *_of_warpgroup("HGMMA", factors="f16"),
     *_of_warpgroup("QGMMA", factors="e4m3"),
     *_of_warpgroup("IGMMA", factors="s8"),

@@ -93,10 +93,12 @@ def _elect(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 
 ROWS = (
-    *rows("VOTE VOTEU", "alu", _vote, operands="one predicate out"),
+    *rows("VOTE VOTEU", "alu", _vote, operands="one predicate out", latency="vote"),
     *rows("REDUX", "adu", _reduce, scoreboard="adu"),
     *rows("CREDUX", "alu", _reduce),
-    *rows("SHFL", "lsu", _shuffle, operands="a predicate first", scoreboard="special"),
-    *rows("ELECT", "control", _elect, operands="a predicate first"),
-    *rows("MOVM", "lsu", scoreboard="special"),
+    *rows(
+        "SHFL", "lsu", _shuffle, operands="a predicate first", scoreboard="special", latency="agu"
+    ),
+    *rows("ELECT", "control", _elect, operands="a predicate first", latency="elect"),
+    *rows("MOVM", "lsu", scoreboard="special", latency="agu"),
 )

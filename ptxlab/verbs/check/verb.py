@@ -20,6 +20,8 @@ EXAMPLE = f"""\
 example:
   ptxlab check kernels/tensor_core.cu
   ptxlab check my.ptx --grid 4 --block 128 --arg "x=zeros(512,f32)" --checks race,async --strict
+  ptxlab check kernels/naive.cu --sass --arch sm_90a       the control bits of what it becomes
+  ptxlab check mine.cubin                                  the same of what is compiled already
 
 --list tells what is checked, rule by rule.
 
@@ -38,6 +40,9 @@ warp. A fault (barrier, deadlock, bounds, alignment) stops the launch. Not check
 The verdict is clean, findings, or incomplete where something of the launch cannot be checked. Exit
 status 0 when nothing worse than warnings was found, 1 otherwise and when incomplete.
 
+Of machine code the control bits are checked, without a launch and along all paths: whether the stalls and
+scoreboards that ptxas set keep every register from being read or written too early. docs/control_bits.md.
+
 {ARGUMENTS}"""
 
 
@@ -45,6 +50,7 @@ OPTIONS = """
 --checks NAME,...  what to check, of those that --list tells (default all)
 --list             tell what is checked, rule by rule, and exit
 --strict           exit with 1 for a warning, as for an error
+--sass             check no launch, but the control bits of the machine code the file becomes
 """
 
 
@@ -92,6 +98,23 @@ def checks(text: str) -> tuple[str, ...]:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.device.loading import is_machine_code
+
+    return _control_bits(args) if args.sass or is_machine_code(args.file) else _launch(args)
+
+
+def _control_bits(args: argparse.Namespace) -> int:
+    from ptxlab.verbs.check import hazard_text as view
+    from ptxlab.verbs.check.control_bits import checked_programs, verdict
+    from ptxlab.view.sources import read_sources
+
+    programs = checked_programs(args)
+    named = {line.path for each in programs for line in each.program.assembly.sources.values()}
+    emit(args, lambda: view.text(programs, read_sources(named)), lambda: view.as_json(programs))
+    return int(verdict(programs) != "clean")
+
+
+def _launch(args: argparse.Namespace) -> int:
     from ptxlab.observe.check import check, incomplete
     from ptxlab.observe.check_report import CHECKS
     from ptxlab.verbs.check import text as view

@@ -11,6 +11,7 @@ import pytest
 from ptxlab.main import main
 from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.check_report import RULES, rules
+from ptxlab.toolchain import link_ptx
 from ptxlab.verbs.check import verb
 
 REVERSE = """\
@@ -194,7 +195,7 @@ def test_wrong_usage_and_wrong_input(
 
 def test_examples_of_the_help(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = re.findall(r"^  ptxlab ((?:.*\\\n)*.*)$", verb.EXAMPLE, re.MULTILINE)
-    assert len(commands) == 2
+    assert len(commands) == 4
     without_run_line = REVERSE.partition("\n")[2]
     larger = (
         without_run_line.replace("tile[64]", "tile[128]")
@@ -202,9 +203,10 @@ def test_examples_of_the_help(here: Path, capsys: pytest.CaptureFixture[str]) ->
         .replace("256", "512")
     )
     (here / "my.ptx").write_text(larger)
+    (here / "mine.cubin").write_bytes(link_ptx(REVERSE, arch="sm_86").image)
     for command in commands:
-        assert main(shlex.split(command)) == 0
-        assert capsys.readouterr().out.startswith("clean: ")
+        assert main(shlex.split(command.partition("   ")[0])) == 0
+        assert re.search("^clean: ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_the_list_names_every_rule(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,101 @@
+"""Which instruction may follow which: the paths of a thread through a kernel and what it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import TRUE_PREDICATE, UPT, Predicate
+
+_LOCAL = ".L"
+"""How labels begin at which nothing is that returns: a call of one is a branch."""
+
+_INDIRECT = ("BRX", "J")
+"""How branches begin that go where a register says."""
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Instructions without a branch between them, as they are reached by some calls."""
+
+    code: Sequence[DecodedInstruction]
+    after: list[Block] = field(default_factory=list)
+
+
+class NotFollowed(Exception):
+    """Says which paths are not followed, and why."""
+
+
+Place = tuple[tuple[int, ...], int]
+"""An instruction by number, and where the calls that led to it return to, the last one last."""
+
+
+def blocks(code: Sequence[DecodedInstruction]) -> list[Block]:
+    """Return the blocks that are reached from the first instruction, as they stand in the code.
+
+    A function stands there once for each way it is called. Raises NotFollowed.
+    """
+    following: dict[Place, list[Place]] = {}
+    waiting: list[Place] = [((), 0)]
+    while waiting:
+        place = waiting.pop()
+        if place not in following:
+            following[place] = list(dict.fromkeys(_following(code, place)))
+            waiting += following[place]
+    return _joined(code, following)
+
+
+def _joined(code: Sequence[DecodedInstruction], following: dict[Place, list[Place]]) -> list[Block]:
+    """Put instructions that only follow each other into one block."""
+    entered: dict[Place, int] = {((), 0): 2}
+    for places in following.values():
+        for place in places:
+            entered[place] = entered.get(place, 0) + (1 if len(places) == 1 else 2)
+    starts = [place for place in following if entered[place] > 1]
+    starts.sort(key=lambda place: place[1])
+    ends: dict[Place, list[Place]] = {}
+    made: dict[Place, Block] = {}
+    for start in starts:
+        place, numbers = start, [start[1]]
+        while len(following[place]) == 1 and entered[following[place][0]] == 1:
+            (place,) = following[place]
+            numbers.append(place[1])
+        made[start] = Block([code[number] for number in numbers])
+        ends[start] = following[place]
+    for start, places in ends.items():
+        made[start].after = [made[place] for place in places]
+    return list(made.values())
+
+
+def _following(code: Sequence[DecodedInstruction], place: Place) -> list[Place]:
+    calls, number = place
+    i = code[number]
+    if i.row is None and i.sass.opcode.startswith(_INDIRECT):
+        raise NotFollowed(f"where '{i.sass.text}' goes is not told")
+    onwards = [(calls, number + 1)] if number + 1 < len(code) else []
+    stays = onwards if _is_conditional(i) else []
+    if i.does == "exit":
+        return stays
+    if i.does == "return":
+        return [*stays, *([(calls[:-1], calls[-1])] if calls else [])]
+    if i.does == "branch":
+        return [*stays, (calls, i.target)] if i.target is not None else stays
+    if i.does == "call" and i.target is not None:
+        if (i.sass.target or "").startswith(_LOCAL):
+            return [*stays, (calls, i.target)]
+        if number + 1 in calls:
+            raise NotFollowed(f"'{i.sass.text}' calls a function that it is called by")
+        return [*stays, ((*calls, number + 1), i.target)]
+    return onwards
+
+
+def _is_conditional(i: DecodedInstruction) -> bool:
+    """Say whether threads may come past a branch or an exit."""
+    if i.guard is not None and i.guard != Predicate(TRUE_PREDICATE):
+        return True
+    if i.does != "branch":
+        return any(
+            predicate not in (Predicate(TRUE_PREDICATE), Predicate(UPT)) for predicate in i.ins
+        )
+    return len(i.operands) > 1  # what else stands beside the target decides

@@ -1,0 +1,207 @@
+"""Hazards that control bits leave open, along every path through a kernel.
+
+An instruction must not read a register before what was told to write it has, nor write one that another
+still reads or writes. The hardware does not look: ptxas counts cycles of stall behind what takes a fixed
+time, and has what takes longer hold one of six scoreboards, which others wait for. What is in flight is
+followed from block to block until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ptxlab.machine import uses
+from ptxlab.machine.flow import Block, blocks
+from ptxlab.machine.in_flight import TAKES_EFFECT, Flight, InFlight
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.latencies import LONGEST, Latencies
+from ptxlab.machine.operands import (
+    TRUE_PREDICATE,
+    UNIFORM,
+    Immediate,
+    Predicate,
+    SassName,
+)
+
+_NEVER = Predicate(TRUE_PREDICATE, negated=True)
+_IN_ORDER = ("shared", "xu", "special")
+"""Results of these come in the order they were asked for: the scoreboard of a later one tells of all before."""
+_TAKEN = 8
+"""Cycles that the pipe of special functions takes for an instruction: by then it has its sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """``later`` does not wait for ``earlier``: it reads after a write, writes after a read, or after a write.
+
+    ``bits`` are the registers and predicates they share. It comes ``missing`` cycles too early or, where that is
+    0, waits for none of the ``scoreboards`` that tell when ``earlier`` is done, of which there may be none.
+    """
+
+    kind: Literal["RAW", "WAR", "WAW"]
+    earlier: DecodedInstruction
+    later: DecodedInstruction
+    bits: int
+    missing: int = 0
+    scoreboards: tuple[int, ...] = ()
+
+
+class HazardCheck:
+    """The hazards of a kernel and what it calls, as ``latencies`` of its target say."""
+
+    def __init__(self, code: Sequence[DecodedInstruction], latencies: Latencies) -> None:
+        self._code, self._latencies = code, latencies
+        runs = [i.row is not None and i.guard != _NEVER for i in code]
+        self._reads = [uses.read(i) if run else 0 for i, run in zip(code, runs, strict=True)]
+        # What a product of a warpgroup writes is waited for with its group.
+        self._writes = [
+            uses.written(i) if run and i.does != "product" else 0
+            for i, run in zip(code, runs, strict=True)
+        ]
+        self._variable = [
+            run and latencies.is_variable(i) for i, run in zip(code, runs, strict=True)
+        ]
+        self._hazards: dict[tuple[str, int, int], Hazard] = {}
+
+    def run(self) -> list[Hazard]:
+        """Return the hazards, as their second instructions stand in the code. Raises NotFollowed."""
+        every = blocks(self._code)
+        places = {block: place for place, block in enumerate(every)}
+        before = {every[0]: InFlight()}
+        waiting = {0}
+        while waiting:
+            block = every[min(waiting)]
+            waiting.remove(places[block])
+            after = self._passed(block, before[block].settled()).settled()
+            for following in block.after:
+                if following not in before:
+                    before[following] = after.settled()
+                elif not before[following].join(after):
+                    continue
+                waiting.add(places[following])
+        return sorted(self._hazards.values(), key=lambda h: (h.later.number, h.earlier.number))
+
+    def _passed(self, block: Block, flying: InFlight) -> InFlight:
+        """Return what is in flight behind a block."""
+        for i in block.code:
+            self._wait(i, flying)
+            self._check(i, flying)
+            self._begin(i, flying)
+            flying.now += max(i.control.stall, 1)
+            if i.does == "call" and i.target is None:  # by the ABI nothing is in flight behind it
+                flying = InFlight()
+        return flying
+
+    def _wait(self, i: DecodedInstruction, flying: InFlight) -> None:
+        waits, seen = _waits(i), flying.now - TAKES_EFFECT
+        if waits:
+            for flights in (flying.writes, flying.reads):
+                for number, flight in list(flights.items()):
+                    if flight.boards & waits and flight.begun <= seen:
+                        del flights[number]
+
+    def _check(self, i: DecodedInstruction, flying: InFlight) -> None:
+        reads, writes = self._reads[i.number], self._writes[i.number]
+        if flying.writes.bits & (reads | writes):
+            for number, flight in flying.writes.items():
+                self._find("RAW", flight, number, i, flight.bits & reads)
+                if not self._in_order(number, i):
+                    self._find("WAW", flight, number, i, flight.bits & writes)
+        if flying.reads.bits & writes:
+            for number, flight in flying.reads.items():
+                if not self._reads_before(number, i):
+                    self._find("WAR", flight, number, i, flight.bits & writes)
+        for number, flight in flying.timed.items():
+            earlier, since = self._code[number], flying.now - flight.begun
+            if flight.bits & reads and since < LONGEST:
+                needed = self._latencies.between(earlier, i, flight.bits & reads)
+                if since < needed:
+                    self._find("RAW", flight, number, i, flight.bits & reads, needed - since)
+            if flight.bits & writes and since < LONGEST:
+                needed = self._latencies.overtaking(earlier, i)
+                if since < needed:
+                    self._find("WAW", flight, number, i, flight.bits & writes, needed - since)
+
+    def _find(
+        self,
+        kind: Literal["RAW", "WAR", "WAW"],
+        flight: Flight,
+        number: int,
+        later: DecodedInstruction,
+        bits: int,
+        missing: int = 0,
+    ) -> None:
+        if not bits or _exclude(flight.guard, later.guard):
+            return
+        key = kind, number, later.number
+        old = self._hazards.get(key)
+        if old is None or old.missing < missing:
+            boards = tuple(uses.each(flight.boards))
+            self._hazards[key] = Hazard(kind, self._code[number], later, bits, missing, boards)
+
+    def _begin(self, i: DecodedInstruction, flying: InFlight) -> None:
+        reads, writes = self._reads[i.number], self._writes[i.number]
+        if writes:
+            flying.writes.overwrite(writes, ends=i.guard is None)
+            flying.reads.overwrite(writes, ends=False)
+            flying.timed.overwrite(writes, ends=i.guard is None)
+        if not self._variable[i.number]:
+            if writes:
+                flying.timed.begin(i.number, Flight(writes, flying.now, i.guard))
+            return
+        told = 0 if i.control.writes is None else 1 << i.control.writes
+        freed = told | (0 if i.control.reads is None else 1 << i.control.reads)
+        if told:
+            for number, flight in flying.writes.items():
+                if ~flight.boards & told and self._in_order(number, i):
+                    flying.writes[number] = flight._replace(boards=flight.boards | told)
+        if freed:
+            for number, flight in flying.reads.items():
+                if ~flight.boards & freed and self._reads_in_order(number, i):
+                    flying.reads[number] = flight._replace(boards=flight.boards | freed)
+        if writes:
+            flying.writes.begin(i.number, Flight(writes, flying.now, i.guard, told))
+        late = reads if i.known.space == "tensor map" else reads & (1 << UNIFORM) - 1
+        if late and not (i.known.pipe == "xu" and i.control.stall >= _TAKEN):
+            flying.reads.begin(i.number, Flight(late, flying.now, i.guard, freed))
+
+    def _in_order(self, number: int, later: DecodedInstruction) -> bool:
+        """Say whether an instruction's result comes before that of a later one, whoever waits."""
+        earlier, row = self._code[number].known, later.known
+        return row.scoreboard in _IN_ORDER and (
+            (earlier.scoreboard, earlier.pipe, earlier.latency)
+            == (row.scoreboard, row.pipe, row.latency)
+        )
+
+    def _reads_before(self, number: int, later: DecodedInstruction) -> bool:
+        """Say whether an instruction has read its sources before a later one writes, whoever waits."""
+        earlier, row = self._code[number].known, later.known
+        together = {earlier.space, row.space} in ({"global"}, {"mbarrier"})
+        loads = earlier.loads and row.loads and not (earlier.stores or row.stores)
+        return (
+            (together and (loads or row.does == "phase"))
+            or "xu" == earlier.pipe == row.pipe
+            or (earlier.latency == "agu" and row.space == "shared")
+        )
+
+    def _reads_in_order(self, number: int, later: DecodedInstruction) -> bool:
+        """Say whether an instruction has read its sources before a later one has."""
+        earlier, row = self._code[number].known, later.known
+        return "agu" == earlier.latency == row.latency or "xu" == earlier.pipe == row.pipe
+
+
+def _waits(i: DecodedInstruction) -> int:
+    """Return the scoreboards that an instruction waits for, as bits."""
+    waits = sum(1 << board for board in i.control.waits)
+    if i.does == "await group":
+        board, left = i.operands[:2]
+        if isinstance(board, SassName) and left == Immediate(0, 0.0):
+            waits |= 1 << int(board.text.removeprefix("SB"))
+    return waits
+
+
+def _exclude(first: Predicate | None, second: Predicate | None) -> bool:
+    """Say whether two guards are opposites."""
+    return first is not None and second == Predicate(first.number, not first.negated)

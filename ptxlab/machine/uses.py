@@ -1,0 +1,125 @@
+"""Which registers and predicates an instruction reads and which it writes, each as bits of a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import (
+    TRUE_PREDICATE,
+    UNIFORM,
+    UNIFORM_PREDICATE,
+    UPT,
+    URZ,
+    ZERO_REGISTER,
+    Immediate,
+    Operand,
+    Predicate,
+    SassAddress,
+    SassConstant,
+    SassRegister,
+)
+from ptxlab.machine.row import accessed_bytes
+
+PREDICATES = 512
+"""The bit of the first predicate; those of registers are their numbers."""
+
+_FIXED = 1 << ZERO_REGISTER | 1 << URZ | 1 << PREDICATES + TRUE_PREDICATE | 1 << PREDICATES + UPT
+"""What always has its value."""
+_EVERY_PREDICATE = (1 << TRUE_PREDICATE) - 1
+_DESCRIPTOR, _POINTER = 2, 2
+
+
+def name(bit: int) -> str:
+    """Return the name of the register or predicate that a bit stands for: ``R4``, ``UP1``."""
+    first, uniform = (PREDICATES, UNIFORM_PREDICATE) if bit >= PREDICATES else (0, UNIFORM)
+    letter, number = "P" if first else "R", bit - first
+    return f"U{letter}{number - uniform}" if number >= uniform else f"{letter}{number}"
+
+
+def each(bits: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set."""
+    while bits:
+        yield (bits & -bits).bit_length() - 1
+        bits &= bits - 1
+
+
+def names(bits: int) -> list[str]:
+    return [name(bit) for bit in each(bits)]
+
+
+def written(i: DecodedInstruction) -> int:
+    """Return what an instruction that has a row writes."""
+    bits = registers(i.dest, i.written)
+    for predicate in i.outs:
+        bits |= of(predicate)
+    if i.known.every_predicate == "written":
+        bits |= _masked(i)
+    return bits & ~_FIXED
+
+
+def read(i: DecodedInstruction) -> int:
+    """Return what an instruction that has a row reads."""
+    bits = of(i.guard)
+    for predicate in i.ins:
+        bits |= of(predicate)
+    if i.known.every_predicate == "read":
+        bits |= _masked(i)
+    sources = i.sources[len(i.outs) :] if i.known.operands == "predicates first" else i.sources
+    for slot, source in enumerate(sources):
+        if isinstance(source, SassAddress):
+            bits |= _address(source, _width(i, slot, source), wide=i.is_wide(source))
+        else:
+            bits |= of(source, _width(i, slot, source))
+    return bits & ~_FIXED
+
+
+def registers(first: Operand | None, count: int) -> int:
+    """Return ``count`` registers in a row, none where the first always is zero."""
+    if not isinstance(first, SassRegister) or first.number in (ZERO_REGISTER, URZ):
+        return 0
+    return ((1 << count) - 1) << first.number
+
+
+def _masked(i: DecodedInstruction) -> int:
+    """Return the predicates of a mask, which stands last."""
+    mask = i.sources[-1]
+    chosen = mask.value if isinstance(mask, Immediate) else _EVERY_PREDICATE
+    return (chosen & _EVERY_PREDICATE) << PREDICATES
+
+
+def _width(i: DecodedInstruction, slot: int, source: Operand) -> int:
+    """Return how many registers in a row a source is."""
+    row = i.known
+    if row.reads is not None:
+        return row.reads(i.sass.modifiers, slot)
+    if isinstance(source, SassRegister):
+        if row.stores:
+            return max(accessed_bytes(i.sass.modifiers) // 4, 1)
+        if i.takes_pairs or (slot == 2 and any(map(i.has, row.sums_pairs))):
+            return 2
+    return 1
+
+
+def of(operand: Operand | None, count: int = 1) -> int:
+    """Return what an operand names, of registers in a row ``count``."""
+    if isinstance(operand, SassRegister):
+        return registers(operand, count)
+    if isinstance(operand, Predicate):
+        return 1 << PREDICATES + operand.number
+    if isinstance(operand, SassConstant):
+        return registers(operand.register, 1)
+    return 0
+
+
+def _address(address: SassAddress, count: int, *, wide: bool) -> int:
+    """Return the registers of an address, which is ``wide`` where it has 64 bits; a uniform one is ``count``."""
+    base, uniform = address.base, address.uniform
+    bits = registers(address.descriptor, _DESCRIPTOR)
+    if base is not None:
+        bits |= registers(base, _POINTER if base.wide or (wide and uniform is None) else 1)
+    if uniform is not None:
+        # Beside a distance of 32 bits stands the pointer.
+        pointer = uniform.wide or (wide and (base is None or not base.wide))
+        bits |= registers(uniform, _POINTER if pointer else count)
+    return bits

@@ -1,0 +1,125 @@
+"""What control bits leave open, as text and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ptxlab.machine import uses
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.hazards import Hazard
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.syntax.names import called
+from ptxlab.verbs.check.control_bits import CheckedKernel, CheckedProgram, verdict
+from ptxlab.view.json import members
+from ptxlab.view.sources import Sources, source_text
+from ptxlab.view.text import counted
+
+SCHEMA = "ptxlab.check.sass/1"
+_MEANING = {
+    "RAW": "{bits} read before written",
+    "WAR": "{bits} written before read",
+    "WAW": "{bits} written out of order",
+}
+
+
+def text(programs: Sequence[CheckedProgram], sources: Sources) -> str:
+    blocks = []
+    for program in programs:
+        assembly = program.program.assembly
+        for kernel in program.kernels:
+            blocks += ["\n".join(_hazard(hazard, assembly, sources)) for hazard in kernel.hazards]
+            blocks.append("\n".join(_kernel(program, kernel)))
+    return "\n\n".join([*blocks, _total(programs)])
+
+
+def _hazard(hazard: Hazard, assembly: Assembly, sources: Sources) -> Iterator[str]:
+    meaning = _MEANING[hazard.kind].format(bits=", ".join(uses.names(hazard.bits)))
+    yield f"error: {hazard.kind}, {meaning}"
+    for i in (hazard.earlier, hazard.later):
+        yield f"    {i.sass.address:04x}  {i.sass.text}"
+        yield from _origin(i, assembly, sources)
+    yield f"hint: {_hint(hazard)}"
+
+
+def _origin(i: DecodedInstruction, assembly: Assembly, sources: Sources) -> Iterator[str]:
+    """Yield the line of PTX that an instruction was made from, and that of CUDA C."""
+    line, module = i.sass.line, assembly.module
+    if line is None or module is None:
+        return
+    ptx = module.source.text.splitlines()
+    if 0 < line <= len(ptx):
+        yield f"          {module.source.path}:{line}  {' '.join(ptx[line - 1].split())}"
+    source = assembly.sources.get(line)
+    if source is not None:
+        shown = source_text(sources, source.path, source.line)
+        yield f"          {source.path}:{source.line}  {shown}".rstrip()
+
+
+def _hint(hazard: Hazard) -> str:
+    if hazard.missing:
+        cycles = counted(hazard.missing, "cycle")
+        return f"{cycles} of stall are missing on a path from the first to the second"
+    if not hazard.scoreboards:
+        return "nothing tells when the first is done: it holds no scoreboard"
+    boards = " or ".join(f"SB{board}" for board in hazard.scoreboards)
+    return f"on a path to the second nothing waits for {boards}, which the first holds until it is done"
+
+
+def _kernel(program: CheckedProgram, kernel: CheckedKernel) -> Iterator[str]:
+    found = counted(len(kernel.hazards), "hazard") if kernel.hazards else "no hazard"
+    member = program.program.member
+    of = f", {member.kind}" if member else ""
+    count = counted(kernel.instructions, "instruction")
+    yield f"{called(kernel.name)} on {program.program.arch}{of}: {found} in {count}"
+    yield from (f"not checked: {what}" for what in kernel.unchecked)
+
+
+def _total(programs: Sequence[CheckedProgram]) -> str:
+    kernels = [kernel for program in programs for kernel in program.kernels]
+    hazards = sum(len(kernel.hazards) for kernel in kernels)
+    counts = f"{counted(hazards, 'hazard')} in " if hazards else ""
+    return f"{verdict(programs)}: {counts}{counted(len(kernels), 'kernel')} of {programs[0].program.file}"
+
+
+def as_json(programs: Sequence[CheckedProgram]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "file": programs[0].program.file,
+        "verdict": verdict(programs),
+        "programs": [
+            {
+                "arch": program.program.arch,
+                "member": program.program.member and str(program.program.member),
+                "kernels": [
+                    {
+                        **members(kernel, "name", "instructions", "unchecked"),
+                        "hazards": [
+                            _plain(hazard, program.program.assembly) for hazard in kernel.hazards
+                        ],
+                    }
+                    for kernel in program.kernels
+                ],
+            }
+            for program in programs
+        ],
+    }
+
+
+def _plain(hazard: Hazard, assembly: Assembly) -> dict[str, Any]:
+    return {
+        "kind": hazard.kind,
+        "registers": uses.names(hazard.bits),
+        "missing_cycles": hazard.missing,
+        "scoreboards": list(hazard.scoreboards),
+        "earlier": _instruction(hazard.earlier, assembly),
+        "later": _instruction(hazard.later, assembly),
+    }
+
+
+def _instruction(i: DecodedInstruction, assembly: Assembly) -> dict[str, Any]:
+    source = assembly.sources.get(i.sass.line or 0)
+    return {
+        **members(i.sass, "address", "text", "line"),
+        "source": None if source is None else {"file": source.path, "line": source.line},
+    }

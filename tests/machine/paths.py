@@ -1,0 +1,161 @@
+"""Hazards on one path, instruction after instruction, each held against all before it.
+
+This is a second account of what ``ptxlab.machine.hazards`` finds on all paths at once, with nothing but the
+registers of an instruction and the latency of a pair in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ptxlab.machine import uses
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.latencies import Latencies
+
+Found = tuple[str, int, int]
+"""What kind of hazard, and the addresses of its instructions, by number."""
+
+_SHARED = {"LDS", "LDSM", "STS", "ATOMS"}
+_SLOW = {"MUFU", "I2F", "F2I", "F2F", "FRND", "POPC", "FLO", "BREV", "FCHK"}
+_SPECIAL = {"S2R", "S2UR"}
+_SHUFFLES = {"SHFL", "MOVM"}
+_LOADS = {"LDG"}
+_MEMORY = _SHARED | _SHUFFLES | _LOADS | {
+    "STG", "LDL", "STL", "LD", "ST", "LDGSTS", "ATOM", "ATOMG", "RED", "REDG", "BAR",
+}  # fmt: skip
+_GENERAL = (1 << 255) - 1
+_PREDICATES = 512
+
+
+def hazards(path: Sequence[DecodedInstruction], latencies: Latencies) -> set[Found]:
+    found: set[Found] = set()
+    times = np.concatenate([[0], np.cumsum([max(i.control.stall, 1) for i in path])])
+    used = [(uses.read(i), uses.written(i)) if i.row else (0, 0) for i in path]
+    for at, i in enumerate(path):
+        reads, writes = used[at]
+        for before in range(at):
+            earlier = path[before]
+            taken, given = used[before]
+            touching = given & (reads | writes) or taken & writes
+            if not touching or _never_both(path, before, at):
+                continue
+            since = int(times[at] - times[before])
+            made = _left(path, before, at)
+            if latencies.is_variable(earlier):
+                done = _done(path, times, before, at, reading=False)
+                if made & reads and not done:
+                    found.add(("RAW", earlier.number, i.number))
+                if made & writes and not done and not _in_order(earlier, i):
+                    found.add(("WAW", earlier.number, i.number))
+                quick = earlier.sass.opcode in _SLOW and earlier.control.stall >= 8
+                overwritten = (
+                    taken & _GENERAL & writes and not quick and not _takes_first(earlier, i)
+                )
+                if overwritten and not _done(path, times, before, at, reading=True):
+                    found.add(("WAR", earlier.number, i.number))
+            else:
+                if made & reads and since < latencies.between(earlier, i, made & reads):
+                    found.add(("RAW", earlier.number, i.number))
+                if made & writes and since < latencies.overtaking(earlier, i):
+                    found.add(("WAW", earlier.number, i.number))
+    return found
+
+
+def _left(path: Sequence[DecodedInstruction], before: int, at: int) -> int:
+    """Return what an instruction writes and nothing between surely overwrites."""
+    bits = uses.written(path[before])
+    for i in path[before + 1 : at]:
+        if i.guard is None and i.row is not None:
+            bits &= ~uses.written(i)
+    return bits
+
+
+def _done(
+    path: Sequence[DecodedInstruction], times: np.ndarray, before: int, at: int, *, reading: bool
+) -> bool:
+    """Say whether something on the path waits for a scoreboard that tells of an instruction's end."""
+    telling: set[int | None] = set()
+    for place in range(before, at + 1):
+        i = path[place]
+        c = i.control
+        if set(c.waits) & telling and times[place] - times[before] >= 2:
+            return True
+        same = place == before
+        if i.row is not None and (same or _in_order(path[before], i)):
+            telling |= {c.writes} - {None}
+        if i.row is not None and reading and (same or _takes_in_order(path[before], i)):
+            telling |= {c.writes, c.reads} - {None}
+    return False
+
+
+def _in_order(first: DecodedInstruction, later: DecodedInstruction) -> bool:
+    names = {first.sass.opcode, later.sass.opcode}
+    return any(names <= family for family in (_SHARED, _SLOW, _SPECIAL, _SHUFFLES))
+
+
+def _takes_in_order(first: DecodedInstruction, later: DecodedInstruction) -> bool:
+    names = {first.sass.opcode, later.sass.opcode}
+    return names <= _MEMORY or names <= _SLOW
+
+
+def _takes_first(first: DecodedInstruction, later: DecodedInstruction) -> bool:
+    names = {first.sass.opcode, later.sass.opcode}
+    return (
+        names <= _LOADS or names <= _SLOW or names == {"SYNCS"}
+        or (first.sass.opcode in _MEMORY and later.sass.opcode in _SHARED)
+    )  # fmt: skip
+
+
+def _never_both(path: Sequence[DecodedInstruction], before: int, at: int) -> bool:
+    """Say whether an instruction runs only where the other does not, or never."""
+    first, later = path[before].guard, path[at].guard
+    never = any(g is not None and (g.number, g.negated) == (7, True) for g in (first, later))
+    if never or first is None or later is None:
+        return never
+    rewritten = any(
+        i.row is not None and uses.written(i) >> _PREDICATES + first.number & 1
+        for i in path[before:at]
+    )
+    return first.number == later.number and first.negated != later.negated and not rewritten
+
+
+def every_path(code: Sequence[DecodedInstruction], most: int) -> Iterator[list[DecodedInstruction]]:
+    """Yield all paths of code without loops and calls. Raises AssertionError where there are more than ``most``."""
+    waiting = [[0]]
+    for _ in range(most):
+        if not waiting:
+            return
+        numbers = waiting.pop()
+        while True:
+            following = _following(code, numbers[-1])
+            assert all(number > numbers[-1] for number in following), "a loop"
+            if not following:
+                yield [code[number] for number in numbers]
+                break
+            waiting += [[*numbers, number] for number in following[1:]]
+            numbers.append(following[0])
+    raise AssertionError(f"more than {most} paths")
+
+
+def a_path(
+    code: Sequence[DecodedInstruction], random: np.random.Generator, most: int
+) -> list[DecodedInstruction]:
+    """Return a path, by chance, of so many instructions ``most``."""
+    numbers = [0]
+    while len(numbers) < most and (following := _following(code, numbers[-1])):
+        numbers.append(int(random.choice(following)))
+    return [code[number] for number in numbers]
+
+
+def _following(code: Sequence[DecodedInstruction], number: int) -> list[int]:
+    i = code[number]
+    assert i.does not in ("call", "return")
+    conditional = i.guard is not None or len(i.operands) > 1
+    if i.does == "exit":
+        return [number + 1] if i.guard is not None else []
+    if i.does == "branch":
+        assert i.target is not None
+        return [i.target, number + 1] if conditional else [i.target]
+    return [number + 1] if number + 1 < len(code) else []

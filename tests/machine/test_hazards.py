@@ -1,0 +1,181 @@
+"""Hazards in machine code: none in what ptxas makes, and in what is broken those of some path, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from ptxlab import resources
+from ptxlab.device.loading import load_assembled
+from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.flow import NotFollowed
+from ptxlab.machine.hazards import Hazard, HazardCheck
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.latencies import Latencies
+from ptxlab.toolchain import link_ptx
+from tests.machine.changed_bits import flips, with_control
+from tests.machine.paths import Found, a_path, every_path, hazards
+
+ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+SOME = ("sm_86", "sm_90a")
+Code = Sequence[DecodedInstruction]
+
+MIXED = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry mixed(.param .u64 data, .param .u32 limit)
+{
+    .reg .b32 i, n, at, x<8>;
+    .reg .b64 p, q;
+    .reg .f64 d;
+    .reg .pred few, odd;
+    .shared .align 16 .b32 tile[512];
+    ld.param.u64 p, [data]; ld.param.u32 n, [limit];
+    mov.u32 i, %tid.x; mad.wide.u32 q, i, 16, p; mov.u32 at, tile;
+    ld.global.v4.b32 {x0, x1, x2, x3}, [q];
+    setp.ge.u32 few, i, n;
+    ex2.approx.ftz.f32 x4, x0;
+    fma.rn.f32 x5, x4, x1, x2;
+    mad.lo.u32 at, i, 16, at;
+    @few bra.uni ELSE;
+    st.shared.v4.b32 [at], {x0, x1, x2, x5};
+    bar.sync 1, 32;
+    ld.shared.v2.b32 {x6, x7}, [at];
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {x0, x1, x2, x3}, [at];
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {x4, x5, x6, x7}, {x0, x1, x2, x3}, {x0, x1}, {x4, x5, x6, x7};
+    shfl.sync.bfly.b32 x0, x6, 4, 31, -1;
+    cvt.f64.f32 d, x0; fma.rn.f64 d, d, d, d; cvt.rn.f32.f64 x1, d;
+    bra.uni END;
+ELSE:
+    and.b32 x6, x5, 1; setp.eq.u32 odd, x6, 0;
+    @odd atom.global.add.u32 x1, [q], x5;
+    @!odd mov.u32 x1, x3;
+    popc.b32 x7, x1; mul.wide.u32 q, x7, 48; add.u64 q, q, p;
+    ld.global.b32 x0, [q];
+    setp.gt.u32 few, x6, 3;
+    @few ld.global.b32 x0, [q+4];
+END:
+    st.global.v2.b32 [q+8], {x0, x1};
+    st.global.v2.b32 [q+64], {x6, x7};
+    ret;
+}
+"""
+
+
+@cache
+def kernels(file: str, arch: str) -> list[list[DecodedInstruction]]:
+    assembly = Assembly(*load_assembled(resources.path(file), TARGETS[arch]))
+    return [
+        decode(assembly.cubin, assembly.functions, function.name)
+        for function in assembly.functions.values()
+        if function.kernel
+    ]
+
+
+@cache
+def mixed(arch: str) -> list[DecodedInstruction]:
+    cubin = link_ptx(MIXED, arch=arch)
+    return decode(cubin, Assembly(None, cubin).functions, "mixed")
+
+
+def latencies(arch: str) -> Latencies:
+    return Latencies(TARGETS[arch].capability)
+
+
+def check(code: Code, arch: str) -> list[Hazard]:
+    return HazardCheck(code, latencies(arch)).run()
+
+
+def numbers(every: Sequence[Hazard]) -> set[Found]:
+    return {(hazard.kind, hazard.earlier.number, hazard.later.number) for hazard in every}
+
+
+FILES = [
+    ("kernels/naive.cu", ARCHS), ("kernels/block_tiled_vectorized.cu", ARCHS), ("kernels/warp_tiled.cu", ARCHS),
+    ("kernels/tensor_core.cu", ARCHS), ("kernels/tiled_register.cu", ARCHS), ("kernels/thread_tiled.cu", ARCHS),
+    ("ptx/fragment_mappers.ptx", ARCHS), ("ptx/gemm_m16n8k16_bf16_f32.ptx", ARCHS), ("ptx/ldmatrix.ptx", ARCHS),
+    ("ptx/mbarrier.ptx", ARCHS[3:]), ("ptx/cluster_exchange.ptx", ARCHS[3:]),
+    ("kernels/wgmma_specialised.cu", ("sm_90a",)), ("kernels/wgmma_persistent.cu", ("sm_90a",)),
+    ("kernels/tcgen05_pair.cu", ("sm_100a",)), ("kernels/tcgen05_persistent.cu", ("sm_100a",)),
+    ("kernels/block_scaled.cu", ("sm_100a",)), ("ptx/tma_load_swizzle.ptx", ("sm_90a",)),
+]  # fmt: skip
+ALWAYS = {
+    ("kernels/naive.cu", "sm_86"), ("kernels/tensor_core.cu", "sm_80"), ("ptx/ldmatrix.ptx", "sm_89"),
+    ("ptx/gemm_m16n8k16_bf16_f32.ptx", "sm_120a"), ("kernels/wgmma_specialised.cu", "sm_90a"),
+    ("kernels/tcgen05_pair.cu", "sm_100a"), ("ptx/mbarrier.ptx", "sm_90a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("file", "arch"),
+    [
+        pytest.param(file, arch, marks=() if (file, arch) in ALWAYS else (pytest.mark.thorough,))
+        for file, archs in FILES
+        for arch in archs
+    ],
+)
+def test_what_ptxas_makes_has_no_hazard(file: str, arch: str) -> None:
+    for code in kernels(file, arch):
+        assert check(code, arch) == []
+
+
+@pytest.mark.parametrize(
+    "arch", [pytest.param(a, marks=() if a in SOME else pytest.mark.thorough) for a in ARCHS]
+)
+def test_a_changed_bit_is_found_where_a_path_suffers_and_nowhere_else(arch: str) -> None:
+    """Every wait, scoreboard and cycle of stall is taken away, one at a time, and all paths are walked."""
+    code = mixed(arch)
+    found = harmless = 0
+    for i in code:
+        for control in flips(i.control):
+            broken = with_control(code, i.number, control)
+            walked = set().union(
+                *(hazards(path, latencies(arch)) for path in every_path(broken, 20))
+            )
+            assert numbers(check(broken, arch)) == walked, (i.sass.text, control)
+            found, harmless = found + bool(walked), harmless + (not walked)
+    assert found > harmless > 10
+
+
+@pytest.mark.parametrize(
+    "arch", [pytest.param(a, marks=() if a in SOME else pytest.mark.thorough) for a in ARCHS]
+)
+def test_what_any_path_through_loops_suffers_is_found(arch: str) -> None:
+    """Waits, scoreboards and stalls are taken away at random, and paths are walked by chance."""
+    random = np.random.default_rng(1)
+    (code,) = kernels("kernels/naive.cu", arch)
+    suffered = 0
+    for _ in range(12):
+        broken = list(code)
+        for number in random.integers(0, len(code), 12).tolist():
+            changes = [code[number].control, *flips(code[number].control)]
+            broken[number] = replace(code[number], control=changes[random.integers(len(changes))])
+        walked = hazards(a_path(broken, random, 150), latencies(arch))
+        assert walked <= numbers(check(broken, arch))
+        suffered += bool(walked)
+    assert suffered
+
+
+def test_a_hazard_across_the_back_edge_of_a_loop_is_found() -> None:
+    """What a turn leaves in flight meets the next one: each load is waited for, but by its own turn."""
+    (code,) = kernels("kernels/naive.cu", "sm_86")
+    assert any(
+        hazard.earlier.number > hazard.later.number
+        for i in code
+        for control in flips(i.control)
+        for hazard in check(with_control(code, i.number, control), "sm_86")
+    )
+
+
+def test_paths_that_nobody_knows_are_not_followed() -> None:
+    code = mixed("sm_86")
+    unknown = replace(code[3], row=None, sass=replace(code[3].sass, opcode="BRX"))
+    with pytest.raises(NotFollowed, match="is not told"):
+        check([*code[:3], unknown, *code[4:]], "sm_86")
