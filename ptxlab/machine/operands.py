@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class SassConstant:
 
 @dataclass(frozen=True, slots=True)
 class SassAddress:
-    """``desc[descriptor][base * scale + uniform + offset]``."""
+    """``desc[descriptor][base * scale + uniform + offset]``, or where the descriptor of a matrix is: ``gdesc[UR4]``."""
 
     base: SassRegister | None
     scale: int
@@ -121,7 +121,8 @@ def read(text: str) -> Operand:
     if _REAL.match(text.strip()):
         return _real(text.strip())
     if "[" in text:
-        return _address(text[text.rindex("[") + 1 : text.rindex("]")], _DESCRIPTOR.search(text))
+        inside, described = text[text.rindex("[") + 1 : text.rindex("]")], _DESCRIPTOR.search(text)
+        return _address(inside, described, matrix="gdesc[" in text)
     return SassName(text.strip())
 
 
@@ -149,7 +150,7 @@ def _real(text: str) -> Immediate:
         return Immediate(int(np.float32(real).view(np.uint32)), real)
 
 
-def _address(inside: str, described: re.Match[str] | None) -> SassAddress:
+def _address(inside: str, described: re.Match[str] | None, *, matrix: bool) -> SassAddress:
     base, uniform, scale, offset = None, None, 1, 0
     for part in re.findall(r"[^+]+", inside):
         if _INTEGER.match(part):
@@ -163,6 +164,8 @@ def _address(inside: str, described: re.Match[str] | None) -> SassAddress:
                 base = register
                 scaled = _SCALE.search(part)
                 scale = int(scaled[1]) if scaled else 1
+    if matrix and uniform is not None:
+        uniform = replace(uniform, wide=True)
     descriptor = read(described["register"]) if described else None
     assert descriptor is None or isinstance(descriptor, SassRegister)
     return SassAddress(base, scale, uniform, offset, descriptor)

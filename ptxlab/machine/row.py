@@ -107,7 +107,7 @@ def accessed_bytes(modifiers: Modifiers) -> int:
 class Row:
     """One opcode, in all its forms.
 
-    ``pipe`` is what it holds, a name of a chip's. An instruction of variable latency is waited for by a
+    ``pipe`` is what it holds, a name of a chip's, "" where nobody knows. An instruction of variable latency is waited for by a
     ``scoreboard``, and the column says by which of a chip's latencies. ``loads`` and ``stores`` say what it does
     to memory, ``atomic`` that it is both at once or, where nothing is loaded, a reduction.
     """
@@ -147,6 +147,13 @@ class Row:
     boxes: bool = False
     """It copies a box of a tensor map, and not bytes in a row."""
     does: Does = ""
+    reads_late: bool = False
+    """Uniform registers are read some time after it is issued, as others are."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is known what it holds; of the others only the registers are."""
+        return bool(self.pipe)
 
     @property
     def asynchronous(self) -> bool:

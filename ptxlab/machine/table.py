@@ -10,11 +10,12 @@ from ptxlab.machine.operations import (
     moves,
     predicates,
     products,
+    untimed,
     warp,
 )
 from ptxlab.machine.row import Row
 
-_FAMILIES = (integer, predicates, moves, warp, floating, memory, control, products)
+_FAMILIES = (integer, predicates, moves, warp, floating, memory, control, products, untimed)
 
 
 def _table() -> dict[str, Row]:

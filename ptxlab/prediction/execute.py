@@ -45,7 +45,7 @@ class Executor:
 
     def execute(self, i: DecodedInstruction, where: Where) -> None:
         row = i.row
-        if row is None:
+        if row is None or not row.timed:
             raise Unsupported(
                 f"no timing is known of '{i.sass.text}'",
                 hint="the instruction is not in the tables of ptxlab/machine/operations",

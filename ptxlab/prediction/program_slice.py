@@ -101,7 +101,7 @@ class _Facts:
     ) -> None:
         row = i.row
         space = row.space if row else ""
-        self.unknown = row is None
+        self.unknown = row is None or not row.timed
         """What is not known at all is run, to be refused."""
         self.writes = _written(i, 4)
         if row is not None and row.every_predicate == "written":

@@ -89,7 +89,7 @@ def _told(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
 
 def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
     row = i.row
-    if row is None:
+    if row is None or not row.timed:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
     if _NEEDS.get(row.does, "l2") not in chip.latency:
         raise Unsupported(f"no timing is known of '{i.sass.text}' on {chip.gpu.name}")

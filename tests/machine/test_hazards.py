@@ -12,7 +12,9 @@ import pytest
 from ptxlab import resources
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS
+from ptxlab.machine import uses
 from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.control import Control
 from ptxlab.machine.decode import decode
 from ptxlab.machine.flow import NotFollowed
 from ptxlab.machine.hazards import Hazard, HazardCheck
@@ -21,6 +23,7 @@ from ptxlab.machine.latencies import Latencies
 from ptxlab.toolchain import link_ptx
 from tests.machine.changed_bits import flips, with_control
 from tests.machine.paths import Found, a_path, every_path, hazards
+from tests.machine.test_operations import instruction
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 SOME = ("sm_86", "sm_90a")
@@ -172,6 +175,23 @@ def test_a_hazard_across_the_back_edge_of_a_loop_is_found() -> None:
         for control in flips(i.control)
         for hazard in check(with_control(code, i.number, control), "sm_86")
     )
+
+
+MEETING = (
+    ("IADD3 R0, R1, R2, RZ", 1), ("@P0 BRA `(.L_1)", 1), ("MOV R5, R6", 8), ("FADD R4, R0, R0", 5), ("EXIT", 5),
+)  # fmt: skip
+
+
+def test_stalls_are_counted_along_the_shortest_way() -> None:
+    """Whoever branches past the move comes three cycles too early, and whoever does not comes late enough."""
+    code = [
+        replace(instruction(text, number, {".L_1": 3}), control=Control(stall, None, None, (), ()))
+        for number, (text, stall) in enumerate(MEETING)
+    ]
+    (hazard,) = check(code, "sm_86")
+    assert (hazard.kind, hazard.missing) == ("RAW", 3)
+    assert (hazard.earlier.number, hazard.later.number) == (0, 3)
+    assert uses.names(hazard.bits) == ["R0"]
 
 
 def test_paths_that_nobody_knows_are_not_followed() -> None:

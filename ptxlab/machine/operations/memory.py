@@ -50,6 +50,7 @@ ROWS = (
         loads=True,
         boxes=True,
         reads=partial(_box, 2),
+        reads_late=True,
     ),
     *_of_lsu(
         "UTMASTG",
@@ -60,6 +61,7 @@ ROWS = (
         stores=True,
         boxes=True,
         reads=partial(_box, 1),
+        reads_late=True,
     ),
     # Bytes in a row: its first modifier says whether to global memory or from there.
     *_of_lsu(
@@ -71,5 +73,6 @@ ROWS = (
         loads=True,
         stores=True,
         reads=_in_a_row,
+        reads_late=True,
     ),
 )
