@@ -16,7 +16,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.fragments.probe_kernel import module
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.sweep import FormOutcome, sweep
-from ptxlab.fragments.trials import tensor_moves, tensor_places, trials, tried
+from ptxlab.fragments.trials import tensor_moves, tensor_places, tensor_products, trials, tried
 from ptxlab.fragments.trials.trial import Trial, launch
 from ptxlab.matrix import tensor_memory_operand
 from ptxlab.matrix.catalog import forms, matching
@@ -48,6 +48,28 @@ def test_each_kind_of_product_is_tried_in_every_m_and_type() -> None:
         assert len({one.a_type for one in made}) == len({one.b_type for one in made}) == types
         if form.variant == "ss":
             assert {one.majors for one in made} >= {("k", "k"), ("mn", "mn")}
+
+
+@pytest.mark.parametrize("variant", ["ss", "ts"])
+def test_a_d_of_half_of_the_lanes_is_tried_in_either_half(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PTX ISA, layout F: rows 16 i on lie in lanes 32 i on, or 16 behind; A in Tensor Memory beside them."""
+    form = matching(f"tcgen05.mma.cta_group::1.kind::f16.{variant}")[0]
+    tried_at = {(one.problem.m, one.first_lane) for one in trials(form)}  # type: ignore[attr-defined]
+    assert tried_at == {(64, 0), (64, 16), (128, 0)}
+    assert found_in(form, list(trials(form))) == []
+    right = tensor_places.put_d
+    with monkeypatch.context() as tampered:
+        tampered.setattr(
+            tensor_products,
+            "put_d",
+            lambda made, cells, d, first_lane: right(made, cells, d, 0),
+        )
+        every = list(trials(form))
+    found = found_in(form, every)
+    assert {one.operand for one in found} == {"A", "B", "T"}
+    assert {(one.lane or 0) % 32 // 16 for one in found if one.operand != "T"} == {1}
 
 
 SOME = [

@@ -138,19 +138,19 @@ def memory_of(
     return filled.swapaxes(0, 1)
 
 
-def cells_of(problem: TensorCoreProblem, contents: Contents) -> Array:
-    """Return Tensor Memory, [probes, CTAs, 128, columns]."""
+def cells_of(problem: TensorCoreProblem, contents: Contents, first_lane: int) -> Array:
+    """Return Tensor Memory, [probes, CTAs, 128, columns]; D, and A where it is there, begin at a lane."""
     path, group = problem.path, problem.form.group
     cells = np.full((contents.probes, group, LANES, WIDTH), _AROUND, np.uint32)
     rows = problem.a.rows
     for cta in range(group):
         own = cells[:, cta]
         of_cta = slice(cta * rows, (cta + 1) * rows)
-        put_d(problem, own, contents.c[:, of_cta])
+        put_d(problem, own, contents.c[:, of_cta], first_lane)
         if problem.form.variant == "ts":
             words = _in_words(contents.a[:, of_cta], problem.bits)
             columns = COLUMNS["a-tmem"] + np.arange(words.shape[-1])
-            for lanes in path.lanes():
+            for lanes in first_lane + path.lanes():
                 own[:, lanes[:, np.newaxis], columns] = words
         tables = (path.scales_of_a, path.scales_of_b)
         parts = (contents.scales[0][:, of_cta], contents.scales[1]) if contents.scales else ()
@@ -165,10 +165,10 @@ def cells_of(problem: TensorCoreProblem, contents: Contents) -> Array:
     return cells
 
 
-def put_d(problem: TensorCoreProblem, cells: Array, d: Array) -> None:
-    """Write D, [probes, rows, n] of one CTA, into its cells: of 16 bits the low half."""
+def put_d(problem: TensorCoreProblem, cells: Array, d: Array, first_lane: int) -> None:
+    """Write D, [probes, rows, n] of one CTA, into its cells from a lane on: of 16 bits the low half."""
     lanes, columns = problem.path.d()
-    at = (slice(None), lanes, COLUMNS["d-tmem"] + columns)
+    at = (slice(None), first_lane + lanes, COLUMNS["d-tmem"] + columns)
     kept = cells[at] & np.uint32(0xFFFF0000) if problem.d_type == "f16" else np.uint32(0)
     cells[at] = kept | d.astype(np.uint32)
 
@@ -194,11 +194,16 @@ def _put_metadata(problem: TensorCoreProblem, cells: Array, values: Array) -> No
 
 
 def sources(
-    problem: TensorCoreProblem, contents: Contents, placed: Sequence[Placed], word: int
+    problem: TensorCoreProblem,
+    contents: Contents,
+    placed: Sequence[Placed],
+    word: int,
+    first_lane: int,
 ) -> list[int]:
     """Return what the registers of the operands hold, in PTX's order; ``word`` is the instruction descriptor."""
     values = {f"{each.operand.operand.lower()}-desc": each.descriptor for each in placed}
-    values |= {"idesc": word, "enable-input-d": int(contents.adds)} | COLUMNS
+    values |= {"idesc": word, "enable-input-d": int(contents.adds)}
+    values |= COLUMNS | {name: first_lane << 16 | COLUMNS[name] for name in ("d-tmem", "a-tmem")}
     return [values[operand.name] for operand in problem.form.signature]
 
 

@@ -1,6 +1,7 @@
 """Trials of ``tcgen05.mma``: A, B, D, scales and metadata where the tables say, one number of D for each place.
 
-Each form is tried in every m, type, swizzle and direction that it has, a few together.
+Each form is tried in every m, type, swizzle and direction that it has, a few together. What leaves half of the lanes
+free is tried in either half.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ptxlab.fragments.trials.trial import Trial
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
-from ptxlab.matrix.tensor_memory_operand import LANES
+from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER
 
 _SCALE_BYTES = 4
 _ALONG_K = ("mxf4", "mxf4nvf4")
@@ -38,9 +39,13 @@ _ALONG_K = ("mxf4", "mxf4nvf4")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductTrial(TensorTrial):
-    """Probes of ``looked_at``: of each the operand, and which row and column of it each number of D shows."""
+    """Probes of ``looked_at``: of each the operand, and which row and column of it each number of D shows.
+
+    D begins at ``first_lane``.
+    """
 
     problem: TensorCoreProblem | None = None
+    first_lane: int = 0
     looked_at: tuple[tuple[str, Array, Array], ...] = ()
 
     def explain(
@@ -50,6 +55,7 @@ class ProductTrial(TensorTrial):
         assert self.problem is not None
         path, group = self.problem.path, self.body.group
         lanes, columns = path.d()
+        lanes = lanes + self.first_lane
         number, cta = divmod(probe, group)
         operand, rows, cols = self.looked_at[number]
         for half in range(2):
@@ -75,7 +81,8 @@ def has_trials(form: TensorCoreProduct) -> bool:
 def product_trials(form: TensorCoreProduct) -> Iterator[Trial]:
     """Yield the trials of a product, each of one instruction descriptor."""
     for number, made in enumerate(_problems(form)):
-        yield _trial(made, number)
+        for first_lane in (0, QUARTER // 2) if made.path.scattered else (0,):
+            yield _trial(made, number, first_lane)
 
 
 def _problems(form: TensorCoreProduct) -> Iterator[TensorCoreProblem]:
@@ -122,7 +129,7 @@ def _problem(form: TensorCoreProduct, values: dict[str, int | str]) -> TensorCor
     return problem(form, instruction_descriptor.encode(form.kind, values))
 
 
-def _trial(made: TensorCoreProblem, turn: int) -> Trial:
+def _trial(made: TensorCoreProblem, turn: int, first_lane: int) -> Trial:
     """Return the trial of one problem: probes that do not add, then those that do."""
     probing = ProductProbes(made)
     *several, expected = probing.all()
@@ -133,8 +140,8 @@ def _trial(made: TensorCoreProblem, turn: int) -> Trial:
     after: list[Array] = []
     done = 0
     for contents in several:
-        cells = cells_of(made, contents)
-        given = np.array(sources(made, contents, where, word), np.uint64)
+        cells = cells_of(made, contents, first_lane)
+        given = np.array(sources(made, contents, where, word, first_lane), np.uint64)
         memory = memory_of(made, contents, where, body.shared_bytes)
         shape = (contents.probes, group, LANES)
         share = np.ascontiguousarray(memory).reshape(*shape, -1).view(np.uint64)
@@ -143,14 +150,14 @@ def _trial(made: TensorCoreProblem, turn: int) -> Trial:
         records.append(np.concatenate(columns, axis=-1).reshape(-1, LANES, words))
         own = expected[done : done + contents.probes]
         for cta, part in enumerate(np.split(own, group, axis=1)):
-            put_d(made, cells[:, cta], part)
+            put_d(made, cells[:, cta], part, first_lane)
         after.append(cells.reshape(-1, LANES, WIDTH))
         done += contents.probes
     cells = np.concatenate(after)
     promised = ~np.zeros_like(cells)
     if made.d_type == "f16":  # what is in the upper half of a cell is open
         lanes, at = made.path.d()
-        promised[:, lanes, at] = 0xFFFF
+        promised[:, first_lane + lanes, at] = 0xFFFF
     looked = tuple(probing.looked_at)
     return ProductTrial(
         made.form,
@@ -160,5 +167,6 @@ def _trial(made: TensorCoreProblem, turn: int) -> Trial:
         in_words(promised),
         None,
         made,
+        first_lane,
         looked,
     )
