@@ -232,15 +232,17 @@ def fill_in(args: argparse.Namespace, path: Path) -> None:
 
 
 def needed_target(path: Path) -> str | None:
-    """Return the target that a file is for, where the usual one does not run it.
+    """Return the target that a file is for, of a family its first, where the usual one does not run it.
 
     PTX says so itself, CUDA C in its header.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     named = re.findall(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
-    for needed in (*named, read_header(text, str(path)).target):
-        if needed in TARGETS and not TARGETS[DEFAULT_TARGET].runs(needed):
-            return str(needed)
+    in_header = read_header(text, str(path)).target
+    for needed in (*named, *([in_header] if in_header else ())):
+        able = [name for name, target in TARGETS.items() if target.runs(needed)]
+        if able and DEFAULT_TARGET not in able:
+            return able[0]
     return None
 
 

@@ -67,8 +67,11 @@ def test_a_header_says_what_the_user_leaves_out(tmp_path: Path) -> None:
         ("k.ptx", ".version 8.8\n  .target sm_103a, debug\n", "sm_103a"),
         ("k.ptx", ".version 8.0\n.target sm_80\n", None),
         ("k.ptx", ".version 8.0\n.target sm_90a\n", None),
-        ("k.ptx", ".version 8.8\n.target sm_100f\n", None),
+        ("k.ptx", ".version 8.8\n.target sm_100f\n", "sm_100a"),
+        ("k.ptx", ".version 8.8\n.target sm_121f\n", "sm_121a"),
+        ("k.ptx", ".version 9.4\n.target sm_107f\n", None),
         ("k.cu", "// A title.\n// Target: sm_120a\n", "sm_120a"),
+        ("k.cu", "// A title.\n// Target: sm_120f\n", "sm_120a"),
         ("k.cu", "// A title.\nvoid f(); // Target: sm_120a\n", None),
     ],
 )
