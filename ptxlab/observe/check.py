@@ -122,6 +122,7 @@ class Checker(Watcher):
         self._registers.see(site, frame, threads, passing)
         if passing is None:
             return
+        self._passing = passing
         form = form_of(site.instruction)
         effects = form.effects
         if effects.fence == "memory":
@@ -284,6 +285,10 @@ class Checker(Watcher):
     def tensor_memory(self, threads: Threads, cells: Array, *, writes: bool) -> None:
         if self._async is not None:
             self._async.tensor_memory.touch(threads, cells, writes=writes)
+
+    def columns(self, cta: int, start: int, count: int, *, taken: bool) -> None:
+        if taken and self._async is not None:
+            self._async.tensor_memory.allocated(cta, self._passing)
 
     def box(
         self, thread: int, tensor_map: TensorMap, coordinates: Sequence[int], *, outside: bool

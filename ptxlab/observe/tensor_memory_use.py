@@ -47,7 +47,7 @@ _WAITS = {"tensor_loads": "tcgen05.wait::ld", "tensor_stores": "tcgen05.wait::st
 
 @dataclass(slots=True)
 class _Move:
-    """What a warp loads or stores; ``over`` is when it has waited for it, None where it has not."""
+    """What a warp loads, stores or allocates; ``over`` is when that is done for itself, None where it is not."""
 
     site: Site
     warp: int
@@ -94,6 +94,7 @@ class TensorMemoryUse:
         self._operations: list[_Operation | None] = [None]
         self._written, self._read = np.zeros((2, context.wave.ctas * CTA_CELLS), np.int32)
         self._moves = {queue: _Moves(context.wave) for queue in MOVES}
+        self._allocated: dict[int, _Move] = {}
 
     def issue(self, threads: Threads, engines: Array, access: TensorCoreAccess) -> None:
         """See operations begin, one of each engine, which ``threads`` issue."""
@@ -121,11 +122,34 @@ class TensorMemoryUse:
             lanes = warps[:, np.newaxis] + np.arange(WARP)
             self._after_moves(lanes, flat, writes=writes, engine=False)
             moves.begin(site, warps // WARP, flat)
+        else:
+            for warp, cta in zip(warps // WARP, flat[:, 0] // CTA_CELLS, strict=True):
+                self._hold_peer(int(warp), int(cta))
         if len(self._operations) == 1:
             return
         self._hold(warps, flat, "WAW" if writes else "RAW", self._written)
         if writes:
             self._hold(warps, flat, "WAR", self._read)
+
+    def allocated(self, cta: int, threads: Threads) -> None:
+        """See a warp among ``threads`` get columns for its CTA."""
+        warp = int(threads.index[self._context.wave.cta_of[threads.index] == cta][0]) // WARP
+        self._allocated[cta] = _Move(self._context.site, warp, self._clocks.now)
+
+    def _hold_peer(self, warp: int, cta: int) -> None:
+        """Report a warp that gives columns back and has not heard that the other CTA of the pair has its own."""
+        context, peer = self._context, self._allocated.get(cta ^ 1)
+        if context.wave.tensor_memory.group == 1 or peer is None or peer.over is None:
+            return
+        lanes = warp * WARP + np.arange(WARP)
+        if not self._has_heard(lanes[np.newaxis], peer.warp, peer.over).all():
+            message = (
+                f"the warp of {context.thread(warp * WARP)} gives back columns of Tensor Memory, and nothing orders "
+                f"that behind the tcgen05.alloc of line {peer.site.line} in {context.wave.cta(cta ^ 1)}"
+            )
+            hint = "a barrier.cluster of the pair between tcgen05.alloc and tcgen05.dealloc"
+            words = message, hint
+            context.find("async", "error", "gives back", WARP, words, peer.site, unit="threads")
 
     def wait(self, queue: Queue, threads: Threads) -> None:
         """See whole warps wait for what they have loaded, or stored."""

@@ -299,3 +299,40 @@ def test_products_of_each_layout(problem: Problem) -> None:
     assert load.startswith("tcgen05.ld")
     [finding] = [one for one in checked(twin, problem).findings if one.rule == "RAW"]
     assert finding.count == problem.m * problem.n * 4
+
+
+PAIR = """
+.version 9.1
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{
+    .reg .b32 t;
+    .shared .align 16 .b32 slot;
+    tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32;
+    tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;
+    bar.sync 0;
+    ld.shared.b32 t, [slot];
+    MET
+    tcgen05.dealloc.cta_group::2.sync.aligned.b32 t, 32;
+    LAST
+    ret;
+}
+"""
+MET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_a_pair_gives_back_what_both_have_allocated(met: bool) -> None:
+    """The other order ends a launch on a B300: NVIDIA/cutlass, issue 3435."""
+    text = PAIR.replace("MET", MET if met else "").replace("LAST", "" if met else MET)
+    kernel = device("sm_100a", "late").load(text).kernel("k")
+    report = check(kernel, LaunchConfig.of(4, 32, cluster=2), [], ["async"])
+    if met:
+        assert report.findings == ()
+        return
+    [finding] = report.findings
+    assert (finding.severity, finding.rule, finding.count) == ("error", "gives back", 4 * 32)
+    assert "tcgen05.dealloc" in report.source.line(finding.line)
+    assert "tcgen05.alloc" in report.source.line(finding.other_line or 0)
+    assert "CTA (1, 0, 0)" in finding.message
