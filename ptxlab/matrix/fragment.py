@@ -120,8 +120,10 @@ class FragmentLayout(Pictured):
             raise IndexError(
                 f"{self.operand} has no element {row},{col}: it is {self.rows} x {self.cols}"
             )
-        positions = np.argwhere((self.table() == (row, col)).all(axis=-1))
-        return tuple(Place(*map(int, position)) for position in positions)
+        order, begins = position.by_element(self._arrangement)
+        number, shape = row * self.cols + col, self.table().shape[:-1]
+        holding = np.unravel_index(order[begins[number] : begins[number + 1]], shape)
+        return tuple(map(Place, *(axis.tolist() for axis in holding)))
 
     def table(self) -> Integers:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""

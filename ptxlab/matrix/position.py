@@ -151,6 +151,16 @@ def numbers(of: Arrangement) -> Integers:
 
 
 @cache
+def by_element(of: Arrangement) -> tuple[Integers, Integers]:
+    """Return the table's places, as numbers, in the order of (row, col), and where those of each element begin."""
+    row, col = np.moveaxis(table(of), -1, 0)
+    elements = (row * of.cols + col).ravel()
+    order = elements.argsort(kind="stable")
+    begins = elements[order].searchsorted(np.arange(of.rows * of.cols + 1))
+    return _read_only(order), _read_only(begins)
+
+
+@cache
 def problem(of: Arrangement) -> str:
     """Say what is wrong with it; nothing where every element has ``copies`` places."""
     fits = max(32, of.bits) % of.bits == 0 and of.elements % (of.threads * of.packed) == 0
