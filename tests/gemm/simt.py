@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -32,6 +32,15 @@ EACH_WAY = [
     for layout in LAYOUTS
 ]
 """Each of A and B as it is and transposed: what copies one does not know of the other."""
+
+
+def every_second(twins: Sequence[Any]) -> list[Any]:
+    """Return faulty twins of a kernel; those between are thorough: each shows that the same test can fail."""
+    return [
+        pytest.param(*twin, marks=[pytest.mark.thorough] * (number % 2))
+        for number, twin in enumerate(twins)
+    ]
+
 
 Rewrite = Callable[[str, str, str], None]
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from ptxlab.machine.sass import sass
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import compile_cuda, link_ptx
-from tests.gemm.simt import QUICK
+from tests.gemm.simt import QUICK, every_second
 
 KERNEL = ALGORITHMS["tensor_core"]
 SMALL = QUICK["tensor_core"]
@@ -263,7 +263,7 @@ def test_without_a_slip_it_works(works: Callable[[Path, Problem], bool]) -> None
     assert all(works(resources.path(KERNEL.file), problem) for problem in PROBLEMS)
 
 
-@pytest.mark.parametrize(("old", "new"), SLIPS)
+@pytest.mark.parametrize(("old", "new"), every_second(SLIPS))
 def test_a_slip_is_noticed(
     works: Callable[[Path, Problem], bool], tmp_path: Path, old: str, new: str
 ) -> None:
