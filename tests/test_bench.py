@@ -19,7 +19,9 @@ def test_the_workloads_can_be_run() -> None:
     for workload in bench.WORKLOADS:
         ALGORITHMS[workload.algorithm].require(workload.dtype, "f32")
     data = json.loads(bench.RESULT.read_text(encoding="utf-8"))
-    assert [row["name"] for row in data["workloads"]] == [one.name for one in bench.WORKLOADS]
+    assert [row["name"] for row in data["workloads"]] == [
+        workload.name for workload in bench.WORKLOADS
+    ]
 
 
 def test_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

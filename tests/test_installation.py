@@ -113,10 +113,10 @@ def test_where_it_has_none_doctor_says_what_that_costs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on(monkeypatch, "darwin", "arm64")
-    found = examined(capsys)
-    packages = {one["name"]: one for one in found["packages"]}
+    output = examined(capsys)
+    packages = {package["name"]: package for package in output["packages"]}
     assert not any(packages[name]["needed"] or packages[name]["advice"] for name in NVIDIA)
-    assert not any(name in line for name in NVIDIA for line in found["advice"])
+    assert not any(name in line for name in NVIDIA for line in output["advice"])
     assert main(["doctor"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert "nvidia-cuda-nvrtc there is none for macOS on arm64: no CUDA C" in words

@@ -88,9 +88,9 @@ def needed(name: str) -> str:
     if name.endswith(".cu"):
         usual = "sm_90a" if name in MAPPED else "sm_80"
         return header_of(name).target or usual
-    found = re.search(r"^\.target (\w+)", text_of(name), re.MULTILINE)
-    assert found
-    return found[1]
+    match = re.search(r"^\.target (\w+)", text_of(name), re.MULTILINE)
+    assert match
+    return match[1]
 
 
 @pytest.mark.parametrize(

@@ -66,10 +66,10 @@ def test_the_result_of_the_child_is_passed_through(
     on_gpu(monkeypatch, "None")
     assert main(arguments(file, "--json", "--time", "--cluster", "1")) == 0
     out, err = capfd.readouterr()
-    found = json.loads(out)
-    assert (found["device"], found["kernel"], found["arch"]) == ("cuda", "k", "sm_90a")
-    assert found["timing"]["launches"] in (400, 401), "2.5 ms each, for a second"
-    assert [found["timing"][name] for name in ("median", "p20", "p80")] == [0.0025] * 3
+    output = json.loads(out)
+    assert (output["device"], output["kernel"], output["arch"]) == ("cuda", "k", "sm_90a")
+    assert output["timing"]["launches"] in (400, 401), "2.5 ms each, for a second"
+    assert [output["timing"][name] for name in ("median", "p20", "p80")] == [0.0025] * 3
     assert err == "ptxlab: on Fake GPU\n"
     assert main(arguments(file, "--expect", "x=1", "--device", "cuda")) == 1
     assert "x is wrong: 4 of 4" in capfd.readouterr().out

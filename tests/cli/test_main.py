@@ -222,9 +222,9 @@ def test_command_lines_that_fail_answer_a_program(
     words: list[str], kind: str, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(words) == status
-    found = json.loads(capsys.readouterr().out)
-    assert (found["kind"], found["status"], found["file"]) == (kind, status, None)
-    assert found["message"]
+    output = json.loads(capsys.readouterr().out)
+    assert (output["kind"], output["status"], output["file"]) == (kind, status, None)
+    assert output["message"]
 
 
 def test_a_bug_is_an_object_too(
@@ -233,8 +233,8 @@ def test_a_bug_is_an_object_too(
     monkeypatch.delenv("PTXLAB_DEBUG", raising=False)
     monkeypatch.setattr(cli, "dispatch", raising(KeyError("x")))
     assert cli.main(["--json"]) == 70
-    found = json.loads(capsys.readouterr().out)
-    assert (found["kind"], found["line"]) == ("bug", None)
+    output = json.loads(capsys.readouterr().out)
+    assert (output["kind"], output["line"]) == ("bug", None)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

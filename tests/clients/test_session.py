@@ -116,7 +116,7 @@ def test_checked_launches_report_each_thing_once(tmp_path: Path) -> None:
     }
     with pytest.raises(LaunchError, match=r"kernel\.py:3:5"):
         session.launch(right, CONFIG, *borrowed(x[:60]))
-    assert [one.findings[0].kind for one in session.reports] == ["race", "bounds"]
+    assert [report.findings[0].kind for report in session.reports] == ["race", "bounds"]
 
 
 def test_a_launch_is_made_again_without_a_trace(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_launch_parts_from_that_of_another_gpu() -> None:
     assert other.first is not None
     assert other.first.instruction.opcode == "mma"
     assert other.first.judgement.verdict == "rounding"
-    (stored,) = [one for one in other.outputs if one.differing]
+    (stored,) = [output for output in other.outputs if output.differing]
     assert stored.name == f"array at {out.ctypes.data:#x}"
     assert (stored.total, stored.place) == (32, (0,))
     assert (out == after).all()
@@ -276,7 +276,7 @@ def test_races_of_one_kernel_at_several_lines_are_all_reported() -> None:
     kernel = session.load(RACES, "races.ptx")
     for n in (0, 1, 1, 0, 2):
         session.launch(kernel.kernel("races"), CONFIG, struct.pack("<I", n))
-    assert [one.findings[0].line for one in session.reports] == [13, 14]
+    assert [report.findings[0].line for report in session.reports] == [13, 14]
 
 
 def test_launches_that_stop_at_several_lines_are_all_reported() -> None:
@@ -289,7 +289,10 @@ def test_launches_that_stop_at_several_lines_are_all_reported() -> None:
         with pytest.raises(LaunchError, match="trap"):
             session.launch(kernel, CONFIG, struct.pack("<I", n))
     assert [
-        line for one in session.reports for line in (13, 14) if f":{line}:" in one.unchecked[0]
+        line
+        for report in session.reports
+        for line in (13, 14)
+        if f":{line}:" in report.unchecked[0]
     ] == [13, 14]
     assert len(session.reports) == 2
 

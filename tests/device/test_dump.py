@@ -67,14 +67,14 @@ def dump(device: Device, dump: Dump, text: str = TEXT, threads: int = 40) -> Dum
 
 def test_an_iteration_of_a_loop(device: Device) -> None:
     lane = np.arange(40)
-    found = dump(device, Dump("mad.lo", ("x", "i", "h", "p"), nth=2))
-    assert found.registers == ("x", "i", "h", "p")
-    assert found.types == ("b32", "b32", "b16", "pred")
+    dumped = dump(device, Dump("mad.lo", ("x", "i", "h", "p"), nth=2))
+    assert dumped.registers == ("x", "i", "h", "p")
+    assert dumped.types == ("b32", "b32", "b16", "pred")
     # The guarded mad is passed too: four times in all.
-    assert (found.passes == 4).all()
-    assert found.reached.all()
+    assert (dumped.passes == 4).all()
+    assert dumped.reached.all()
     expected = np.stack([100 * lane + 12, lane * 0 + 2, lane * 0 + 0xFFFE, lane * 0 + 1], axis=1)
-    assert (found.words == expected).all()
+    assert (dumped.words == expected).all()
 
 
 def test_before_and_after(device: Device) -> None:
@@ -89,28 +89,28 @@ def test_a_label_is_the_instruction_after_it(device: Device) -> None:
 
 
 def test_operands_and_doubles(device: Device) -> None:
-    found = dump(device, Dump("cvt.rn", ("D", "A")))
-    assert found.registers == ("d", "x")
-    assert (found.words[:, 0].view(np.float64) == found.words[:, 1]).all()
+    dumped = dump(device, Dump("cvt.rn", ("D", "A")))
+    assert dumped.registers == ("d", "x")
+    assert (dumped.words[:, 0].view(np.float64) == dumped.words[:, 1]).all()
 
 
 def test_never_there(device: Device) -> None:
-    found = dump(device, Dump("again", nth=4))
-    assert not found.reached.any()
-    assert (found.passes == 3).all()
-    assert not found.words.any()
+    dumped = dump(device, Dump("again", nth=4))
+    assert not dumped.reached.any()
+    assert (dumped.passes == 3).all()
+    assert not dumped.words.any()
 
 
 def test_a_device_function() -> None:
-    found = dump(EmulatorDevice(TARGETS["sm_90a"]), Dump(line("add.u32 y, x, x"), ("D",)))
-    assert (found.words[:, 0] == 2 * (1000 * np.arange(40) + 123)).all()
+    dumped = dump(EmulatorDevice(TARGETS["sm_90a"]), Dump(line("add.u32 y, x, x"), ("D",)))
+    assert (dumped.words[:, 0] == 2 * (1000 * np.arange(40) + 123)).all()
 
 
 def test_registers_of_an_instruction_are_named_once() -> None:
     device = EmulatorDevice(TARGETS["sm_90a"])
-    found = dump(device, Dump(line("add.u32 y, x, x")))
-    assert found.registers == ("y", "x")
-    assert (found.words[:, 1] == 1000 * np.arange(40) + 123).all()
+    dumped = dump(device, Dump(line("add.u32 y, x, x")))
+    assert dumped.registers == ("y", "x")
+    assert (dumped.words[:, 1] == 1000 * np.arange(40) + 123).all()
 
 
 def test_a_register_may_be_called_like_an_operand(device: Device) -> None:
@@ -118,9 +118,9 @@ def test_a_register_may_be_called_like_an_operand(device: Device) -> None:
     text = TEXT.replace("n, x, y;", "n, x, y, A;").replace(
         "mov.b32 i, 0;", "mov.b32 i, 0; mov.b32 A, 77;"
     )
-    found = dump(device, Dump("setp", ("A", "B")), text)
-    assert found.registers == ("A", "n")
-    assert found.words[:, 0].tolist() == [77] * 40
+    dumped = dump(device, Dump("setp", ("A", "B")), text)
+    assert dumped.registers == ("A", "n")
+    assert dumped.words[:, 0].tolist() == [77] * 40
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_each_thread_of_any_wave_has_its_row(monkeypatch: pytest.MonkeyPatch) ->
     wanted = [1000 * cta + thread for cta in range(7) for thread in range(40)]
     for threads in (64, 128, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)
-        found = kernel.launch(7, 40, [0], dump=Dump("mad.lo", ("x",))).dump
-        assert found is not None
-        assert found.words[:, 0].tolist() == wanted
+        dumped = kernel.launch(7, 40, [0], dump=Dump("mad.lo", ("x",))).dump
+        assert dumped is not None
+        assert dumped.words[:, 0].tolist() == wanted
 
 
 @pytest.mark.parametrize("cta", [0, 2, 5])
@@ -192,10 +192,10 @@ def test_shared_memory_is_that_of_the_threads_cta(
     """Of two variables of a name it is the one that the place sees."""
     monkeypatch.setattr(grid, "WAVE_THREADS", 256)
     kernel = EmulatorDevice(TARGETS["sm_90a"]).load(SHARED).kernel()
-    found = kernel.launch(7, 40, [0], dump=Dump("bar.sync", thread=40 * cta + 3, before=True)).dump
-    assert found is not None
-    assert found.shared is not None
-    words, places = found.shared.data.view(np.uint32), found.shared.variables
+    dumped = kernel.launch(7, 40, [0], dump=Dump("bar.sync", thread=40 * cta + 3, before=True)).dump
+    assert dumped is not None
+    assert dumped.shared is not None
+    words, places = dumped.shared.data.view(np.uint32), dumped.shared.variables
     assert len(words) == 7
     assert words[places["own"] // 4] == 77
     assert cta in words.tolist()
@@ -234,9 +234,9 @@ def test_a_rewritten_kernel_has_the_variables_and_leaves_them_changed() -> None:
     pointer = module.variable("where").numpy().tolist()
     for turn in (7, 8):
         packed = module.kernel().packed([0])
-        found = launch_rewritten(module, function, Dump("add.u32", ("x",)), config, packed).dump
-        assert found is not None
-        assert found.words.tolist() == [[turn]]
+        dumped = launch_rewritten(module, function, Dump("add.u32", ("x",)), config, packed).dump
+        assert dumped is not None
+        assert dumped.words.tolist() == [[turn]]
         assert module.variable("count").numpy().tolist() == [5, turn]
         assert module.variable("total").numpy().tolist() == turn
         assert module.variable("where").numpy().tolist() == pointer

@@ -66,9 +66,9 @@ def test_it_is_what_the_arguments_become(device: Device) -> None:
 def test_registers_on_the_way(device: Device) -> None:
     kernel, out = device.load(TEXT).kernel("k"), device.zeros(5, "u32")
     packed = BLOCK.pack(200, out.address, 3, b"", 0.0)
-    found = kernel.launch_packed(ONE, packed, Dump("ld.param.u16", ("r0", "r1"))).dump
-    assert found is not None
-    assert found.words.tolist() == [[200, 3]]
+    dumped = kernel.launch_packed(ONE, packed, Dump("ld.param.u16", ("r0", "r1"))).dump
+    assert dumped is not None
+    assert dumped.words.tolist() == [[200, 3]]
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_the_driver_is_given_the_innermost_dimension_first(driver: Any) -> None:
         a, (32, 64), swizzle="128B", fill="nan", element_strides=(2, 1), l2_promotion=256
     )
     [args] = driver.named("cuTensorMapEncodeTiled")
-    assert [numbers(one) for one in args] == [
+    assert [numbers(arg) for arg in args] == [
         9, 2, a.address, [256, 128], [512], [64, 32], [1, 2], 0, 3, 3, 1
     ]  # fmt: skip
     assert args[0] is real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
@@ -238,7 +238,7 @@ def test_the_driver_is_given_pixels(driver: Any) -> None:
     a = aligned(gpu, (2, 8, 8, 64))
     gpu.tensor_map(a, im2col=Im2col((-1, -2), (1, 2), 64, 100))
     [args] = driver.named("cuTensorMapEncodeIm2col")
-    assert [numbers(one) for one in args] == [
+    assert [numbers(arg) for arg in args] == [
         9, 4, a.address, [64, 8, 8, 2], [128, 1024, 8192], [-2, -1], [2, 1], 64, 100, [1] * 4, 0, 0, 0, 0
     ]  # fmt: skip
 

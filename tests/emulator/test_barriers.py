@@ -28,10 +28,10 @@ def test_reductions_over_the_cta(run: Any, block: int, opcode: str) -> None:
     selp.u32 r7, 1, 0, p3;
     st.global.v4.u32 [d1], {{r5, r6, r7, r0}};
 """
-    found = run(body, grid=15, block=block, words=4).reshape(15, block, 4)
+    words = run(body, grid=15, block=block, words=4).reshape(15, block, 4)
     for cta in range(15):
         holds = np.arange(block) >= 20 * cta
-        assert (found[cta, :, :3] == [holds.sum(), holds.all(), not holds.all()]).all()
+        assert (words[cta, :, :3] == [holds.sum(), holds.all(), not holds.all()]).all()
 
 
 def test_the_reduced_predicate_may_be_its_own_result(run: Any) -> None:
@@ -53,8 +53,8 @@ meet:
     selp.u32 r7, 1, 0, p1;
     st.global.u32 [d1], r7;
 """
-    found = run(body, grid=6, block=128)[:, 0].reshape(6, 128)
-    assert (found == np.array([[0], [0], [0], [0], [1], [1]])).all()
+    words = run(body, grid=6, block=128)[:, 0].reshape(6, 128)
+    assert (words == np.array([[0], [0], [0], [0], [1], [1]])).all()
 
 
 def test_a_counted_reduction_is_of_some_warps(run: Any) -> None:
@@ -105,12 +105,12 @@ consumer:
 
 
 def test_producer_and_consumer(run: Any) -> None:
-    found = run(PIPE, grid=3, block=64, before=".shared .b32 cells[32];")[:, 0].reshape(3, 64)
+    words = run(PIPE, grid=3, block=64, before=".shared .b32 cells[32];")[:, 0].reshape(3, 64)
     for lane in range(32):
         total = 0
         for step in range(20):
             total = (3 * total + 100 * step + lane) % (1 << 32)
-        assert (found[:, 32 + lane] == total).all()
+        assert (words[:, 32 + lane] == total).all()
 
 
 def test_a_counted_barrier_counts_warps_whose_other_threads_have_ended(run: Any) -> None:
@@ -173,8 +173,8 @@ done:
 last:
     st.global.u32 [d1], 7;
 """
-    found = run(body, grid=3, block=96)[:, 0].reshape(3, 3, 32)
-    assert (found == np.array([[0, 1, 7], [0, 0, 7], [1, 1, 7]])[:, :, None]).all()
+    words = run(body, grid=3, block=96)[:, 0].reshape(3, 3, 32)
+    assert (words == np.array([[0, 1, 7], [0, 0, 7], [1, 1, 7]])[:, :, None]).all()
 
 
 def test_who_arrives_first_goes_first(emulate: Any) -> None:
@@ -191,8 +191,8 @@ others:
 done:
     st.global.u32 [d1], r5;
 """
-    found = emulate(body, block=192).reshape(6, 32)
-    assert (found == np.array([32, 0, 0, 0, 0, 32])[:, None]).all()
+    words = emulate(body, block=192).reshape(6, 32)
+    assert (words == np.array([32, 0, 0, 0, 0, 32])[:, None]).all()
 
 
 def test_the_number_of_a_barrier_may_be_in_a_register(run: Any) -> None:
@@ -230,8 +230,8 @@ loop:
 done:
     st.global.u32 [d1], r5;
 """
-    found = run(body, grid=2, block=128)[:, 0].reshape(2, 4, 32)
-    assert (found == np.array([128, 224, 288, 320])[None, :, None]).all()
+    words = run(body, grid=2, block=128)[:, 0].reshape(2, 4, 32)
+    assert (words == np.array([128, 224, 288, 320])[None, :, None]).all()
 
 
 TURNS = """
@@ -324,8 +324,8 @@ wait:
 done:
     st.global.u32 [d1], 7;
 """
-    found = emulate(body, block=64)[:, 0]
-    assert found.tolist() == [0] * 16 + [7] * 48
+    words = emulate(body, block=64)[:, 0]
+    assert words.tolist() == [0] * 16 + [7] * 48
 
 
 @pytest.mark.parametrize(

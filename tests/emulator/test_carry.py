@@ -67,7 +67,7 @@ def test_differences_of_many_words(run: Any, device: Device) -> None:
     st.global.u32 [d1+8], r8;
     """
     with device.upload(pairs) as given:
-        found = run(body, given, block=len(pairs), words=3, parameters=", .param .u64 pairs")
-    for (a, b), (low, middle, high) in zip(pairs.tolist(), found.tolist(), strict=True):
+        words = run(body, given, block=len(pairs), words=3, parameters=", .param .u64 pairs")
+    for (a, b), (low, middle, high) in zip(pairs.tolist(), words.tolist(), strict=True):
         difference = (a - b) + ((b - a) << 32) + ((a - b) << 64)
         assert low | middle << 32 | high << 64 == difference & ((1 << 96) - 1), (hex(a), hex(b))

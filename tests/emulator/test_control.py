@@ -59,8 +59,8 @@ done:
             count += 1
         return count
 
-    found = run(body, grid=3, block=50)[:, 0]
-    assert found.tolist() == [steps(i + 1) for i in range(150)]
+    words = run(body, grid=3, block=50)[:, 0]
+    assert words.tolist() == [steps(i + 1) for i in range(150)]
 
 
 def test_nested_loops_with_breaks_and_early_return(run: Any) -> None:
@@ -180,8 +180,8 @@ def test_recursion_to_a_depth_of_each_threads_own(run: Any) -> None:
     }
     st.global.u32 [d1], r5;
 """
-    found = run(body, block=48, before=FUNCTION)[:, 0]
-    assert found.tolist() == [n * (n + 1) // 2 for n in range(48)]
+    words = run(body, block=48, before=FUNCTION)[:, 0]
+    assert words.tolist() == [n * (n + 1) // 2 for n in range(48)]
 
 
 def test_divergent_call_with_register_parameters(run: Any) -> None:
@@ -194,8 +194,8 @@ def test_divergent_call_with_register_parameters(run: Any) -> None:
     @p1 call (r4), twice, (r0);
     st.global.u32 [d1], r4;
 """
-    found = run(body, before=before)[:, 0]
-    assert found.tolist() == [2 * n if n > 9 else 5 for n in range(32)]
+    words = run(body, before=before)[:, 0]
+    assert words.tolist() == [2 * n if n > 9 else 5 for n in range(32)]
 
 
 def test_barrier_in_a_loop_makes_stores_visible(run: Any) -> None:
@@ -219,8 +219,8 @@ loop:
     @p1 bra loop;
     st.global.u32 [d1], r6;
 """
-    found = run(body, grid=2, block=96, before=before)[:, 0].reshape(2, 96)
-    assert (found == (np.arange(96) + 10) % 96).all()
+    words = run(body, grid=2, block=96, before=before)[:, 0].reshape(2, 96)
+    assert (words == (np.arange(96) + 10) % 96).all()
 
 
 def test_ended_threads_are_not_waited_for(run: Any) -> None:
@@ -251,8 +251,8 @@ reader:
 done:
     ret;
 """
-    found = run(body, block=96, before=before)[:, 0]
-    assert found.tolist() == [0] * 32 + [77] * 32 + [0] * 32
+    words = run(body, block=96, before=before)[:, 0]
+    assert words.tolist() == [0] * 32 + [77] * 32 + [0] * 32
 
 
 def test_deadlock_names_who_waits_where(emulate: Any) -> None:
@@ -293,8 +293,8 @@ setter:
     st.volatile.shared.u32 [flag], 3;
     st.global.u32 [d1], 4;
 """
-    found = run(body, before=before)[:, 0]
-    assert found.tolist() == [4 if lane == 5 else 3 for lane in range(32)]
+    words = run(body, before=before)[:, 0]
+    assert words.tolist() == [4 if lane == 5 else 3 for lane in range(32)]
 
 
 def test_results_do_not_depend_on_the_wave_size(emulate: Any, monkeypatch: Any) -> None:
@@ -311,10 +311,10 @@ loop:
 done:
     st.global.u32 [d1], r5;
 """
-    found = emulate(body, grid=40, block=33)
+    words = emulate(body, grid=40, block=33)
     monkeypatch.setattr("ptxlab.emulator.run.grid.WAVE_THREADS", 100)
-    assert np.array_equal(emulate(body, grid=40, block=33), found)
-    assert found[:, 0].tolist() == [3 ** ((i ^ 0x5A) & 7) for i in range(40 * 33)]
+    assert np.array_equal(emulate(body, grid=40, block=33), words)
+    assert words[:, 0].tolist() == [3 ** ((i ^ 0x5A) & 7) for i in range(40 * 33)]
 
 
 @pytest.mark.parametrize(
@@ -342,8 +342,8 @@ def test_plain_values_where_the_function_has_param_formals(run: Any) -> None:
     add.u32 r5, r5, r6;
     st.global.u32 [d1], r5;
 """
-    found = run(body, before=FUNCTION)[:, 0]
-    assert found.tolist() == [n * (n + 1) // 2 + 10 for n in range(32)]
+    words = run(body, before=FUNCTION)[:, 0]
+    assert words.tolist() == [n * (n + 1) // 2 + 10 for n in range(32)]
 
 
 def test_warp_barrier_gathers_the_lanes_it_names(run: Any) -> None:
@@ -394,5 +394,5 @@ def test_ended_lanes_are_not_waited_for_by_their_warp(run: Any) -> None:
     vote.sync.ballot.b32 r5, 1, 0xffffffff;
     st.global.u32 [d1], r5;
 """
-    found = run(body, grid=2, block=50)[:, 0].reshape(2, 50)
-    assert (found == [0xFFFFFFFF] * 32 + [0xFF] * 8 + [0] * 10).all()
+    words = run(body, grid=2, block=50)[:, 0].reshape(2, 50)
+    assert (words == [0xFFFFFFFF] * 32 + [0xFF] * 8 + [0] * 10).all()

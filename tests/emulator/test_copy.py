@@ -63,10 +63,10 @@ def test_a_missing_wait_is_visible(
     emulate: Any, emulator: Device, wait: str, landed: tuple[bool, bool]
 ) -> None:
     middle = f"{FIRST} cp.async.commit_group; {SECOND} cp.async.commit_group; {wait}"
-    found = copied(emulate, emulator, middle)
+    words = copied(emulate, emulator, middle)
     for copy, there in enumerate(landed):
         expected = DATA + 128 * copy if there else np.broadcast_to(OLD, (32, 4))
-        assert np.array_equal(found[:, copy], expected)
+        assert np.array_equal(words[:, copy], expected)
 
 
 HINTED = "cp.async.cg.shared.global.L2::cache_hint [r3], [d2], 16{}; cp.async.wait_all;"
@@ -112,9 +112,9 @@ def test_groups_are_each_threads_own(emulate: Any, emulator: Device) -> None:
     @p1 cp.async.commit_group;
     cp.async.wait_group 1;
 """
-    found = copied(emulate, emulator, middle)[:, 0]
-    assert np.array_equal(found[::2], DATA[::2])
-    assert (found[1::2] == 7).all()
+    words = copied(emulate, emulator, middle)[:, 0]
+    assert np.array_equal(words[::2], DATA[::2])
+    assert (words[1::2] == 7).all()
 
 
 def test_a_second_commit_leaves_the_first_group_as_it_is(emulate: Any, emulator: Device) -> None:
@@ -133,9 +133,9 @@ def test_a_second_commit_leaves_the_first_group_as_it_is(emulate: Any, emulator:
     {commit}
     cp.async.wait_group {wait};
 """
-        found = copied(emulate, emulator, middle)[:, 0]
-        assert np.array_equal(found[::2], DATA[::2])
-        assert np.array_equal(found[1::2], DATA[1::2] if landed else [OLD] * 16)
+        words = copied(emulate, emulator, middle)[:, 0]
+        assert np.array_equal(words[::2], DATA[::2])
+        assert np.array_equal(words[1::2], DATA[1::2] if landed else [OLD] * 16)
 
 
 def test_waiting_in_one_branch_lands_that_branchs_copies(emulate: Any, emulator: Device) -> None:
@@ -144,18 +144,18 @@ def test_waiting_in_one_branch_lands_that_branchs_copies(emulate: Any, emulator:
     setp.lt.u32 p1, r0, 10;
     @p1 cp.async.wait_group 0;
 """
-    found = copied(emulate, emulator, middle)[:, 0]
-    assert np.array_equal(found[:10], DATA[:10])
-    assert (found[10:] == 7).all()
+    words = copied(emulate, emulator, middle)[:, 0]
+    assert np.array_equal(words[:10], DATA[:10])
+    assert (words[10:] == 7).all()
 
 
 @pytest.mark.parametrize("size", range(17))
 def test_bytes_past_the_source_size_are_zero(run: Any, device: Device, size: int) -> None:
     middle = f"cp.async.cg.shared.global [r3], [d2], 16, {size}; cp.async.wait_all;"
-    found = np.ascontiguousarray(copied(run, device, middle)[:, 0]).view(np.uint8)
+    words = np.ascontiguousarray(copied(run, device, middle)[:, 0]).view(np.uint8)
     expected = DATA.astype(np.uint32).view(np.uint8).copy()
     expected[:, size:] = 0
-    assert np.array_equal(found, expected)
+    assert np.array_equal(words, expected)
 
 
 def test_source_sizes_that_differ_and_addresses_that_are_not_read(run: Any, device: Device) -> None:
@@ -168,11 +168,11 @@ def test_source_sizes_that_differ_and_addresses_that_are_not_read(run: Any, devi
     cp.async.cg.shared.global [r3], [d2], 16, r21;
     cp.async.wait_all;
 """
-    found = np.ascontiguousarray(copied(run, device, middle)[:, 0]).view(np.uint8)
+    words = np.ascontiguousarray(copied(run, device, middle)[:, 0]).view(np.uint8)
     expected = DATA.astype(np.uint32).view(np.uint8).copy()
     for lane in range(32):
         expected[lane, lane if lane < 8 else 0 :] = 0
-    assert np.array_equal(found, expected)
+    assert np.array_equal(words, expected)
 
 
 @pytest.mark.parametrize("size", [4, 8, 16])
@@ -194,9 +194,9 @@ def test_a_source_is_not_larger_than_its_copy(
         with pytest.raises(LaunchError, match=what):
             copied(emulate, emulator, middle)
         return
-    found = np.ascontiguousarray(copied(emulate, emulator, middle)[9, 0]).view(np.uint8)
+    words = np.ascontiguousarray(copied(emulate, emulator, middle)[9, 0]).view(np.uint8)
     expected = [*DATA[9].astype(np.uint32).tobytes()[:given]] + [0] * (size - given)
-    assert found[:size].tolist() == expected
+    assert words[:size].tolist() == expected
 
 
 def test_a_partial_copy_reads_no_byte_too_many(emulate: Any, emulator: Device) -> None:
@@ -224,9 +224,9 @@ def test_ignored_sources(run: Any, device: Device) -> None:
     cp.async.cg.shared.global [r3], [d2], 16, p1;
     cp.async.wait_all;
 """
-    found = copied(run, device, middle)[:, 0]
-    assert (found[:4] == 0).all()
-    assert np.array_equal(found[4:], DATA[4:])
+    words = copied(run, device, middle)[:, 0]
+    assert (words[:4] == 0).all()
+    assert np.array_equal(words[4:], DATA[4:])
 
 
 @pytest.mark.parametrize(

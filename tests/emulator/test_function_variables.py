@@ -35,14 +35,14 @@ def test_a_variable_is_its_functions_own_and_stays(device: Device) -> None:
 
 
 def test_all_threads_share_it(run: Any) -> None:
-    found = run(
+    words = run(
         ".global .u32 sum; .global .u32 four[4] = {1, 2, 3, 4}; .const .u32 c = 7;"
         "atom.global.add.u32 r2, [sum], 1; ld.const.u32 r3, [c]; ld.global.u32 r4, four[2];"
         "mad.lo.u32 r3, r3, 100, r4; st.global.v2.u32 [d1], {r2, r3};",
         words=2,
     )
-    assert sorted(found[:, 0]) == list(range(32))
-    assert set(found[:, 1]) == {703}
+    assert sorted(words[:, 0]) == list(range(32))
+    assert set(words[:, 1]) == {703}
 
 
 def test_an_inner_block_sees_it_until_its_own_hides_it(run: Any) -> None:

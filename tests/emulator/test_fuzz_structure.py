@@ -193,7 +193,7 @@ def outcome(text: str, target: str) -> PtxlabError | None:
 
 def test_the_programs_are_taken() -> None:
     for text in (EVERYTHING, *TEXTS):
-        plain = "\n".join(" ".join(one) for one in statements(text))
+        plain = "\n".join(" ".join(statement) for statement in statements(text))
         named = re.search(r"\.target (\w+)", text)
         assert named is not None
         error = outcome(plain, named[1])

@@ -61,8 +61,8 @@ def printed(
     st.global.u32 [d1], r4;
 """
     capfd.readouterr()
-    found = emulate(body, before=PRINTF + text_variable("format", text) + before)
-    assert found[0, 0] == len(values)
+    words = emulate(body, before=PRINTF + text_variable("format", text) + before)
+    assert words[0, 0] == len(values)
     return capfd.readouterr().out
 
 
@@ -150,8 +150,8 @@ def test_every_thread_allocates_and_frees(run: Any) -> None:
     call free, (d8);
     st.global.u32 [d1], r8;
 """
-    found = run(body, grid=3, block=64, before=HEAP)[:, 0]
-    assert np.array_equal(found, np.arange(192) ^ 1)
+    words = run(body, grid=3, block=64, before=HEAP)[:, 0]
+    assert np.array_equal(words, np.arange(192) ^ 1)
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ loop:
     mov.u32 r9, %clock_hi;
     st.global.v4.u32 [d1], {r5, r7, r8, r9};
 """
-    found = run(body, block=64, words=4)
-    assert (found[:, :2] > 0).all()
-    assert (found[:, 2] == 1).all()
+    words = run(body, block=64, words=4)
+    assert (words[:, :2] > 0).all()
+    assert (words[:, 2] == 1).all()
 
 
 def test_a_thread_can_wait_for_time_to_pass(run: Any) -> None:

@@ -62,25 +62,27 @@ def ints(count: int) -> Array:
 @pytest.mark.parametrize("block", [32, 96, 256])
 def test_warp_sum_after_an_early_return(launch: Launch, block: int) -> None:
     given = integers(1000 // 32 * 32, -1000, 1000)
-    _, found = launch("warps.cu", "warp_sum", -(-1000 // block), block, given, ints(992), 992)
-    assert np.array_equal(found.reshape(-1, 32)[:, 0], given.reshape(-1, 32).sum(axis=1))
-    assert (found.reshape(-1, 32) == found.reshape(-1, 32)[:, :1]).all()
+    _, result = launch("warps.cu", "warp_sum", -(-1000 // block), block, given, ints(992), 992)
+    assert np.array_equal(result.reshape(-1, 32)[:, 0], given.reshape(-1, 32).sum(axis=1))
+    assert (result.reshape(-1, 32) == result.reshape(-1, 32)[:, :1]).all()
 
 
 @pytest.mark.parametrize("block", [32, 96, 256])
 def test_block_sum(launch: Launch, block: int) -> None:
     given = integers(1000, -50, 50).astype(np.float32)  # sums are exact
     grid = -(-1000 // block)
-    _, found = launch("warps.cu", "block_sum", grid, block, given, np.zeros(grid, np.float32), 1000)
+    _, result = launch(
+        "warps.cu", "block_sum", grid, block, given, np.zeros(grid, np.float32), 1000
+    )
     padded = np.pad(given, (0, grid * block - 1000)).reshape(grid, block)
-    assert np.array_equal(found, padded.sum(axis=1))
+    assert np.array_equal(result, padded.sum(axis=1))
 
 
 def test_warp_scan(launch: Launch) -> None:
     given = integers(777, -1000, 1000)
-    _, found = launch("warps.cu", "warp_scan", 7, 128, given, ints(777), 777)
+    _, result = launch("warps.cu", "warp_scan", 7, 128, given, ints(777), 777)
     expected = np.pad(given, (0, 7 * 128 - 777)).reshape(-1, 32).cumsum(axis=1).reshape(-1)[:777]
-    assert np.array_equal(found, expected)
+    assert np.array_equal(result, expected)
 
 
 def test_tiles_of_a_warp_vote_each_for_itself(launch: Launch) -> None:
@@ -88,8 +90,8 @@ def test_tiles_of_a_warp_vote_each_for_itself(launch: Launch) -> None:
     given[64:128] -= 8  # tiles that agree
     given[64:96] |= 1
     given[96:104] = -3
-    _, found = launch("warps.cu", "tile_votes", 2, 128, given, np.zeros(1024, np.uint32), 256)
-    for thread, (bits, flags, equal, alike) in enumerate(found.reshape(-1, 4).tolist()):
+    _, result = launch("warps.cu", "tile_votes", 2, 128, given, np.zeros(1024, np.uint32), 256)
+    for thread, (bits, flags, equal, alike) in enumerate(result.reshape(-1, 4).tolist()):
         tile = thread // 8 * 8
         shift = tile % 32
         values = given[tile : tile + 8].tolist()
@@ -107,12 +109,12 @@ def test_tiles_of_a_warp_vote_each_for_itself(launch: Launch) -> None:
 
 def test_both_sides_of_a_branch_reduce_among_themselves(launch: Launch) -> None:
     given = integers(256, -1000, 1000)
-    _, found = launch("warps.cu", "sides", 2, 128, given, ints(256), 256)
+    _, result = launch("warps.cu", "sides", 2, 128, given, ints(256), 256)
     for warp in range(8):
         values = given[32 * warp : 32 * warp + 32]
         odd = values % 2 == 1
         expected = np.where(odd, values[odd].sum(), values[~odd].max())
-        assert np.array_equal(found[32 * warp : 32 * warp + 32], expected)
+        assert np.array_equal(result[32 * warp : 32 * warp + 32], expected)
 
 
 # ---- flow.cu --------------------------------------------------------------------------------
@@ -120,7 +122,7 @@ def test_both_sides_of_a_branch_reduce_among_themselves(launch: Launch) -> None:
 
 def test_collatz(launch: Launch) -> None:
     given = np.arange(1, 301, dtype=np.uint32)
-    _, found = launch("flow.cu", "collatz", 5, 70, given, np.zeros(300, np.uint32), 300)
+    _, result = launch("flow.cu", "collatz", 5, 70, given, np.zeros(300, np.uint32), 300)
 
     def steps(number: int) -> int:
         count = 0
@@ -129,12 +131,12 @@ def test_collatz(launch: Launch) -> None:
             count += 1
         return count
 
-    assert found.tolist() == [steps(n) for n in range(1, 301)]
+    assert result.tolist() == [steps(n) for n in range(1, 301)]
 
 
 def test_loops_with_break_continue_and_return(launch: Launch) -> None:
     given = integers(500, 0, 3000)
-    _, found = launch("flow.cu", "divisors", 6, 90, given, ints(500), 500)
+    _, result = launch("flow.cu", "divisors", 6, 90, given, ints(500), 500)
 
     def classify(value: int) -> int:
         divisor = 2
@@ -146,7 +148,7 @@ def test_loops_with_break_continue_and_return(launch: Launch) -> None:
             divisor += 1 if divisor == 2 else 2
         return -1
 
-    assert found.tolist() == [classify(v) for v in given.tolist()]
+    assert result.tolist() == [classify(v) for v in given.tolist()]
 
 
 def wrapped(value: int) -> int:
@@ -174,8 +176,8 @@ def interpreted(code: int, i: int) -> int:
 
 def test_a_switch_in_a_loop(launch: Launch) -> None:
     given = integers(400, -(1 << 31), 1 << 31)
-    _, found = launch("flow.cu", "interpreter", 4, 100, given, ints(400), 400)
-    assert found.tolist() == [interpreted(code, i) for i, code in enumerate(given.tolist())]
+    _, result = launch("flow.cu", "interpreter", 4, 100, given, ints(400), 400)
+    assert result.tolist() == [interpreted(code, i) for i, code in enumerate(given.tolist())]
 
 
 def test_double_recursion(launch: Launch) -> None:
@@ -252,15 +254,15 @@ def test_bitonic_sort(launch: Launch, block: int) -> None:
 @pytest.mark.parametrize("block", [50, 256])
 def test_histogram(launch: Launch, block: int) -> None:
     given = np.minimum(integers(5000, 0, 256), integers(5000, 0, 300)).astype(np.uint8)
-    _, found = launch("shared.cu", "histogram", 4, block, given, ints(256), 5000)
-    assert np.array_equal(found, np.bincount(given, minlength=256))
+    _, result = launch("shared.cu", "histogram", 4, block, given, ints(256), 5000)
+    assert np.array_equal(result, np.bincount(given, minlength=256))
 
 
 def test_the_last_block_adds_up(launch: Launch) -> None:
     given = integers(4000, -1000, 1000).astype(np.float32)
     out, partial = np.zeros(1), np.zeros(9)
-    *_, found = launch("shared.cu", "last_block_sum", 9, 100, given, partial, out, 4000)
-    assert found[0] == given.sum(dtype=np.float64)
+    *_, result = launch("shared.cu", "last_block_sum", 9, 100, given, partial, out, 4000)
+    assert result[0] == given.sum(dtype=np.float64)
 
 
 def test_a_lock_lets_one_thread_in_at_a_time(launch: Launch) -> None:
@@ -276,40 +278,40 @@ def test_transpose(launch: Launch, shape: tuple[int, int]) -> None:
     given = floats(*shape)
     out = np.zeros((columns, rows), np.float32)
     grid = (-(-columns // 32), -(-rows // 32))
-    _, found = launch("shared.cu", "transpose", grid, (32, 8), given, out, rows, columns)
-    assert np.array_equal(found, given.T)
+    _, result = launch("shared.cu", "transpose", grid, (32, 8), given, out, rows, columns)
+    assert np.array_equal(result, given.T)
 
 
 def test_stencil(launch: Launch) -> None:
     given = integers(500, -100, 100).astype(np.float32)
-    _, found = launch("shared.cu", "stencil", 9, 60, given, given * 0, 500, shared=4 * 64)
-    assert np.array_equal(found, np.convolve(given, [1, 2, 3, 2, 1], "same"))
+    _, result = launch("shared.cu", "stencil", 9, 60, given, given * 0, 500, shared=4 * 64)
+    assert np.array_equal(result, np.convolve(given, [1, 2, 3, 2, 1], "same"))
 
 
 def test_softmax(launch: Launch) -> None:
     given = 10 * floats(6, 300)
-    _, found = launch("shared.cu", "softmax", 6, 128, given, given * 0, 300)
+    _, result = launch("shared.cu", "softmax", 6, 128, given, given * 0, 300)
     exact = np.exp(given.astype(np.float64) - given.max(axis=1, keepdims=True))
     exact /= exact.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-30)
 
 
 def test_layer_norm(launch: Launch) -> None:
     given, scale = floats(10, 150), floats(150)
-    *_, found = launch("shared.cu", "layer_norm", 3, 128, given, scale, given * 0, 10, 150)
+    *_, result = launch("shared.cu", "layer_norm", 3, 128, given, scale, given * 0, 10, 150)
     exact = given.astype(np.float64)
     exact -= exact.mean(axis=1, keepdims=True)
     exact /= np.sqrt((exact**2).mean(axis=1, keepdims=True) + 1e-5)
-    np.testing.assert_allclose(found, exact * scale, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, exact * scale, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("block", [48, 128])
 def test_counting_barriers(launch: Launch, block: int) -> None:
     given = integers(6 * block, -110, 100)
-    _, found = launch("shared.cu", "counting", 6, block, given, ints(6 * block))
+    _, result = launch("shared.cu", "counting", 6, block, given, ints(6 * block))
     for cta, values in enumerate(given.reshape(6, block)):
         expected = (values > 0).sum() + 1000 * (values > -100).all() + 2000 * (values > 98).any()
-        assert (found.reshape(6, block)[cta] == expected).all()
+        assert (result.reshape(6, block)[cta] == expected).all()
 
 
 # ---- numbers.cu -----------------------------------------------------------------------------
@@ -327,7 +329,7 @@ def test_64_bit_division(launch: Launch) -> None:
     b = random.integers(-(1 << 63), (1 << 63) - 1, 300) >> random.integers(0, 63, 300)
     b[b == 0] = 7
     a[:4], b[:4] = [-(1 << 63), (1 << 63) - 1, -1, 5], [3, -1, -(1 << 63), (1 << 63) - 1]
-    *_, found = launch("numbers.cu", "divide", 5, 64, a, b, np.zeros(1800, np.int64), 300)
+    *_, result = launch("numbers.cu", "divide", 5, 64, a, b, np.zeros(1800, np.int64), 300)
 
     def signed(value: int) -> int:
         return (value + (1 << 63)) % (1 << 64) - (1 << 63)
@@ -335,7 +337,7 @@ def test_64_bit_division(launch: Launch) -> None:
     def quotient(x: int, y: int) -> int:
         return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
-    for x, y, row in zip(a.tolist(), b.tolist(), found.reshape(-1, 6).tolist(), strict=True):
+    for x, y, row in zip(a.tolist(), b.tolist(), result.reshape(-1, 6).tolist(), strict=True):
         ux, uy = x % (1 << 64), y % (1 << 64)
         ten = quotient(x, 10) + x - quotient(x, 1000007) * 1000007
         assert row == [
@@ -355,22 +357,22 @@ def test_double_precision_functions(launch: Launch) -> None:
     random = np.random.default_rng(8)
     a, b = random.uniform(-50, 50, 200), random.uniform(-20, 20, 200)
     a[:6], b[:6] = [1e15, -1e9, 3e-310, 0.5, 1e300, 12.0], [3.0, 0.1, -2.0, -700.0, 1.0, 0.25]
-    *_, found = launch("numbers.cu", "doubles", 2, 128, a, b, np.zeros((200, 8)), 200)
+    *_, result = launch("numbers.cu", "doubles", 2, 128, a, b, np.zeros((200, 8)), 200)
     exact = [
         [math.sin(x), math.exp(y), power(x, y), math.fmod(x, y), math.log(abs(x)), math.tan(y),
          x / y, math.sqrt(abs(x))]
         for x, y in zip(a.tolist(), b.tolist(), strict=True)
     ]  # fmt: skip
     # CUDA C++ Programming Guide, "Mathematical Functions": at most 2 ulp, fmod, / and sqrt exact.
-    np.testing.assert_allclose(found, exact, rtol=5e-16, atol=0)
-    assert np.array_equal(found[:, [3, 6, 7]], np.array(exact)[:, [3, 6, 7]])
+    np.testing.assert_allclose(result, exact, rtol=5e-16, atol=0)
+    assert np.array_equal(result[:, [3, 6, 7]], np.array(exact)[:, [3, 6, 7]])
 
 
 def test_single_precision_functions(launch: Launch) -> None:
     random = np.random.default_rng(9)
     a = random.uniform(-50, 50, 200).astype(np.float32)
     b = random.uniform(-8, 8, 200).astype(np.float32)
-    *_, found = launch("numbers.cu", "floats", 2, 128, a, b, np.zeros((200, 8), np.float32), 200)
+    *_, result = launch("numbers.cu", "floats", 2, 128, a, b, np.zeros((200, 8), np.float32), 200)
     exact = np.array(
         [
             [math.sin(x), math.exp(y), abs(x) ** y, math.fmod(x, y), math.log(abs(x)),
@@ -379,8 +381,8 @@ def test_single_precision_functions(launch: Launch) -> None:
             for x, y in zip(a.tolist(), b.tolist(), strict=True)
         ]
     )  # fmt: skip
-    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
-    assert np.array_equal(found[:, [3, 6]], exact[:, [3, 6]].astype(np.float32))
+    np.testing.assert_allclose(result, exact, rtol=1e-6, atol=1e-6)
+    assert np.array_equal(result[:, [3, 6]], exact[:, [3, 6]].astype(np.float32))
 
 
 def round_half_away(value: float) -> float:
@@ -391,7 +393,7 @@ def test_half_types(launch: Launch) -> None:
     random = np.random.default_rng(10)
     a = random.uniform(-20, 20, 128).astype(np.float16)
     b = random.uniform(-3, 3, 128).astype(ml_dtypes.bfloat16)
-    *_, found = launch("numbers.cu", "halves", 2, 64, a, b, np.zeros((128, 6), np.float32), 128)
+    *_, result = launch("numbers.cu", "halves", 2, 64, a, b, np.zeros((128, 6), np.float32), 128)
     exact, other = a.astype(np.float64), b.astype(np.float32)
     bf16 = ml_dtypes.bfloat16
     square = (other * other).astype(bf16).astype(np.float32)
@@ -404,7 +406,7 @@ def test_half_types(launch: Launch) -> None:
         np.sqrt(np.abs(exact)).astype(np.float16),
     ]
     for column, values in enumerate(expected):
-        assert np.array_equal(found[:, column], values.astype(np.float32)), column
+        assert np.array_equal(result[:, column], values.astype(np.float32)), column
 
 
 # ---- host.cu --------------------------------------------------------------------------------
@@ -436,8 +438,8 @@ def test_matrix_multiplication_through_mma_h(launch: Launch) -> None:
     a = random.integers(-8, 9, (48, 64)).astype(np.float16)  # products and sums are exact
     b = random.integers(-8, 9, (32, 64)).astype(np.float16)
     d = np.zeros((48, 32), np.float32)
-    *_, found = launch("wmma.cu", "multiply", (2, 3), 32, a, b, d, 32, 64)
-    assert np.array_equal(found, 2 * a.astype(np.float32) @ b.astype(np.float32).T)
+    *_, result = launch("wmma.cu", "multiply", (2, 3), 32, a, b, d, 32, 64)
+    assert np.array_equal(result, 2 * a.astype(np.float32) @ b.astype(np.float32).T)
 
 
 # ---- records.cu -----------------------------------------------------------------------------

@@ -27,8 +27,8 @@ def test_narrow_loads_extend_by_their_type(run: Any, device: Device, kind: str) 
 """
     expected = data.view(f"{'i' if kind[0] == 's' else 'u'}{size}")[:32].astype(np.int64)
     with device.upload(data) as source:
-        found = run(body, source, parameters=", .param .u64 in")[:, 0]
-    assert np.array_equal(found, expected.astype(np.uint32))
+        words = run(body, source, parameters=", .param .u64 in")[:, 0]
+    assert np.array_equal(words, expected.astype(np.uint32))
 
 
 @pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
@@ -69,9 +69,9 @@ def test_vectors_round_trip_through_every_space(
     ld{spaced}{suffix}.{kind} {back}, [{address}];
     st.global{suffix}.{kind} [d1], {back};
 """
-    found = run(body, words=width // 4).reshape(-1).view(f"u{bits // 8}").reshape(32, vector)
+    words = run(body, words=width // 4).reshape(-1).view(f"u{bits // 8}").reshape(32, vector)
     expected = np.arange(32)[:, None] + 1000 * np.arange(vector)
-    assert np.array_equal(found, expected.astype(found.dtype))
+    assert np.array_equal(words, expected.astype(words.dtype))
 
 
 def test_generic_addresses_of_different_spaces_in_one_instruction(run: Any) -> None:
@@ -120,8 +120,8 @@ def test_initialised_variables(run: Any) -> None:
     st.global.v2.u32 [d1+8], {r5, r6};
     st.global.u32 [d1+16], r7;
 """
-    found = run(body, block=1, words=6, before=before)[0]
-    assert found.tolist() == [1, 4, 5, 0x3FC00000, 0, 0]
+    words = run(body, block=1, words=6, before=before)[0]
+    assert words.tolist() == [1, 4, 5, 0x3FC00000, 0, 0]
 
 
 def test_global_variables_live_from_launch_to_launch(device: Device) -> None:
@@ -181,8 +181,8 @@ def test_dynamic_shared_memory_begins_after_static(emulate: Any) -> None:
     or.b32 r5, r5, r3;
     st.global.u32 [d1], r5;
 """
-    found = emulate(body, shared=128, before=before)[:, 0]
-    assert found.tolist() == [(1024 + 16) << 16 | lane for lane in range(32)]
+    words = emulate(body, shared=128, before=before)[:, 0]
+    assert words.tolist() == [(1024 + 16) << 16 | lane for lane in range(32)]
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_threads_of_one_instruction_may_use_several_allocations(run: Any, device
         device.upload(np.arange(32, dtype=np.uint32)) as a,
         device.upload(np.arange(100, 132, dtype=np.uint32)) as b,
     ):
-        found = run(body, a, b, parameters=", .param .u64 a, .param .u64 b")[:, 0]
-    assert found.tolist() == [lane + 100 * (lane % 2) for lane in range(32)]
+        words = run(body, a, b, parameters=", .param .u64 a, .param .u64 b")[:, 0]
+    assert words.tolist() == [lane + 100 * (lane % 2) for lane in range(32)]
 
 
 def test_a_freed_buffer_is_gone(emulator: Device) -> None:

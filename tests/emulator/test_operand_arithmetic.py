@@ -39,13 +39,13 @@ from ptxlab.toolchain import link_ptx
     ],
 )  # fmt: skip
 def test_a_constant_is_added_to_a_register(run: Any, instruction: str, expected: Any) -> None:
-    found = run(instruction, words=2)[:, 0]
-    assert np.array_equal(found, expected(np.arange(32)).astype(np.int64).astype(np.uint32))
+    words = run(instruction, words=2)[:, 0]
+    assert np.array_equal(words, expected(np.arange(32)).astype(np.int64).astype(np.uint32))
 
 
 def test_the_register_itself_stays(run: Any) -> None:
-    found = run("mov.u32 r2, r0+4; st.global.u32 [d1], r0;")[:, 0]
-    assert np.array_equal(found, np.arange(32))
+    words = run("mov.u32 r2, r0+4; st.global.u32 [d1], r0;")[:, 0]
+    assert np.array_equal(words, np.arange(32))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ BEFORE = """
     ],
 )  # fmt: skip
 def test_an_index_counts_elements(run: Any, instruction: str, word: int) -> None:
-    found = run(f"{instruction} st.global.u32 [d1], r2;", before=BEFORE, block=1)
-    assert int(found[0, 0]) == word
+    words = run(f"{instruction} st.global.u32 [d1], r2;", before=BEFORE, block=1)
+    assert int(words[0, 0]) == word
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_a_register_counts_elements(run: Any, register: str, array: str) -> None
             low=value % (1 << 32), value=value, array=array, index=index, at=8 * number
         )
         expected.append((value % (1 << min(bits, 32)) + added) * size % (1 << 32))
-    found = run(body, before=BEFORE, block=1, words=2 * len(cases)).view("u8")[0]
-    assert dict(zip(cases, found.tolist(), strict=True)) == dict(zip(cases, expected, strict=True))
+    words = run(body, before=BEFORE, block=1, words=2 * len(cases)).view("u8")[0]
+    assert dict(zip(cases, words.tolist(), strict=True)) == dict(zip(cases, expected, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_a_register_counts_elements(run: Any, register: str, array: str) -> None
     ],
 )  # fmt: skip
 def test_memory_at_an_index(run: Any, instruction: str, word: Any) -> None:
-    found = run(f"{instruction} st.global.u32 [d1], r2;", before=BEFORE, block=4)
-    assert found[:, 0].tolist() == [word(n) for n in range(4)]
+    words = run(f"{instruction} st.global.u32 [d1], r2;", before=BEFORE, block=4)
+    assert words[:, 0].tolist() == [word(n) for n in range(4)]
 
 
 def test_an_index_into_a_parameter(emulator: Device) -> None:

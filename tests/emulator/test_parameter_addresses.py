@@ -28,8 +28,8 @@ def loaded(run: Any, body: str, **more: Any) -> Any:
     ],
 )
 def test_a_parameter_is_read_at_its_address(run: Any, body: str, word: int) -> None:
-    found = loaded(run, f"{body} st.global.u32 [d1], r2;")
-    assert np.array_equal(found[:, 0], np.full(32, word))
+    words = loaded(run, f"{body} st.global.u32 [d1], r2;")
+    assert np.array_equal(words[:, 0], np.full(32, word))
 
 
 def test_each_thread_may_read_its_own(run: Any) -> None:

@@ -34,7 +34,7 @@ MIXED = """
 @pytest.mark.parametrize("address", ["", "mov.u64 d4, spread;"])
 def test_vectors_are_passed_and_returned(run: Any, address: str) -> None:
     callee, prototype = ("d4", ", P") if address else ("spread", "")
-    found = run(
+    words = run(
         f"""{address} .reg .v2 .b32 x; .reg .v4 .b32 r;
         P: .callprototype (.reg .v4 .b32 _) _ (.reg .v2 .b32 _, .reg .b32 _);
         mov.b32 x.x, r0; mad.lo.u32 x.y, r0, 7, 3;
@@ -44,18 +44,18 @@ def test_vectors_are_passed_and_returned(run: Any, address: str) -> None:
         words=4,
     )
     n = np.arange(32)
-    assert np.array_equal(found, np.stack([n + 1, 6 * n + 3, 5 * n, 7 * n + 3], axis=1))
+    assert np.array_equal(words, np.stack([n + 1, 6 * n + 3, 5 * n, 7 * n + 3], axis=1))
 
 
 def test_a_vector_of_another_type_keeps_its_bits(run: Any) -> None:
-    found = run(
+    words = run(
         """.reg .v2 .b32 x; cvt.rn.f32.u32 f1, r0; mov.b32 x.x, f1; mov.b32 x.y, f1;
         call (x), halves, (x); st.global.v2.b32 [d1], x;""",
         before=VECTORS,
         words=2,
     )
     n = np.arange(32, dtype=np.float32)
-    assert np.array_equal(found.view(np.float32), np.stack([n / 2, n / 4], axis=1))
+    assert np.array_equal(words.view(np.float32), np.stack([n / 2, n / 4], axis=1))
 
 
 SUM = """.param .b32 count; .param .align 8 .b8 list[{size}]; .param .b32 total;
@@ -69,8 +69,8 @@ def test_a_call_decides_how_much_it_passes(run: Any) -> None:
     short = SUM.format(size=8, count=2, more=MORE)
     long = SUM.format(size=16, count=3, more=f"{MORE} st.param.b64 [list+8], 0x100001000;")
     body = f"setp.gt.u32 p1, r0, 9; @p1 bra long; {{ {short} }} bra end; long: {{ {long} }} end:"
-    found = run(body, before=VARIABLE)[:, 0]
-    assert found.tolist() == [n + 100 + 4096 * (n > 9) for n in range(32)]
+    words = run(body, before=VARIABLE)[:, 0]
+    assert words.tolist() == [n + 100 + 4096 * (n > 9) for n in range(32)]
 
 
 def test_nothing_may_be_passed(run: Any) -> None:
@@ -87,12 +87,12 @@ def test_what_is_not_passed_is_not_read(emulate: Any) -> None:
 
 
 def test_variables_stand_for_registers_and_back(run: Any) -> None:
-    found = run(
+    words = run(
         """.param .b32 given; .param .f32 taken; st.param.b32 [given], r0;
         call (taken), twice, (given); ld.param.b32 r3, [taken]; st.global.b32 [d1], r3;""",
         before=MIXED,
     )[:, 0]
-    assert found.tolist() == [2 * n for n in range(32)]
+    assert words.tolist() == [2 * n for n in range(32)]
 
 
 def test_the_programs_here_are_those_of_ptxas() -> None:

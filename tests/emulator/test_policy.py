@@ -133,6 +133,6 @@ def test_a_thread_that_sleeps_lets_others_go_on(emulator: Device) -> None:
 
 
 def test_sleep_counts_as_nothing_else(emulate: Any) -> None:
-    found = emulate("nanosleep.u32 r0; nanosleep.u32 1000000; st.global.u32 [d1], r0;")
-    assert np.array_equal(found[:, 0], np.arange(32))
+    words = emulate("nanosleep.u32 r0; nanosleep.u32 1000000; st.global.u32 [d1], r0;")
+    assert np.array_equal(words[:, 0], np.arange(32))
     assert {made.fidelity for made in ROWS["nanosleep"]} == {"ordering"}

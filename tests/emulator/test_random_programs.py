@@ -646,5 +646,5 @@ def test_graphs_of_branches_of_any_shape(device: Device, seed: int) -> None:
             }.get(kind, targets[0])
 
     rows = [[choose.getrandbits(32)] for _ in range(80)]
-    found = execute(device.load(module(body, 1, 1, MIX)).kernel(), rows, 1, block=40)
-    assert [row[0] for row in found] == [interpret(row[0]) for row in rows]
+    result = execute(device.load(module(body, 1, 1, MIX)).kernel(), rows, 1, block=40)
+    assert [row[0] for row in result] == [interpret(row[0]) for row in rows]

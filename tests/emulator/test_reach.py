@@ -115,7 +115,7 @@ def test_a_function_whose_address_another_kernel_left_is_checked() -> None:
         module.kernel("leave").launch(1, 1, [found])
         report = check(module.kernel("use"), LaunchConfig.of(1, 64, 8), [found], ["async"])
     line = 1 + text[: text.index(early)].count("\n")
-    assert [(one.rule, one.line) for one in report.findings] == [("makes", line)]
+    assert [(finding.rule, finding.line) for finding in report.findings] == [("makes", line)]
 
 
 def test_a_parameter_that_takes_no_argument_is_one_of_its_kernel(device: Device) -> None:

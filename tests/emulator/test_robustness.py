@@ -54,8 +54,8 @@ def test_a_large_frame_that_is_not_recursive_has_room(run: Any) -> None:
 .func (.reg .b32 out) g(.reg .b32 a)
 { .local .b32 room[40000]; st.local.b32 [room+159996], a; ld.local.b32 out, [room+159996]; ret; }
 """
-    found = run("call (r4), g, (r0); st.global.u32 [d1], r4;", before=before)
-    assert found[:, 0].tolist() == list(range(32))
+    words = run("call (r4), g, (r0); st.global.u32 [d1], r4;", before=before)
+    assert words[:, 0].tolist() == list(range(32))
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ second:
     @p1 bra second;
     st.volatile.shared.u32 [r5], 3;
 """
-    found = emulate(body, block=128, before=before)[:, 0]
-    assert found.tolist() == [3] * 32 + [0] * 96
+    words = emulate(body, block=128, before=before)[:, 0]
+    assert words.tolist() == [3] * 32 + [0] * 96
 
 
 def test_many_threads_take_a_lock(emulate: Any) -> None:
@@ -149,8 +149,8 @@ again:
     atom.global.release.gpu.exch.b32 r7, [d5], 0;
     st.global.u32 [d1], r5;
 """
-    found = emulate(body, grid=4, block=48, before=before)[:, 0]
-    assert sorted(found.tolist()) == list(range(192))
+    words = emulate(body, grid=4, block=48, before=before)[:, 0]
+    assert sorted(words.tolist()) == list(range(192))
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_function_tables_and_several_results(run: Any) -> None:
     call (r6, r7), both, (r5, r0);
     st.global.v2.u32 [d1], {r6, r7};
 """
-    found = run(body, before=TABLES, words=2)
-    for lane, row in enumerate(found.tolist()):
+    words = run(body, before=TABLES, words=2)
+    for lane, row in enumerate(words.tolist()):
         value = 2 * lane + 1 if lane % 2 else 2 * (lane + 1)
         assert row == [value + lane, value * lane]
 

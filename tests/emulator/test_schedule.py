@@ -81,8 +81,8 @@ def test_lanes_that_have_ended_while_another_warp_waits(emulate: Any, name: str)
 meet:
     bar.sync 0;
 """
-    found = emulate(body.format(leave="ret"), block=64)[:, 0]
-    assert found.tolist() == expected + [0] * 56
+    words = emulate(body.format(leave="ret"), block=64)[:, 0]
+    assert words.tolist() == expected + [0] * 56
     with pytest.raises(LaunchError, match="8 threads wait for the rest of their warp"):
         emulate(body.format(leave="bra meet"), block=64)
 
@@ -103,8 +103,8 @@ def test_lanes_that_name_others_who_do_not_name_them(emulate: Any, block: int) -
     selp.u32 r4, {mask}, 0xffff0000, p1;
     shfl.sync.idx.b32 r5, r0, 3, 0x101f, r4;
 """
-    found = emulate(BEGIN + body.format(mask="0x0000ffff") + END, block=block)[:, 0]
-    assert found[:32].tolist() == [3] * 16 + [19] * 16
+    words = emulate(BEGIN + body.format(mask="0x0000ffff") + END, block=block)[:, 0]
+    assert words[:32].tolist() == [3] * 16 + [19] * 16
     with pytest.raises(LaunchError, match="16 threads wait for the rest of their warp"):
         emulate(BEGIN + body.format(mask="0xffffffff") + END, block=block)
 
@@ -116,8 +116,8 @@ def test_lanes_that_name_others_whose_guard_fails(emulate: Any, block: int) -> N
     setp.lt.u32 p1, r0, 16;
     @p1 shfl.sync.idx.b32 r5, r0, 3, 31, {mask};
 """
-    found = emulate(BEGIN + body.format(mask="0x0000ffff") + END, block=block)[:, 0]
-    assert found[:32].tolist() == [3] * 16 + [77] * 16
+    words = emulate(BEGIN + body.format(mask="0x0000ffff") + END, block=block)[:, 0]
+    assert words[:32].tolist() == [3] * 16 + [77] * 16
     with pytest.raises(LaunchError, match="16 threads wait for the rest of their warp"):
         emulate(BEGIN + body.format(mask="0xffffffff") + END, block=block)
 
@@ -249,8 +249,8 @@ set:
 done:
     st.global.u32 [d1], r5;
 """
-    found = bounded(body.format(store="st.volatile.shared.u32 [flag], r5;"), before=before)[:, 0]
-    assert found.tolist() == [3 + lane for lane in range(16)] + [3] * 16
+    words = bounded(body.format(store="st.volatile.shared.u32 [flag], r5;"), before=before)[:, 0]
+    assert words.tolist() == [3 + lane for lane in range(16)] + [3] * 16
     with pytest.raises(LaunchError, match=f"stopped, not at its end after {MOST_BLOCKS} blocks"):
         bounded(body.format(store=""), before=before)
 
@@ -289,10 +289,10 @@ done:
 """
     before = ".global .b32 flag;"
     store = "atom.global.exch.b32 r6, [d5], 1;"
-    found = bounded(body.format(store=store), grid=2, block=block, before=before, most=FEW_BLOCKS)[
+    words = bounded(body.format(store=store), grid=2, block=block, before=before, most=FEW_BLOCKS)[
         :, 0
     ]
-    assert found.tolist() == [1] * block + [7] * block
+    assert words.tolist() == [1] * block + [7] * block
     with pytest.raises(LaunchError, match=f"stopped, not at its end after {FEW_BLOCKS} blocks"):
         bounded(body.format(store=""), grid=2, block=block, before=before, most=FEW_BLOCKS)
 
@@ -369,5 +369,5 @@ next:
     @p2 bra again;
     st.global.u32 [d1], r5;
 """
-    found = bounded(body, grid=2, block=48, before=before)[:, 0]
-    assert np.array_equal(np.sort(found), np.arange(96))
+    words = bounded(body, grid=2, block=48, before=before)[:, 0]
+    assert np.array_equal(np.sort(words), np.arange(96))

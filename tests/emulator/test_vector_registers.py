@@ -27,9 +27,9 @@ STORE = "st.global.v4.u32 [d1], {r6, r7, r8, r9};"
     ],
 )
 def test_the_elements_are_moved_in_their_order(run: Any, moves: str, order: str) -> None:
-    found = run(FILL + moves + STORE, words=4)
+    words = run(FILL + moves + STORE, words=4)
     given = np.arange(32)[:, None] + np.array([10, 20, 30, 40])
-    assert np.array_equal(found, given[:, [int(at) for at in order]])
+    assert np.array_equal(words, given[:, [int(at) for at in order]])
 
 
 def test_halves_of_words(run: Any) -> None:
@@ -38,8 +38,8 @@ def test_halves_of_words(run: Any) -> None:
     mov.v4.u16 {h3, h4, h5, h6}, s; cvt.u32.u16 r6, h3; cvt.u32.u16 r7, h4; cvt.u32.u16 r8, h5;
     cvt.u32.u16 r9, h6;
     """
-    found = run(FILL + body + STORE, words=4)
-    assert np.array_equal(found, np.arange(32)[:, None] + np.array([10, 20, 10, 20]))
+    words = run(FILL + body + STORE, words=4)
+    assert np.array_equal(words, np.arange(32)[:, None] + np.array([10, 20, 10, 20]))
 
 
 @pytest.mark.parametrize(

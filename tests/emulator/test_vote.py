@@ -129,8 +129,8 @@ meet:
     body = LOAD + (late if arrival == "apart" else "") + "mov.u32 r7, 0;\n" + text
     body += "\nst.global.v2.u32 [d1], {r6, r7};"
     with device.upload(values) as v, device.upload(masks) as m:
-        found = run(body, v, m, grid=3, block=32 * WARPS // 3, words=2, parameters=PARAMETERS)
-    for thread, result in enumerate(found.tolist()):
+        words = run(body, v, m, grid=3, block=32 * WARPS // 3, words=2, parameters=PARAMETERS)
+    for thread, result in enumerate(words.tolist()):
         warp, lane = divmod(thread, 32)
         lanes = others(masks, warp, lane)
         given = [int(values[warp, other]) for other in lanes]

@@ -57,7 +57,7 @@ def test_shuffle(run: Any, device: Device, mode: str) -> None:
     st.global.v2.u32 [d1], {{r7, r8}};
 """
     with device.upload(b) as b_buffer, device.upload(c) as c_buffer:
-        found = run(
+        words = run(
             body, b_buffer, c_buffer, grid=3, block=256, words=2,
             parameters=", .param .u64 b, .param .u64 c",
         )  # fmt: skip
@@ -65,7 +65,7 @@ def test_shuffle(run: Any, device: Device, mode: str) -> None:
         warp, lane = divmod(thread, 32)
         source, ok = shuffled(mode, lane, int(b[thread]), int(c[thread]))
         if 0 <= source < 32:
-            assert found[thread].tolist() == [1000 + 32 * warp + source, int(ok)]
+            assert words[thread].tolist() == [1000 + 32 * warp + source, int(ok)]
 
 
 def test_shuffle_waits_for_the_lanes_it_names(run: Any) -> None:
@@ -85,8 +85,8 @@ late:
     add.u32 r4, r4, 100;
     bra meet;
 """
-    found = run(body)[:, 0]
-    assert found.tolist() == [(lane ^ 1) + (200 if lane % 2 == 0 else 0) for lane in range(32)]
+    words = run(body)[:, 0]
+    assert words.tolist() == [(lane ^ 1) + (200 if lane % 2 == 0 else 0) for lane in range(32)]
 
 
 def test_shuffle_among_some_lanes(run: Any) -> None:
@@ -206,7 +206,7 @@ def test_ldmatrix_from_rows_anywhere(
         store="\n".join(f"st.global.u32 [d1+{4 * i}], {name};" for i, name in enumerate(names)),
     )
     with device.upload(tile) as source, device.upload(rows) as numbers:
-        found = run(
+        words = run(
             body, source, numbers, words=count, parameters=", .param .u64 in, .param .u64 rows"
         )
     for lane in range(32):
@@ -215,7 +215,7 @@ def test_ldmatrix_from_rows_anywhere(
             if trans:
                 matrix = matrix.T
             low, high = matrix[lane // 4, 2 * (lane % 4) : 2 * (lane % 4) + 2]
-            assert found[lane, j] == int(low) | int(high) << 16
+            assert words[lane, j] == int(low) | int(high) << 16
 
 
 def test_ldmatrix_of_a_partial_warp_is_an_error(emulate: Any) -> None:
@@ -355,5 +355,5 @@ again:
     cvt.rzi.u32.f32 r4, f3;
     st.global.u32 [d1], r4;
 """
-    found = run(body, block=128)[:, 0].reshape(4, 32)
-    assert (found == np.array([16, 32, 16, 32])[:, None]).all()
+    words = run(body, block=128)[:, 0].reshape(4, 32)
+    assert (words == np.array([16, 32, 16, 32])[:, None]).all()

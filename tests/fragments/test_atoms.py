@@ -123,11 +123,11 @@ def test_multiplications(atom: MMAAtom) -> None:
 
 def move(atom: CopyAtom) -> LdMatrix | StMatrix:
     """The instruction a copy is about: ``U16x8_LDSM_T`` has 8 elements of 16 bits a lane."""
-    found = re.fullmatch(r"SM\d+_U(\d+)x(\d+)_(LDSM|STSM)_([NT])", atom.name)
-    assert found
-    opcode = "ldmatrix" if found[3] == "LDSM" else "stmatrix"
-    count = int(found[1]) * int(found[2]) // 32
-    trans = ".trans" if found[4] == "T" else ""
+    match = re.fullmatch(r"SM\d+_U(\d+)x(\d+)_(LDSM|STSM)_([NT])", atom.name)
+    assert match
+    opcode = "ldmatrix" if match[3] == "LDSM" else "stmatrix"
+    count = int(match[1]) * int(match[2]) // 32
+    trans = ".trans" if match[4] == "T" else ""
     form = matching(f"{opcode}.m8n8.x{count}{trans}.b16")[0]
     assert isinstance(form, LdMatrix | StMatrix)
     assert form.trans == bool(trans)

@@ -133,9 +133,9 @@ def exact_product(instruction: MatrixInstruction, fill: Fill, chunk: int) -> Arr
 def test_product_is_exact_arithmetic_whatever_a_target_fuses(
     instruction: MatrixInstruction, fill: Fill
 ) -> None:
-    found = matrices(instruction, fill)["D"]
+    D = matrices(instruction, fill)["D"]
     for chunk in sorted({target.dot16.chunk for target in TARGETS.values()}):
-        assert (found == bits(exact_product(instruction, fill, chunk))).all()
+        assert (bits(exact_product(instruction, fill, chunk)) == D).all()
 
 
 def test_numbered_f16_overflows_to_infinity_and_f32_does_not() -> None:
@@ -149,12 +149,12 @@ def test_numbered_f16_overflows_to_infinity_and_f32_does_not() -> None:
 def test_a_swapped_register_is_found_where_it_is() -> None:
     run = right_run(BF16, NUMBERED)
     run.registers["A"][5, [1, 2]] = run.registers["A"][5, [2, 1]]
-    found = mismatches(BF16, [run])
-    assert len(found) == 4
+    wrong = mismatches(BF16, [run])
+    assert len(wrong) == 4
     # Lane 5 is group 1, thread 1: a1 is row 9, columns 2 and 3; a2 is row 1, columns 10 and 11.
     expected, held = (pattern(v, ml_dtypes.bfloat16) for v in (9 * 16 + 2, 16 + 10))
-    assert found[0] == Mismatch(NUMBERED, "register", "A", 5, 1, 0, 9, 2, expected, held, 16)
-    assert (found[1].low_bit, found[1].high_bit) == (16, 31)
+    assert wrong[0] == Mismatch(NUMBERED, "register", "A", 5, 1, 0, 9, 2, expected, held, 16)
+    assert (wrong[1].low_bit, wrong[1].high_bit) == (16, 31)
 
 
 def test_one_flipped_bit_in_each_place_is_one_mismatch() -> None:
@@ -163,19 +163,23 @@ def test_one_flipped_bit_in_each_place_is_one_mismatch() -> None:
             for register in range(where):
                 run = right_run(F16, ADDRESSING)
                 run.registers[operand][lane, register] ^= np.uint32(1 << 16)
-                (found,) = mismatches(F16, [run])
-                assert (found.operand, found.lane, found.register) == (operand, lane, register)
-                assert (found.element, found.expected ^ found.found) == (1, 1)
+                (mismatch,) = mismatches(F16, [run])
+                assert (mismatch.operand, mismatch.lane, mismatch.register) == (
+                    operand,
+                    lane,
+                    register,
+                )
+                assert (mismatch.element, mismatch.expected ^ mismatch.found) == (1, 1)
 
 
 def test_a_wrong_result_in_memory_names_the_lane_that_should_have_stored_it() -> None:
     run = right_run(BF16, ONES)
     assert run.result is not None
     run.result[9, 3] = 0
-    (found,) = mismatches(BF16, [run])
-    assert (found.where, found.operand, found.row, found.col) == ("memory", "D", 9, 3)
-    assert (found.lane, found.register, found.element) == (5, 3, 0)
-    assert found.expected == pattern(16, np.float32)
+    (mismatch,) = mismatches(BF16, [run])
+    assert (mismatch.where, mismatch.operand, mismatch.row, mismatch.col) == ("memory", "D", 9, 3)
+    assert (mismatch.lane, mismatch.register, mismatch.element) == (5, 3, 0)
+    assert mismatch.expected == pattern(16, np.float32)
 
 
 def select(selection: Selection) -> list[tuple[str, Place]]:

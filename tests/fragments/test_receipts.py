@@ -208,7 +208,9 @@ def test_a_receipt_marks_the_instruction_everywhere(
     monkeypatch.setattr(receipts, "FOLDER", tmp_path)
     entry = SOME[0]
     listed = shown(capsys, "ops", "--family", "mma")["instructions"]
-    assert {one["instruction"] for one in listed if one["hardware"]} == {e.name for e in SOME[:2]}
+    assert {listing["instruction"] for listing in listed if listing["hardware"]} == {
+        e.name for e in SOME[:2]
+    }
     assert shown(capsys, "explain", entry.name)["hardware"] == "Fake GPU"
     report = shown(capsys, "fragments", "--op", entry.name, "--device", "emulator")
     assert report["verified"] == {"layout": True, "result": True, "hardware": "Fake GPU"}

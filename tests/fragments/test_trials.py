@@ -123,9 +123,9 @@ def some(wrong: Array) -> Array:
 
 
 def caught(entry: Form) -> list[Mismatch]:
-    found = found_in(entry)
-    assert found, entry.name
-    return found
+    mismatches = found_in(entry)
+    assert mismatches, entry.name
+    return mismatches
 
 
 DENSE = "mma.m16n8k16.f32.bf16", "mma.m16n8k32.s32.s8.s8", "mma.m16n8k64.s4.s4", "mma.m8n8k128.xor"
@@ -150,18 +150,18 @@ BOTH = "mma.sp::ordered_metadata.mxf8f6f4.e3m2.e4m3"
 )
 def test_two_lines_exchanged(name: str, operand: str, what: str, seen: str) -> None:
     """A row, a column, or two k of one operand alone."""
-    found = caught(with_tampered(name, (operand, what, 2, 5)))
-    assert {m.where for m in found} == {"product"}
-    assert {m.operand for m in found} - {"E", "scale-A", "scale-B"} == set(seen)
+    mismatches = caught(with_tampered(name, (operand, what, 2, 5)))
+    assert {m.where for m in mismatches} == {"product"}
+    assert {m.operand for m in mismatches} - {"E", "scale-A", "scale-B"} == set(seen)
 
 
 @pytest.mark.parametrize("operand", ["A", "B"])
 def test_the_element_that_is_elsewhere_is_named(operand: str) -> None:
     """k 3 and 9 exchanged in the table: the trial expects the number of the one and finds the other's."""
     what = "col" if operand == "A" else "row"
-    found = caught(with_tampered("mma.m16n8k16.f32.f16.f16.f32", (operand, what, 3, 9)))
+    mismatches = caught(with_tampered("mma.m16n8k16.f32.f16.f16.f32", (operand, what, 3, 9)))
     layout = multiplication("m16n8k16", "f16", "f32").operand(operand)
-    for m in (m for m in found if m.operand == operand):
+    for m in (m for m in mismatches if m.operand == operand):
         assert (m.col if operand == "A" else m.row) in (3, 9)
         assert m.lane is not None
         assert m.register is not None
@@ -223,9 +223,9 @@ def test_metadata_elsewhere(name: str, kind: type[Metadata]) -> None:
     right = entry.metadata
     assert right is not None
     wrong = kind(right.k, right.bits, right.ordered, right.rows)
-    found = caught(replace(entry, metadata=wrong))
-    assert "E" in {mismatch.operand for mismatch in found}
-    assert {mismatch.bits for mismatch in found if mismatch.operand == "E"} == {4}
+    mismatches = caught(replace(entry, metadata=wrong))
+    assert "E" in {mismatch.operand for mismatch in mismatches}
+    assert {mismatch.bits for mismatch in mismatches if mismatch.operand == "E"} == {4}
 
 
 class OtherThread(Scale):
@@ -251,8 +251,8 @@ def test_scales_elsewhere(name: str, operand: str, kind: type[Scale]) -> None:
     scales = tuple(
         kind(s.operand, s.blocks, s.dtype) if s.operand == operand else s for s in entry.scales
     )
-    found = caught(replace(entry, scales=scales))
-    assert {m.operand for m in found} == {f"scale-{operand}"}
+    mismatches = caught(replace(entry, scales=scales))
+    assert {m.operand for m in mismatches} == {f"scale-{operand}"}
 
 
 @pytest.mark.parametrize("what", ["row", "col"])
@@ -270,9 +270,9 @@ def test_scales_elsewhere(name: str, operand: str, kind: type[Scale]) -> None:
 )
 def test_registers_of_wmma(name: str, operand: str, what: str) -> None:
     """Those of the emulator, whose layouts these are."""
-    found = caught(with_tampered(name, (operand, what, 1, 4)))
-    assert {m.where for m in found} == {"register"}
-    assert {m.operand for m in found} == {operand}
+    mismatches = caught(with_tampered(name, (operand, what, 1, 4)))
+    assert {m.where for m in mismatches} == {"register"}
+    assert {m.operand for m in mismatches} == {operand}
 
 
 @pytest.mark.parametrize("change", [("row", 1, 6), ("col", 0, 3), ("register", 0, 1)])
@@ -292,10 +292,10 @@ def test_rows_and_registers_of_moves(kind: type, name: str, change: tuple[Any, .
     if kind is MovMatrix and change[0] == "register":
         change = ("row", 0, 7)  # it has one register
     last = matching(name)[0].operands[-1].operand
-    found = caught(with_tampered(name, (last, *change)))
-    assert {m.where for m in found} == {"memory" if kind is StMatrix else "register"}
+    mismatches = caught(with_tampered(name, (last, *change)))
+    assert {m.where for m in mismatches} == {"memory" if kind is StMatrix else "register"}
     if change[0] == "row":
-        assert {m.row for m in found} == {*change[1:]}
+        assert {m.row for m in mismatches} == {*change[1:]}
 
 
 def test_a_store_to_a_row_that_is_nobodys_is_caught() -> None:

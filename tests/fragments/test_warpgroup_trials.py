@@ -135,9 +135,9 @@ def found_in(device: Device, one: Form) -> list[Mismatch]:
 def test_two_lines_of_registers_exchanged(
     hopper: Device, name: str, operand: str, what: str
 ) -> None:
-    found = found_in(hopper, with_tampered(f"wgmma.{name}", (operand, what, 2, 5)))
-    assert operand == "D" or operand in {mismatch.operand for mismatch in found}
-    assert found
+    mismatches = found_in(hopper, with_tampered(f"wgmma.{name}", (operand, what, 2, 5)))
+    assert operand == "D" or operand in {mismatch.operand for mismatch in mismatches}
+    assert mismatches
 
 
 def of_swizzle(patch: Patch) -> None:
@@ -199,8 +199,8 @@ def test_metadata_elsewhere(hopper: Device) -> None:
     parts = right.metadata
     assert parts is not None
     wrong = OtherLanes(parts.k, parts.bits, parts.ordered, parts.rows)
-    found = found_in(hopper, replace(right, metadata=wrong))
-    assert "E" in {mismatch.operand for mismatch in found}
+    mismatches = found_in(hopper, replace(right, metadata=wrong))
+    assert "E" in {mismatch.operand for mismatch in mismatches}
 
 
 def test_d_is_dumped_when_the_product_has_been_waited_for(monkeypatch: Patch) -> None:

@@ -75,8 +75,8 @@ def expected(problem: Problem, inputs: Inputs) -> Any:
 
 def is_right(device: Device, problem: Problem, algorithm: Algorithm, sizes: Sizes) -> bool:
     inputs = whole_numbers(problem)
-    found = compute(device, problem, inputs, algorithm, sizes)
-    return not found.strays and np.array_equal(found.d, expected(problem, inputs))
+    result = compute(device, problem, inputs, algorithm, sizes)
+    return not result.strays and np.array_equal(result.d, expected(problem, inputs))
 
 
 def by_turns(rungs: Sequence[str]) -> list[Any]:

@@ -65,15 +65,19 @@ def sum_of(profile: Profile, opcode: str, *modifiers: str) -> Counts:
         instruction = one.instruction
         return instruction.opcode == opcode and set(modifiers) <= set(instruction.modifiers)
 
-    return total(one.counts for one in profile.instructions if is_one(one))
+    return total(instruction.counts for instruction in profile.instructions if is_one(instruction))
 
 
 @pytest.mark.parametrize(("dtype", "acc", "layout"), CASES)
 def test_no_access_conflicts(counted: Count, dtype: str, acc: str, layout: str) -> None:
     profile = counted(FILE, Problem(M, N, K, dtype, acc, layout=layout))
-    for one in profile.instructions:
-        assert one.counts.shared_wavefronts == one.counts.shared_ideal, one.instruction
-        assert one.counts.sectors == one.counts.sectors_ideal, one.instruction
+    for instruction in profile.instructions:
+        assert instruction.counts.shared_wavefronts == instruction.counts.shared_ideal, (
+            instruction.instruction
+        )
+        assert instruction.counts.sectors == instruction.counts.sectors_ideal, (
+            instruction.instruction
+        )
 
     # A load of one fragment of A or two of B is 4 passes, at each step along k and before the first.
     # Each CTA copies its part of A and B once, and each warp reads its part of D back from a slab.

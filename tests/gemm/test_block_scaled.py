@@ -147,8 +147,8 @@ def is_right(
     expected = problem.alpha * (inputs.a.astype(np.float64) @ inputs.b) + problem.beta * inputs.d
     if inputs.bias is not None:
         expected = np.maximum(expected + inputs.bias, 0)
-    found = compute(device, problem, inputs, rung, sizes)
-    return not found.strays and np.array_equal(found.d, expected)
+    result = compute(device, problem, inputs, rung, sizes)
+    return not result.strays and np.array_equal(result.d, expected)
 
 
 @pytest.mark.parametrize("epilogue", ["none", "bias+relu"])
@@ -300,7 +300,7 @@ def test_where_they_are_not() -> None:
 def test_the_ladder_goes_on_without_it_or_with_its_own_rows(more: dict[str, Any]) -> None:
     problem = Problem(20, 24, 28, **more)
     with open_device("emulator", arch="sm_100a") as device:
-        found = survey(device, problem, [("nvfp4", "f32"), ("f16", "f16")])
-    ran = {result.rung.name for result in found.results}
-    assert found.passed
+        surveyed = survey(device, problem, [("nvfp4", "f32"), ("f16", "f16")])
+    ran = {result.rung.name for result in surveyed.results}
+    assert surveyed.passed
     assert ran == {"tensor_core"} | (set() if "layout" in more else {"block_scaled"})

@@ -80,7 +80,7 @@ def test_the_loops_of_warp_tiled_are_arithmetic(target: str, layout: str) -> Non
     copies = set()
     for loop in loops(assembled("warp_tiled", target, layout)[1]):
         if loop.count("FFMA"):
-            wide = sum(one.name == "LDS.128" for one in loop.instructions)
+            wide = sum(instruction.name == "LDS.128" for instruction in loop.instructions)
             assert (loop.count("FFMA"), wide) == (8 * 128, 8 * 6)
             assert loop.share("FFMA") >= 0.87
             assert (loop.count("BAR"), loop.count("LDG"), loop.count("STS")) == (1, 0, 0)
@@ -94,8 +94,12 @@ def test_loads_for_64_fma(target: str) -> None:
     scalar, vectorized = main("block_tiled", target), main("block_tiled_vectorized", target)
     assert (scalar.count("FFMA"), scalar.count("LDS")) == (64, 16)
     assert (vectorized.count("FFMA"), vectorized.count("LDS")) == (8 * 64, 8 * 4)
-    assert all(one.name == "LDS.128" for one in vectorized.instructions if one.opcode == "LDS")
-    assert any(one.name == "LDG.E.128" for one in vectorized.instructions)
+    assert all(
+        instruction.name == "LDS.128"
+        for instruction in vectorized.instructions
+        if instruction.opcode == "LDS"
+    )
+    assert any(instruction.name == "LDG.E.128" for instruction in vectorized.instructions)
     assert (
         scalar.share("FFMA") < vectorized.share("FFMA") < main("warp_tiled", target).share("FFMA")
     )
@@ -158,11 +162,17 @@ def test_what_a_step_along_k_reads(
 ) -> None:
     """By hand: a request of 32 bits takes one wavefront, and one of 128 bits four."""
     profile = counted(name, "nn")
-    loads = total(one.counts for one in profile.main_loop if one.kind == "shared load")
+    loads = total(
+        instruction.counts for instruction in profile.main_loop if instruction.kind == "shared load"
+    )
     steps = profile.threads // 32 * K
     assert loads.shared_requests == steps * requests
     assert loads.shared_wavefronts == steps * wavefronts
-    fma = total(one.counts for one in profile.main_loop if one.instruction.opcode == "fma")
+    fma = total(
+        instruction.counts
+        for instruction in profile.main_loop
+        if instruction.instruction.opcode == "fma"
+    )
     assert fma.executed == steps * results
 
 

@@ -27,10 +27,12 @@ def test_all_types_are_those_of_the_rungs() -> None:
 def test_every_rung_takes_part_or_says_why_not(keeping: Device) -> None:
     asked = [("f32", "f32"), ("f16", "f16"), ("bf16", "f32")]
     assert set(asked) <= set(all_types())
-    found = survey(keeping, SMALL, asked)
-    assert found.passed
-    ran = {(result.rung.name, result.problem.dtype, result.problem.acc) for result in found.results}
-    left_out = {(absent.algorithm, absent.dtype, absent.acc) for absent in found.absent}
+    surveyed = survey(keeping, SMALL, asked)
+    assert surveyed.passed
+    ran = {
+        (result.rung.name, result.problem.dtype, result.problem.acc) for result in surveyed.results
+    }
+    left_out = {(absent.algorithm, absent.dtype, absent.acc) for absent in surveyed.absent}
     assert not ran & left_out
     assert ran | left_out == {
         (rung.name, *types) for rung in LADDER.values() for types in rung.types if types in asked
@@ -39,9 +41,9 @@ def test_every_rung_takes_part_or_says_why_not(keeping: Device) -> None:
         taking = [x for x in ALGORITHMS.values() if any(types in x.types for types in asked)]
         others = {x.name for x in taking if not keeping.target.runs(x.target)}
         assert {name for name, _, _ in left_out} == {"cublas", "cublaslt"} | others
-        for absent in found.absent:
+        for absent in surveyed.absent:
             assert ("is for sm_" if absent.algorithm in others else "needs a GPU") in absent.reason
-    for agreement in found.agreements:
+    for agreement in surveyed.agreements:
         assert agreement.passed
         assert 0 <= agreement.spread <= agreement.tolerance
         assert len(agreement.algorithms) > 1
@@ -51,11 +53,12 @@ def test_only_those_that_take_the_problem(keeping: Device, monkeypatch: pytest.M
     names = ("cpu_naive", "numpy", "cublas", "naive", "tiled", "coalescing")
     monkeypatch.setattr(module, "LADDER", {name: LADDER[name] for name in names})
     problem = replace(SMALL, layout="tt", epilogue="bias", beta=1.0)
-    found = survey(keeping, problem, [("bf16", "f32")])
-    ran = [result.rung.name for result in found.results]
-    assert (ran, found.absent) == (["cpu_naive", "numpy", "naive"], ())
+    surveyed = survey(keeping, problem, [("bf16", "f32")])
+    ran = [result.rung.name for result in surveyed.results]
+    assert (ran, surveyed.absent) == (["cpu_naive", "numpy", "naive"], ())
     assert all(
-        result.problem.layout == "tt" and result.problem.dtype == "bf16" for result in found.results
+        result.problem.layout == "tt" and result.problem.dtype == "bf16"
+        for result in surveyed.results
     )
 
 
@@ -75,13 +78,13 @@ def test_who_disagrees_is_noticed(
     monkeypatch.setattr(
         module, "LADDER", {name: LADDER[name] for name in ("cpu_naive", "numpy", "naive")}
     )
-    found = survey(device, SMALL, [("f32", "f32")])
-    assert [result.passed for result in found.results] == [True, False, True]
-    (agreement,) = found.agreements
+    surveyed = survey(device, SMALL, [("f32", "f32")])
+    assert [result.passed for result in surveyed.results] == [True, False, True]
+    (agreement,) = surveyed.agreements
     assert agreement.algorithms == ("cpu_naive", "numpy", "naive")
     assert not agreement.passed
     assert agreement.spread > 1000 * agreement.tolerance
-    assert not found.passed
+    assert not surveyed.passed
 
 
 def test_nothing_to_compare(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,9 @@ def test_candidates_differ_from_the_usual_tile_by_one_or_two_sizes() -> None:
     assert {"BM": 16, "BK": 64} in [changed(own, one) for one in wide]
     assert len({tuple(one.items()) for one in wide}) == len(wide)
     core = ALGORITHMS["tensor_core"]
-    assert {2, 3, 4} <= {one["STAGES"] for one in candidates(core, "bf16", core.tile, together=1)}
+    assert {2, 3, 4} <= {
+        candidate["STAGES"] for candidate in candidates(core, "bf16", core.tile, together=1)
+    }
 
 
 def changed(own: Tile, macros: Sizes) -> dict[str, int]:
@@ -76,19 +78,19 @@ def only(monkeypatch: pytest.MonkeyPatch, algorithm: Algorithm, *several: dict[s
 def test_counted_tiles_and_why_others_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, TILED, {"BM": 64}, {"BM": 16})
     with open_device("emulator", arch="sm_86") as device:
-        found = compare_counted(device, Problem(64, 64, 32, "f32"), TILED, silent)
-    changes = [changed(TILED.tile, one.tile) for one in found.candidates]
+        comparison = compare_counted(device, Problem(64, 64, 32, "f32"), TILED, silent)
+    changes = [changed(TILED.tile, candidate.tile) for candidate in comparison.candidates]
     assert changes == [{}, {"BM": 16}, {"BM": 64}], "a tile half as high reads B twice as often"
-    usual, half, refused = found.candidates
+    usual, half, refused = comparison.candidates
     assert usual.facts is not None
     assert half.facts is not None
     assert (usual.facts.counts.sectors, half.facts.counts.sectors) == (1536, 2048)
     assert refused.refused == "a CTA of this tile has 2048 threads, it can be 1 to 1024"
-    text, data = view.text(found, ""), view.as_json(found, "")
+    text, data = view.text(comparison, ""), view.as_json(comparison, "")
     assert "refused\n  BM=64: a CTA of this tile has 2048 threads" in text
     assert "nothing is kept" in text
     assert data["kept"] is None
-    assert all(one["seconds"] is None for one in data["tiles"])
+    assert all(tile["seconds"] is None for tile in data["tiles"])
     assert json.loads(json.dumps(data)) == data
     assert not tile_file.path().exists()
 
@@ -112,8 +114,8 @@ def test_refusals_name_what_is_missing(
 ) -> None:
     only(monkeypatch, ALGORITHMS[name], sizes)
     with open_device("emulator", arch="sm_89") as device:
-        found = compare_counted(device, Problem(64, 64, 32, dtype), ALGORITHMS[name], silent)
-    assert re.search(reason, found.candidates[-1].refused)
+        comparison = compare_counted(device, Problem(64, 64, 32, dtype), ALGORITHMS[name], silent)
+    assert re.search(reason, comparison.candidates[-1].refused)
 
 
 def test_what_has_no_tile_is_no_comparison() -> None:
@@ -136,14 +138,14 @@ def test_the_fastest_right_tile_is_first(
 
     driver.cost = by_block
     with Stopwatch(gpu, "") as stopwatch:
-        found = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
-    assert [changed(NAIVE.tile, one.tile) for one in found.candidates] == [
+        comparison = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
+    assert [changed(NAIVE.tile, candidate.tile) for candidate in comparison.candidates] == [
         {"BM": 16}, {"BN": 16}, {}, {"BM": 64},
     ]  # fmt: skip
-    times = [one.timing and one.timing.median for one in found.candidates]
+    times = [candidate.timing and candidate.timing.median for candidate in comparison.candidates]
     assert times == [pytest.approx(1e-3), pytest.approx(2e-3), pytest.approx(4e-3), None]
-    assert "2048 threads" in found.candidates[-1].refused
-    text = view.text(found, "tiles.json")
+    assert "2048 threads" in comparison.candidates[-1].refused
+    text = view.text(comparison, "tiles.json")
     assert "400.0 %" in text
     assert "kept for small problems on this GPU, in tiles.json" in text
 
@@ -154,9 +156,9 @@ def test_a_wrong_tile_is_refused_however_fast(
     only(monkeypatch, NAIVE, {"BM": 16})
     driver.spoil["naive"] = lambda d, before: d.fill(0) if before == 1 else None
     with Stopwatch(gpu, "") as stopwatch:
-        found = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
-    assert found.candidates[1].refused == "its result is wrong"
-    assert found.candidates[1].timing is None
+        comparison = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
+    assert comparison.candidates[1].refused == "its result is wrong"
+    assert comparison.candidates[1].timing is None
 
 
 # ---- the file --------------------------------------------------------------------------------

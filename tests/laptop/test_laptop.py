@@ -190,5 +190,9 @@ def test_every_place_names_the_same_versions_of_python() -> None:
         assert re.findall(r"Python 3\.(\d+) to 3\.(\d+)", text) == [(str(first), str(last))], name
         if name.endswith(".sh"):
             assert f"(3, {first}) <= sys.version_info < (3, {last + 1})" in text
-    named = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if ":: 3." in one]
+    named = [
+        classifier.rpartition(" ")[2]
+        for classifier in PROJECT["classifiers"]
+        if ":: 3." in classifier
+    ]
     assert named == [f"3.{minor}" for minor in minors]

@@ -87,7 +87,7 @@ def tile_counted(name: str, layout: Mapping, bits: int, rows: int, cols: int) ->
             line = [address(r, p) for p in parts for r in range(rows)]
         count = min(32, 128 // size)
         lanes = [line[i : i + count] for i in range(0, len(line), count)]
-    return sum(counted(one, size) for one in lanes)
+    return sum(counted(lane, size) for lane in lanes)
 
 
 @pytest.mark.parametrize("name", ACCESSES)

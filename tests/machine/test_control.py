@@ -20,7 +20,7 @@ FILE = "ptx/gemm_m16n8k16_bf16_f32.ptx"
 
 def code(arch: str) -> list[DecodedInstruction]:
     assembly = Assembly(*load_assembled(resources.path(FILE), TARGETS[arch]))
-    function = next(one for one in assembly.functions.values() if one.kernel)
+    function = next(function for function in assembly.functions.values() if function.kernel)
     return decode(assembly.cubin, assembly.functions, function.name)[: len(function.instructions)]
 
 

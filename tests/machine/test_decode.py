@@ -90,8 +90,8 @@ ROLES: dict[str, tuple[int | None, list[int], int, list[int]]] = {
 def test_what_is_written_is_told_from_what_is_read(text: str) -> None:
     i = instruction(text)
     found = (
-        i.dest.number if i.dest else None, [one.number for one in i.outs], len(i.sources),
-        [one.number for one in i.ins],
+        i.dest.number if i.dest else None, [operand.number for operand in i.outs], len(i.sources),
+        [operand.number for operand in i.ins],
     )  # fmt: skip
     assert found == ROLES[text]
 
@@ -132,7 +132,7 @@ def test_addresses_of_global_memory_have_64_bits() -> None:
     for text, wide in (("LDG.E R0, [R2]", [True]), ("LD.E R0, [R2]", [True]), ("LDS R0, [R2]", [False]),
                        ("LDL R0, [R2]", [False]), ("LDGSTS.E [R2], [R4.64]", [False, True])):  # fmt: skip
         i = instruction(text)
-        places = [one for one in i.operands if isinstance(one, SassAddress)]
+        places = [operand for operand in i.operands if isinstance(operand, SassAddress)]
         assert [i.is_wide(one) for one in places] == wide, text
 
 

@@ -56,9 +56,9 @@ def run(text: str, r: Registers | None = None, where: Array | slice = ALL) -> Re
 
 
 def word(r: Registers, number: int) -> list[int]:
-    found = r.words.read(number, ALL)
-    assert found is not None
-    return [int(one) for one in found]
+    values = r.words.read(number, ALL)
+    assert values is not None
+    return [int(value) for value in values]
 
 
 def pair(r: Registers, number: int) -> list[int]:
@@ -351,9 +351,9 @@ def test_constants_are_each_lanes_own() -> None:
     r = Registers(launched(32, {3: table.tobytes()}), [0])
     r.words.write(5, ALL, np.arange(32, dtype=np.uint32) % 8 * 4)
     run("MOV R0, c[0x3][R5+0x8]", r)
-    found = r.words.read(0, ALL)
-    assert found is not None
-    assert found.tolist() == [102 + lane % 8 for lane in range(32)]
+    values = r.words.read(0, ALL)
+    assert values is not None
+    assert values.tolist() == [102 + lane % 8 for lane in range(32)]
     run("LDC R1, c[0x3][R5]", r)
     run("LDC.64 R2, c[0x3][R5]", r)
     assert word_of(r, 1) == [100 + lane % 8 for lane in range(32)] == word_of(r, 2)
@@ -364,9 +364,9 @@ def test_constants_are_each_lanes_own() -> None:
 
 
 def word_of(r: Registers, number: int) -> list[int]:
-    found = r.words.read(number, ALL)
-    assert found is not None
-    return [int(one) for one in found]
+    values = r.words.read(number, ALL)
+    assert values is not None
+    return [int(value) for value in values]
 
 
 def test_special_registers_are_those_of_the_launch() -> None:

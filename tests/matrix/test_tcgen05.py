@@ -13,7 +13,7 @@ from ptxlab.matrix.tcgen05 import TCGEN05
 def shapes(name: str) -> list[tuple[tuple[int, ...], str, int]]:
     form = matching(name)[0]
     assert isinstance(form, AsyncInstruction)
-    return [(one.m, in_steps(one.n), one.k) for one in form.shapes]
+    return [(shape.m, in_steps(shape.n), shape.k) for shape in form.shapes]
 
 
 EVERY_8, EVERY_16 = "8 to 256 in steps of 8", "16 to 256 in steps of 16"

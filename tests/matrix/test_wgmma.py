@@ -148,7 +148,7 @@ def test_they_are_found_by_their_words() -> None:
     assert multiplication("wgmma.m64n256k16", "bf16").key.endswith(".m64n256k16.f32.bf16.bf16.rs")
     assert multiplication("wgmma.m64n256k16.ss", "bf16").variant == "ss"
     assert multiplication("wgmma.m64n8k32", "s8").satfinite is False
-    assert not {one.family for one in MULTIPLICATIONS} & {"wgmma", "wgmma.sp"}
+    assert not {instruction.family for instruction in MULTIPLICATIONS} & {"wgmma", "wgmma.sp"}
     with pytest.raises(UnknownInstruction, match="m64n40k32"):
         multiplication("wgmma.m64n40k32", "s8")
 

@@ -167,13 +167,13 @@ def test_special_values() -> None:
     def dissect(a: list[int], b: list[int], c: int) -> SumStep:
         return explain(a, b, c, dtype="f16", acc="f32", rules=TARGETS["sm_80"].dot16)[-1]
 
-    found = dissect([infinity, one], [one, one], 0)
-    assert (found.word, found.value) == (0x7F800000, math.inf)
-    found = dissect([infinity, one], [0, one], 0)
-    assert found.word == 0x7FFFFFFF
-    assert math.isnan(found.value)
-    found = dissect([one], [one], 0xFF800000)
-    assert (found.word, found.value) == (0xFF800000, -math.inf)
+    dissection = dissect([infinity, one], [one, one], 0)
+    assert (dissection.word, dissection.value) == (0x7F800000, math.inf)
+    dissection = dissect([infinity, one], [0, one], 0)
+    assert dissection.word == 0x7FFFFFFF
+    assert math.isnan(dissection.value)
+    dissection = dissect([one], [one], 0xFF800000)
+    assert (dissection.word, dissection.value) == (0xFF800000, -math.inf)
 
 
 def test_refuses_what_is_no_dot_product() -> None:

@@ -134,11 +134,11 @@ def by_hand() -> DotProducts:
 
 
 def test_one_dot_product_that_two_generations_add_up_differently() -> None:
-    found = study(by_hand(), models("f16", "f32", ["sm_80", "sm_90"]))
-    ampere, hopper = found.results
-    assert found.exact == 1 + Fraction(1, 1 << 23)
-    assert found.rounded == 0x3F800001
-    assert found.chains == {"f32": 0x3F800000}
+    studied = study(by_hand(), models("f16", "f32", ["sm_80", "sm_90"]))
+    ampere, hopper = studied.results
+    assert studied.exact == 1 + Fraction(1, 1 << 23)
+    assert studied.rounded == 0x3F800001
+    assert studied.chains == {"f32": 0x3F800000}
     assert (ampere.word, hopper.word) == (0x3F800000, 0x3F800001)
     cut = Fraction(1, 1 << 25)
     assert [term.lost for term in ampere.steps[0].terms] == [0, cut, cut, 0]
@@ -193,16 +193,16 @@ def test_draws_are_reproducible_and_as_wide_as_asked() -> None:
 
 def test_a_survey_counts_what_differs() -> None:
     products = draw("f16", "f32", k=16, count=300, seed=1)
-    found = survey(products, models("f16", "f32"))
-    assert found.names == ("rounded once", "f32 fma chain", "sm_75", "sm_90")
-    assert (found.differ == found.differ.T).all()
-    assert not np.diagonal(found.differ).any()
+    surveyed = survey(products, models("f16", "f32"))
+    assert surveyed.names == ("rounded once", "f32 fma chain", "sm_75", "sm_90")
+    assert (surveyed.differ == surveyed.differ.T).all()
+    assert not np.diagonal(surveyed.differ).any()
     exact, chain, ampere, hopper = study_words(products)
-    assert found.differ[0, 1] == sum(x != y for x, y in zip(exact, chain, strict=True))
-    assert found.differ[2, 3] == sum(x != y for x, y in zip(ampere, hopper, strict=True))
-    assert found.differ[0, 3] == sum(x != y for x, y in zip(exact, hopper, strict=True))
+    assert surveyed.differ[0, 1] == sum(x != y for x, y in zip(exact, chain, strict=True))
+    assert surveyed.differ[2, 3] == sum(x != y for x, y in zip(ampere, hopper, strict=True))
+    assert surveyed.differ[0, 3] == sum(x != y for x, y in zip(exact, hopper, strict=True))
     # An H200 differs from a correctly rounded sum in about 42 of 100 such dot products.
-    assert 0.35 < found.differ[0, 3] / 300 < 0.49
+    assert 0.35 < surveyed.differ[0, 3] / 300 < 0.49
 
 
 def study_words(products: DotProducts) -> tuple[list[int], ...]:
@@ -211,8 +211,8 @@ def study_words(products: DotProducts) -> tuple[list[int], ...]:
     for i in range(products.count):
         at = slice(i, i + 1)
         one = replace(products, a=products.a[:, at], b=products.b[:, at], c=products.c[at])
-        found = study(one, models(products.dtype, products.acc))
-        columns.append((found.rounded, found.chains["f32"], *(r.word for r in found.results)))
+        studied = study(one, models(products.dtype, products.acc))
+        columns.append((studied.rounded, studied.chains["f32"], *(r.word for r in studied.results)))
     return tuple(list(row) for row in zip(*columns, strict=True))
 
 
@@ -230,8 +230,8 @@ def test_the_handwritten_program_gives_the_bits_of_the_model(
 ) -> None:
     # Neither 21 nor 11 fits the instruction: products are filled up with zeros.
     products = draw(dtype, acc, k=21, count=11, seed=2, spread=12)
-    found = measure(device, products)
-    assert (found.arch, found.wrong) == (device.target.name, 0)
+    measured = measure(device, products)
+    assert (measured.arch, measured.wrong) == (device.target.name, 0)
     specials = random_bits(dtype, acc, 16, 24)
     assert measure(device, specials).wrong == 0
 
@@ -250,10 +250,10 @@ def test_a_device_that_is_not_as_its_model_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys.modules["ptxlab.numerics.models"], "models", other)
     with open_device("emulator", arch="sm_90a") as device:
         products = draw("f16", "f32", k=16, count=60, seed=1)
-        found = measure(device, products)
-        assert found.wrong > 5
-        assert not study(by_hand(), models("f16", "f32"), found).passed
-        assert not survey(products, models("f16", "f32"), found).passed
+        measured = measure(device, products)
+        assert measured.wrong > 5
+        assert not study(by_hand(), models("f16", "f32"), measured).passed
+        assert not survey(products, models("f16", "f32"), measured).passed
 
 
 def test_zeros_at_the_end_change_no_bit() -> None:

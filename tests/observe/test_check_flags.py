@@ -82,7 +82,9 @@ def found(report: CheckReport) -> list[tuple[str, str, str]]:
         return re.sub(r"^@\w+ ", "", instruction)
 
     assert all(finding.kind == "race" for finding in report.findings)
-    return [(one.rule, text(one.line), text(one.other_line)) for one in report.findings]
+    return [
+        (finding.rule, text(finding.line), text(finding.other_line)) for finding in report.findings
+    ]
 
 
 RELEASE = f"@on {STORE};\n    @on st.release.cta.shared.u32 [flag], 1;"
@@ -234,10 +236,10 @@ def test_libcudacxx(kernel: str, schedule: str, pipelines: str) -> None:
     given, out = device.upload(rows), device.zeros(SIZE, "f32")
     launched = device.load(pipelines).kernel(kernel)
     report = check(launched, LaunchConfig.of(1, threads), [given, out, ROWS])
-    errors = [one for one in report.findings if one.severity != "info"]
-    assert {f"{one.kind} {one.rule}" for one in errors} == expected
+    errors = [finding for finding in report.findings if finding.severity != "info"]
+    assert {f"{error.kind} {error.rule}" for error in errors} == expected
     assert report.verdict == ("findings" if expected else "clean")
-    again = [one for one in report.findings if one.rule == "again"]
+    again = [finding for finding in report.findings if finding.rule == "again"]
     assert [one.count for one in again] == [1] * kernel.startswith("met")
     if not expected:
         assert np.array_equal(out.numpy(), rows.sum(0)[::-1])

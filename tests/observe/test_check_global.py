@@ -36,7 +36,7 @@ HEAD = """\
 
 def checked(body: str, grid: int = 2) -> CheckReport:
     device = EmulatorDevice(TARGETS["sm_90a"])
-    text = HEAD + "\n".join(f"    {one}" for one in body.strip().splitlines()) + "\n    ret;\n}\n"
+    text = HEAD + "\n".join(f"    {line}" for line in body.strip().splitlines()) + "\n    ret;\n}\n"
     data, flag = device.upload(np.arange(64 * grid, dtype=np.uint32)), device.zeros(1, "u32")
     return check(device.load(text).kernel("k"), LaunchConfig.of(grid, 64), [data, flag])
 

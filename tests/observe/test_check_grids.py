@@ -82,7 +82,7 @@ def test_a_bulk_copy_before_it() -> None:
 
 def test_a_program_that_has_no_such_wait() -> None:
     without = BODY.replace(f"    {WAIT};\n", "")
-    assert [one.rule for one in checked(without).findings if one.rule == "grid"] == []
+    assert [finding.rule for finding in checked(without).findings if finding.rule == "grid"] == []
     assert CAVEAT in checked(without).not_looked_at
     assert CAVEAT not in checked(without, "bounds").not_looked_at
     nothing = without.replace("    griddepcontrol.launch_dependents;\n", "")

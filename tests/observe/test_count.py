@@ -228,9 +228,9 @@ def test_what_an_instruction_computes(text: str, expected: InstructionWork) -> N
 
 def test_matrix_products_compute_2mnk() -> None:
     for form in MULTIPLICATIONS:
-        found = re.search(r"\.m(\d+)n(\d+)k(\d+)", form.name)
-        assert found
-        m, n, k = map(int, found.groups())
+        match = re.search(r"\.m(\d+)n(\d+)k(\d+)", form.name)
+        assert match
+        m, n, k = map(int, match.groups())
         several = (
             4 if form.family == "mma" and (m, n, k) == (8, 8, 4) and form.a_type == "f16" else 1
         )

@@ -28,7 +28,7 @@ def profiled(problem: Problem, body: str, cells: Array | None = None) -> Profile
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
     before = problem.cells() if cells is None else cells
-    arrays = [gpu.upload(one) for one in (before, problem.shared(), words)]
+    arrays = [gpu.upload(array) for array in (before, problem.shared(), words)]
     text = module(body, 32768, problem.group, "sm_100a")
     config = LaunchConfig.of(problem.group, 128, cluster=problem.group)
     return count(gpu.load(text).kernel("k"), config, arrays)
@@ -36,7 +36,9 @@ def profiled(problem: Problem, body: str, cells: Array | None = None) -> Profile
 
 def of_tensor_cores(profile: Profile) -> Counts:
     """The counters of the line that has tensor cores do something, for which there is one."""
-    [line] = [one for one in profile.instructions if one.counts.tensor_shared]
+    [line] = [
+        instruction for instruction in profile.instructions if instruction.counts.tensor_shared
+    ]
     return line.counts
 
 
@@ -121,5 +123,7 @@ def test_what_warps_load_and_store(group: int) -> None:
 def test_a_shift_moves_eight_columns_of_all_lanes() -> None:
     problem = Problem("f16", 128, 16, "f16", "f16")
     profile = profiled(problem, "add.u32 r10, t, 64; tcgen05.shift.cta_group::1.down [r10];")
-    [line] = [one for one in profile.instructions if one.counts.tmem_written]
+    [line] = [
+        instruction for instruction in profile.instructions if instruction.counts.tmem_written
+    ]
     assert (line.counts.tmem_read, line.counts.tmem_written) == (128 * 32, 128 * 32)

@@ -110,23 +110,23 @@ def test_registers_of_a_pipeline_are_those_of_a_dump(schedule: str) -> None:
     kernel, config, args = launched(
         RING, 160, STEPS * A_BYTES, STEPS * 256, 2048, schedule=schedule
     )
-    found = step(kernel, config, args)
+    recording = step(kernel, config, args)
     for part, nth, names in (
         ("and.b32 stage, k", 3, ("stage", "k", "into", "from_a")),
         ("mbarrier.try_wait.parity.shared::cta.b64 p, [is_full]", 2, ("p", "parity", "is_full")),
         ("wgmma.wait_group", 5, ("f0", "f1", "f2", "f3", "da")),
         ("st.global", 1, ("f0", "off")),
     ):
-        check(found, kernel, config, args, Dump(str(line_of(RING, part)), names, nth=nth))
+        check(recording, kernel, config, args, Dump(str(line_of(RING, part)), names, nth=nth))
 
 
 def test_registers_through_calls_barriers_and_guards_are_those_of_a_dump() -> None:
     kernel, config, args = launched(CALLS, 70, 4 * 70)
-    found = step(kernel, config, args)
+    recording = step(kernel, config, args)
     names = ("t", "n", "r", "odd", "any", "half", "at")
     for part in ("mov.u32 r, 7", "@any add", "mad.wide"):
-        check(found, kernel, config, args, Dump(str(line_of(CALLS, part)), names))
-    holds = {one.name: one.holds for one in found.registers}
+        check(recording, kernel, config, args, Dump(str(line_of(CALLS, part)), names))
+    holds = {register.name: register.holds for register in recording.registers}
     assert [holds[name] for name in ("odd", "half", "t", "r", "at")] == [
         "pred",
         "u16",
@@ -135,7 +135,7 @@ def test_registers_through_calls_barriers_and_guards_are_those_of_a_dump() -> No
         "u64",
     ]
     inside = Dump(str(line_of(CALLS, "mov.b32 twice")), ("sum", "of"))
-    check(found, kernel, config, args, inside)
+    check(recording, kernel, config, args, inside)
 
 
 def test_registers_of_tensor_cores_are_those_of_a_dump() -> None:
@@ -150,19 +150,19 @@ def test_registers_of_tensor_cores_are_those_of_a_dump() -> None:
     config = LaunchConfig.of(1, 32)
     text = Path("ptx/mma_m16n8k16_bf16_f32.ptx").read_text()
     line = 1 + [row.strip() for row in text.split("\n")].index(MMA)
-    found = step(kernel, config, matrices())
+    recording = step(kernel, config, matrices())
     for nth in (1, 2):
         dump = Dump(str(line), ("d0", "d3", "a2", "b1"), nth=nth)
-        check(found, kernel, config, matrices(), dump)
+        check(recording, kernel, config, matrices(), dump)
     (operands,) = (
         operands
-        for place, operands in zip(found.timeline.places, found.operands, strict=True)
+        for place, operands in zip(recording.timeline.places, recording.operands, strict=True)
         if place.line == line
     )
     names = [
-        found.registers[n].name
-        for one in operands.fragments
-        for n in one.registers
+        recording.registers[n].name
+        for fragment in operands.fragments
+        for n in fragment.registers
         if n is not None
     ]
     assert names == [
@@ -181,22 +181,22 @@ def test_registers_of_tensor_cores_are_those_of_a_dump() -> None:
         "d2",
         "d3",
     ]
-    assert [(one.layout.operand, one.result) for one in operands.fragments] == [
+    assert [(fragment.layout.operand, fragment.result) for fragment in operands.fragments] == [
         ("D", True), ("A", False), ("B", False), ("C", False)
     ]  # fmt: skip
-    holds = {one.name: one.holds for one in found.registers}
+    holds = {register.name: register.holds for register in recording.registers}
     assert (holds["d0"], holds["a0"], holds["b1"]) == ("f32", "bf16x2", "bf16x2")
 
 
 def test_shared_memory_is_that_of_a_dump() -> None:
     kernel, config, args = launched(RING, 160, STEPS * A_BYTES, STEPS * 256, 2048)
-    found = step(kernel, config, args)
+    recording = step(kernel, config, args)
     for part, nth, thread in (("wgmma.fence", 1, 0), ("wgmma.fence", 9, 96), ("st.global", 1, 0)):
         line = line_of(RING, part)
         dumped = kernel.run(config, args, Dump(str(line), nth=nth, thread=thread)).dump
-        here = passed(found, thread // WARP, line, nth)
-        memory = np.zeros(found.shared_bytes, np.uint8)
-        for at, first, words in found.stored():
+        here = passed(recording, thread // WARP, line, nth)
+        memory = np.zeros(recording.shared_bytes, np.uint8)
+        for at, first, words in recording.stored():
             if at <= here:
                 memory[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
         assert dumped.shared is not None
@@ -207,17 +207,18 @@ def test_accesses_are_those_that_the_addresses_in_registers_say() -> None:
     emulator = device()
     kernel = emulator.load(Path("ptx/ldmatrix.ptx")).kernel("ldmatrix_x4")
     args = [emulator.zeros(256, "b16"), emulator.zeros(128, "b32")]
-    found = step(kernel, LaunchConfig.of(1, 32), args)
-    accesses = found.accesses
+    recording = step(kernel, LaunchConfig.of(1, 32), args)
+    accesses = recording.accesses
     names = [
-        found.timeline.places[found.timeline.executed[at]].text for at in accesses.step.tolist()
+        recording.timeline.places[recording.timeline.executed[at]].text
+        for at in accesses.step.tolist()
     ]
     assert [name.split(".")[0] for name in names] == ["st", "ldmatrix"]
     assert accesses.kind.tolist() == [WRITE, READ]
     assert accesses.nbytes.tolist() == [16, 16]
     assert accesses.lanes.tolist() == [(1 << 32) - 1] * 2
     assert len(accesses.addresses) == 64
-    base = found.variables.get("rows", 0)
+    base = recording.variables.get("rows", 0)
     assert sorted(accesses.addresses[32:].tolist()) == list(range(base, base + 512, 16))
 
 
@@ -242,14 +243,14 @@ def test_what_is_copied_is_told_from_what_threads_store() -> None:
     cp.async.wait_all;
     ret;
 }"""
-    found = step(*launched(text, 32, 512))
-    accesses = found.accesses
+    recording = step(*launched(text, 32, 512))
+    accesses = recording.accesses
     assert accesses.kind.tolist() == [COPY, WRITE]
     assert accesses.addresses.tolist() == [*range(0, 512, 16), *range(512, 1024, 16)]
     stored, waited = (
-        passed(found, 0, line_of(text, part), 1) for part in ("st.shared", "wait_all")
+        passed(recording, 0, line_of(text, part), 1) for part in ("st.shared", "wait_all")
     )
-    changed = {(at, first): len(words) for at, first, words in found.stored()}
+    changed = {(at, first): len(words) for at, first, words in recording.stored()}
     assert changed == {(waited, 0): 128, **{(stored, 128 + 4 * lane): 1 for lane in range(32)}}
 
 
@@ -268,8 +269,8 @@ def test_other_warps_and_steps_are_left_out() -> None:
 
 def test_turns_have_the_lanes_that_the_guard_lets_pass() -> None:
     kernel, config, args = launched(CALLS, 70, 4 * 70)
-    found = step(kernel, config, args)
-    branch = passed(found, 1, line_of(CALLS, "@odd bra"), 1)
-    [at] = np.flatnonzero((found.turns.step == branch) & (found.turns.warp == 1))
-    assert int(found.turns.lanes[at]) == 0xAAAAAAAA  # threads 33, 35, ...
-    assert not found.turns.lanes[found.turns.warp == 2].max() >> 6  # threads 64 to 69
+    recording = step(kernel, config, args)
+    branch = passed(recording, 1, line_of(CALLS, "@odd bra"), 1)
+    [at] = np.flatnonzero((recording.turns.step == branch) & (recording.turns.warp == 1))
+    assert int(recording.turns.lanes[at]) == 0xAAAAAAAA  # threads 33, 35, ...
+    assert not recording.turns.lanes[recording.turns.warp == 2].max() >> 6  # threads 64 to 69

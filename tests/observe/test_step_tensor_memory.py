@@ -22,7 +22,7 @@ def launched(problem: Problem, schedule: str, cells: Array) -> tuple[Any, Launch
     gpu = device("sm_100a", schedule)
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
-    arrays = [gpu.upload(one) for one in (cells, problem.shared(), words)]
+    arrays = [gpu.upload(array) for array in (cells, problem.shared(), words)]
     kernel = gpu.load(module(issued(problem), 32768, problem.group, "sm_100a")).kernel("k")
     return kernel, LaunchConfig.of(problem.group, 128, cluster=problem.group), arrays
 
@@ -74,7 +74,7 @@ def test_cells_are_what_a_dump_sees(problem: Problem, cta: int, schedule: str) -
 def test_a_product_changes_its_cells_when_it_lands() -> None:
     problem = Problem("f16", 128, 16, "f16", "f16")
     recording = recorded(problem)
-    [product] = [one for one in recording.timeline.flights if one.work == "product"]
+    [product] = [flight for flight in recording.timeline.flights if flight.work == "product"]
     assert product.landed is not None
     landing = recording.cells.step == product.landed - 1
     lanes, columns = np.divmod(recording.cells.first[landing], 512)
@@ -101,7 +101,9 @@ def test_what_a_product_reads_of_shared_memory() -> None:
     for factor, matrix in ((a, problem.a), (b, problem.b)):
         lines = memory[(factor.units[..., np.newaxis] + np.arange(16))].reshape(len(matrix), -1)
         assert (lines.view(np.float16) == matrix).all()
-    [families] = [set(one.descriptors.values()) for one in recording.operands if one.descriptors]
+    [families] = [
+        set(operand.descriptors.values()) for operand in recording.operands if operand.descriptors
+    ]
     assert families == {"tcgen05"}
 
 
@@ -109,7 +111,7 @@ def test_of_a_pair_each_cta_reads_its_own() -> None:
     problem = Problem("f16", 256, 32, "f16", "f16", group=2)
     for cta in (0, 1):
         [factors] = recorded(problem, cta).factors.values()
-        [a] = [one for one in factors if one.operand.operand == "A"]
+        [a] = [factor for factor in factors if factor.operand.operand == "A"]
         memory = problem.shared()[cta]
         lines = memory[(a.units[..., np.newaxis] + np.arange(16))].reshape(128, -1)
         assert (lines.view(np.float16) == problem.a[128 * cta : 128 * (cta + 1)]).all()

@@ -98,9 +98,9 @@ def test_a_ring_is_filled_and_read_stage_by_stage(ring: Timeline) -> None:
 
 
 def test_the_mbarriers_of_the_ring_go_through_their_phases(ring: Timeline) -> None:
-    assert [one.expected for one in ring.mbarriers] == [1] * STAGES + [4] * STAGES
+    assert [mbarrier.expected for mbarrier in ring.mbarriers] == [1] * STAGES + [4] * STAGES
     assert ring.mbarriers[1].name == "full+0x8"
-    assert [one.address for one in ring.mbarriers] == [
+    assert [mbarrier.address for mbarrier in ring.mbarriers] == [
         STAGES * STAGE_BYTES + 8 * number for number in range(2 * STAGES)
     ]
     for stage in range(STAGES):
@@ -177,7 +177,7 @@ def test_a_cluster_is_followed_as_one() -> None:
     assert [tile.span for tile in timeline.tiles] == [
         SharedSpan(rank, SENT, 2 * SENT) for rank in (0, 1)
     ]
-    assert [one.cta for one in timeline.mbarriers] == [0, 1]
+    assert [mbarrier.cta for mbarrier in timeline.mbarriers] == [0, 1]
     (meeting,) = timeline.barriers
     assert (meeting.cta, meeting.name) == (None, "cluster")
     assert meeting.complete == meeting.arrivals[-1] + 1

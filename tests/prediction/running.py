@@ -58,9 +58,11 @@ class Both:
         """Return what argument number ``out`` holds after a kernel, from the emulator and the machine."""
         with closing(open_device("emulator", arch=self._arch)) as device:
             kernel = device.load(self._source).kernel(name)
-            passed = [device.upload(one) if isinstance(one, np.ndarray) else one for one in args]
+            passed = [device.upload(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
             buffers = [one for one in passed if isinstance(one, Buffer)]
-            regions = [MemoryRange(one.address, one.nbytes, one.numpy()) for one in buffers]
+            regions = [
+                MemoryRange(buffer.address, buffer.nbytes, buffer.numpy()) for buffer in buffers
+            ]
             config = LaunchConfig.of(grid, block)
             code = decode(self._assembly.cubin, self._assembly.functions, name)
             launch = Launch(

@@ -55,14 +55,14 @@ class Bench:
 def test_a_warp_asks_for_the_sectors_of_its_lanes() -> None:
     b = Bench()
     b.point(2, BASE + 4 * LANE.astype(np.uint64))
-    found = b.request("LDG.E R0, [R2.64]")
-    assert found.sectors(0) == [BASE // 32 + n for n in range(4)]
-    assert found.sectors(1) == [BASE // 32 + n for n in range(4, 8)]
-    assert found.lines is not None
-    assert found.lines.tolist() == [1, 1]
+    request = b.request("LDG.E R0, [R2.64]")
+    assert request.sectors(0) == [BASE // 32 + n for n in range(4)]
+    assert request.sectors(1) == [BASE // 32 + n for n in range(4, 8)]
+    assert request.lines is not None
+    assert request.lines.tolist() == [1, 1]
     b.point(2, BASE + 256 + 4 * LANE.astype(np.uint64))
     again = b.request("LDG.E R0, [R2.64]")
-    assert again.pattern is found.pattern  # which is kept
+    assert again.pattern is request.pattern  # which is kept
     assert again.sectors(1) == [BASE // 32 + 8 + n for n in range(4, 8)]
     b.point(2, BASE + 272 + 4 * LANE.astype(np.uint64))
     assert b.request("LDG.E R0, [R2.64]").sectors(0) == [BASE // 32 + 8 + n for n in range(5)]
@@ -107,8 +107,8 @@ def test_generic_addresses_may_be_of_shared_memory_but_not_of_both() -> None:
     b = Bench()
     window = np.uint64(NOWHERE) << np.uint64(32)
     b.point(2, window + 4 * LANE.astype(np.uint64))
-    found = b.request("LD.E R0, [R2]")
-    assert (found.passes.tolist(), found.sectors(0)) == ([1, 1], [])
+    request = b.request("LD.E R0, [R2]")
+    assert (request.passes.tolist(), request.sectors(0)) == ([1, 1], [])
     b.point(2, BASE + 4 * LANE.astype(np.uint64))
     assert (
         b.request("LD.E R0, [R2]").passes.tolist(),
@@ -150,8 +150,8 @@ def test_a_copy_asks_for_sectors_and_passes() -> None:
     b = Bench()
     b.set(4, 16 * (LANE % 32))
     b.point(2, BASE + 16 * LANE.astype(np.uint64))
-    found = b.request("LDGSTS.E.BYPASS.128 [R4], [R2.64]")
-    assert (found.passes.tolist(), len(found.sectors(0))) == ([4, 4], 16)
+    request = b.request("LDGSTS.E.BYPASS.128 [R4], [R2.64]")
+    assert (request.passes.tolist(), len(request.sectors(0))) == ([4, 4], 16)
 
 
 def test_rows_of_matrices_are_those_of_as_many_lanes_as_there_are() -> None:
@@ -165,5 +165,9 @@ def test_rows_of_matrices_are_those_of_as_many_lanes_as_there_are() -> None:
 
 def test_nobody_asks_for_nothing() -> None:
     b = Bench()
-    found = b.accesses.request(instruction("LDG.E R0, [R2.64]"), np.zeros(0, int))
-    assert (found.passes.tolist(), found.sectors(0), found.served(1)) == ([0, 0], [], (0, 0, []))
+    request = b.accesses.request(instruction("LDG.E R0, [R2.64]"), np.zeros(0, int))
+    assert (request.passes.tolist(), request.sectors(0), request.served(1)) == (
+        [0, 0],
+        [],
+        (0, 0, []),
+    )

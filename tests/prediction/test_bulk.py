@@ -140,7 +140,7 @@ def test_some_pauses_are_no_longer_than_they_have_to_be() -> None:
     chip = find("a100")
     module, cubin = load_assembled(PAUSES, TARGETS["sm_80"])
     code = decode(cubin, Assembly(module, cubin).functions, "k")
-    pause = next(one for one in code if one.sass.opcode == "NANOSLEEP")
+    pause = next(instruction for instruction in code if instruction.sass.opcode == "NANOSLEEP")
     at_barrier = replace(pause, sass=replace(pause.sass, modifiers=("SYNCS",)), number=0)
     assert timings([at_barrier], [0], chip, {})[0].kind == FIXED
     with pytest.raises(Unsupported, match="is not in the machine code"):

@@ -68,9 +68,11 @@ def test_both_engines_count_the_same(rung: str, problem: Problem, arch: str) -> 
         if words.startswith("ldmatrix"):
             wavefronts += line.counts.shared_wavefronts
     assert executed
-    assert executed == Counter({one: n for one in OPCODES.values() if (n := followed.warps[one])})
+    assert executed == Counter(
+        {opcode: n for opcode in OPCODES.values() if (n := followed.warps[opcode])}
+    )
     totals = profile.totals
     assert (totals.requests, totals.sectors) == (followed.requests, followed.sectors)
     assert totals.engine_copies == len(followed.copies)
-    assert totals.engine_global == sum(one.nbytes for one in followed.copies)
+    assert totals.engine_global == sum(copy.nbytes for copy in followed.copies)
     assert wavefronts == followed.passes["LDSM"]

@@ -107,10 +107,10 @@ def test_what_l2_loses_is_loaded_again() -> None:
     turns, ctas = 10 << 10, 216
     operand, result = np.zeros(turns << 10, "f4"), np.zeros(ctas * 1024, "f4")
     passed = [operand, result, turns]
-    found = predict(PROGRAMS, "a100", ctas, 1024, passed, kernel="same", shared=160 << 10)
-    assert found.generations == 2
+    prediction = predict(PROGRAMS, "a100", ctas, 1024, passed, kernel="same", shared=160 << 10)
+    assert prediction.generations == 2
     hits = kept(2.0, 1.0)
     assert hits == pytest.approx(0.2, abs=0.01)
-    moved = found.used["dram"] * (found.seconds - LAUNCH_SECONDS)
+    moved = prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
     moved *= find("a100").gpu.bandwidth * 1e9
     assert moved == pytest.approx(2 * (1 - hits) * operand.nbytes + result.nbytes, rel=0.03)

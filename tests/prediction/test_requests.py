@@ -52,7 +52,7 @@ def issued(
     """Return a kernel, and what the machine code of all its CTAs asks for."""
     chosen = device.load(source).kernel()
     buffers = [one for one in passed if isinstance(one, Buffer)]
-    regions = [MemoryRange(one.address, one.nbytes) for one in buffers]
+    regions = [MemoryRange(buffer.address, buffer.nbytes) for buffer in buffers]
     assembly = Assembly(*load_assembled(source, device.target))
     code = decode(assembly.cubin, assembly.functions, chosen.name)
     launch = Launch(device.target, config, bytes(chosen.packed(passed)), regions)
@@ -85,7 +85,7 @@ def test_wavefronts_are_those_of_profile() -> None:
         config, passed = LaunchConfig.of(2, 64), [device.zeros(128, "u32")]
         kernel, steps = issued(device, SHARED, config, passed)
         counted = count(kernel, config, passed)
-    assert sum(int(one.passes.sum()) for one in steps) == counted.totals.shared_wavefronts > 0
+    assert sum(int(step.passes.sum()) for step in steps) == counted.totals.shared_wavefronts > 0
 
 
 def test_lanes_that_ask_for_the_same_two_by_two_go_together() -> None:

@@ -18,7 +18,7 @@ MOST = 5
 def named(source: str) -> Iterator[str]:
     """Yield the opcodes that a program has as texts, alone or with others, beside its docstrings."""
     tree = ast.parse(source)
-    told = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for one in ast.walk(tree):
         if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in told:
             yield from (word for word in one.value.replace(".", " ").split() if word in ROWS)
@@ -67,4 +67,4 @@ def test_the_uniform_datapath_computes_the_same() -> None:
     )
     for opcode, row in twins.items():
         plain: Row = ROWS[opcode[1:]]
-        assert all(getattr(row, one) == getattr(plain, one) for one in columns), opcode
+        assert all(getattr(row, column) == getattr(plain, column) for column in columns), opcode

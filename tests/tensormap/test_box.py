@@ -335,7 +335,7 @@ def test_a_tensor_may_lie_in_the_upper_half_of_all_addresses() -> None:
     for address in (1 << 63, (1 << 64) - 256):
         box = Box(TensorMap("u8", address, (16, 4), (64,), (16, 4), (1, 1)))
         rows = box.rows((0, 1))
-        assert [int(one) % (1 << 64) for one in rows.addresses] == [
+        assert [int(address) % (1 << 64) for address in rows.addresses] == [
             address + 64 * row for row in (1, 2, 3)
         ]
 

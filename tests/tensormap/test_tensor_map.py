@@ -155,10 +155,12 @@ def test_numbers_are_those_of_the_driver() -> None:
 
     types = words(driver.CUtensorMapDataType, "DATA_TYPE")
     long = {"u": "UINT", "s": "INT", "f": "FLOAT", "b": "BFLOAT", "t": "TFLOAT"}
-    for one in ELEMENT_TYPES.values():
-        name, _, ftz = one.name.partition(".")
+    for element_type in ELEMENT_TYPES.values():
+        name, _, ftz = element_type.name.partition(".")
         digits = name.lstrip("abcdefghijklmnopqrstuvwxyz") if name[0] != "t" else "32"
-        assert one.driver == types[long[name[0]] + digits + ("_FTZ" if ftz else "")], one
+        assert element_type.driver == types[long[name[0]] + digits + ("_FTZ" if ftz else "")], (
+            element_type
+        )
     assert len(ELEMENT_TYPES) == sum("ALIGN" not in name for name in types)
     swizzles = words(driver.CUtensorMapSwizzle, "SWIZZLE")
     assert [swizzles[name.upper()] for name in SWIZZLES] == list(range(4))

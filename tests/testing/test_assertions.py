@@ -23,9 +23,9 @@ def launched(device: Device, asked: Dump) -> tuple[dict[str, np.ndarray], Dumped
     c = random.standard_normal((16, 8), np.float32)
     buffers = [device.upload(matrix) for matrix in (a, b, c)]
     kernel = device.load("ptx/mma_m16n8k16_bf16_f32.ptx").kernel()
-    found = kernel.launch(1, 32, [*buffers, 16], dump=asked).dump
-    assert found is not None
-    return {"A": a, "B": b, "C": c, "D": buffers[2].numpy()}, found
+    dumped = kernel.launch(1, 32, [*buffers, 16], dump=asked).dump
+    assert dumped is not None
+    return {"A": a, "B": b, "C": c, "D": buffers[2].numpy()}, dumped
 
 
 @pytest.mark.parametrize("operand", "ABCD")

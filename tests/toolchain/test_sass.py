@@ -57,7 +57,7 @@ k:
 def test_each_part_of_an_instruction() -> None:
     helper, kernel = read_sass(TEXT).values()
     assert (helper.name, helper.kernel, kernel.name, kernel.kernel) == ("helper", False, "k", True)
-    assert [one.name for one in helper.instructions] == ["S2R", "RET.ABS.NODEC"]
+    assert [instruction.name for instruction in helper.instructions] == ["S2R", "RET.ABS.NODEC"]
     first, load, branch, nop, end = kernel.instructions
     assert (first.line, load.line, branch.line, end.line) == (None, 9, 11, 11)
     assert (load.address, load.guard, load.opcode, load.modifiers) == (
@@ -125,12 +125,12 @@ def test_each_line_of_ptx_has_its_machine_code() -> None:
     (multiply,) = (line for line in lines if line.text.startswith("mul.f32"))
     assert multiply.source is not None
     assert (Path(multiply.source.path).name, multiply.source.line) == ("k.cu", 2)
-    assert [one.opcode for one in multiply.sass] == ["FMUL"]
+    assert [instruction.opcode for instruction in multiply.sass] == ["FMUL"]
     (barrier,) = (line for line in lines if line.text.startswith("bar"))
     assert barrier.source is not None
     assert barrier.source.line == 3
-    assert "BAR" in [one.opcode for one in barrier.sass]
-    shown = [one for line in lines for one in line.sass]
+    assert "BAR" in [instruction.opcode for instruction in barrier.sass]
+    shown = [instruction for line in lines for instruction in line.sass]
     instructions = assembly.functions["k"].instructions
     assert sorted(shown, key=lambda one: one.address) == list(instructions)
 
@@ -181,7 +181,7 @@ extern "C" __global__ void k(float* out, unsigned long long a, unsigned long lon
 def test_ptxas_says_when_wgmma_is_serialised() -> None:
     ptx = compile_cuda(SERIALISED, path="k.cu", arch="sm_90a")
     remarks = link_ptx(ptx, arch="sm_90a").remarks
-    (found,) = (one for one in remarks if "serialized" in one.text)
+    (found,) = (remark for remark in remarks if "serialized" in remark.text)
     assert "C7510" <= found.code <= "C7515"
     assert found.line is not None
     assert "wgmma" in ptx.splitlines()[found.line - 1]

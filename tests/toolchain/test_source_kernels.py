@@ -85,7 +85,10 @@ def test_what_the_host_launches_is_there(file: Path) -> None:
         module = device.load(file)
         kernels = {called(name): name for name in module.kernels}
         assert set(kernels) == {"scale<double, 17>", "scale<float, 4>", "ns::plain"}
-        taken = {name: [one.name for one in module.kernel(name).parameters] for name in kernels}
+        taken = {
+            name: [parameter.name for parameter in module.kernel(name).parameters]
+            for name in kernels
+        }
         assert taken["scale<float, 4>"] == ["in", "out", "is"]
         assert taken["ns::plain"][1].endswith("_param_1")  # it has no name there
         factor = module.variable("factor")

@@ -219,10 +219,10 @@ def test_unknown_options_are_refused() -> None:
 def test_resources_of_a_kernel() -> None:
     cubin = link_ptx(PTX, arch="sm_90a")
     assert cubin.image[:4] == b"\x7fELF"
-    found = cubin.kernels["k"]
-    assert (found.kernel, found.shared, found.barriers) == ("k", 1024, 1)
-    assert 4 <= found.registers <= 32
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    used = cubin.kernels["k"]
+    assert (used.kernel, used.shared, used.barriers) == ("k", 1024, 1)
+    assert 4 <= used.registers <= 32
+    assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
 
 
 def test_spills_of_one_kernel_are_not_anothers() -> None:

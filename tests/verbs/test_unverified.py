@@ -98,7 +98,7 @@ def test_programs_of_others_say_so() -> None:
     assert session.usage["sums"].unverified == [LINE]
     outcome = ProgramOutcome("sm_80", ["python"], 0, {**session.usage, "others": Usage(1)}, None)
     assert exec_text.text(outcome, table=False).splitlines()[0] == f"sums is unverified: {TOLD}"
-    told = [one["unverified"] for one in exec_text.as_json(outcome)["kernels"]]
+    told = [kernel["unverified"] for kernel in exec_text.as_json(outcome)["kernels"]]
     assert told == [[LINE], []]
 
 
@@ -114,11 +114,11 @@ def test_instructions_say_so(capsys: pytest.CaptureFixture[str]) -> None:
         said = "nobody has measured how sums are rounded" in capsys.readouterr().out
         assert said == (fidelity == "unverified")
     listed = told("ops", "--arch", "sm_80")["instructions"]
-    assert {one["fidelity"] for one in listed if one["family"] == "mma.sp"} == {
+    assert {listing["fidelity"] for listing in listed if listing["family"] == "mma.sp"} == {
         "unverified",
         "exact",
     }
-    assert {one["fidelity"] for one in listed if one["family"] == "mma"} == {"exact"}
+    assert {listing["fidelity"] for listing in listed if listing["family"] == "mma"} == {"exact"}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def launched(problem: Problem, body: str, target: str = "sm_100a") -> LaunchResu
         put_scales(problem, cells, a, b)
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
-    arrays = [gpu.upload(one) for one in (cells, problem.shared(), words)]
+    arrays = [gpu.upload(array) for array in (cells, problem.shared(), words)]
     kernel = gpu.load(module(body, 32768, problem.group, target)).kernel("k")
     return kernel.launch(problem.group, 128, arrays, cluster=problem.group)
 

@@ -52,7 +52,7 @@ class Launcher:
     def extended(self, *attributes: bytes, n: int = 7, grid: int = 4, shared: int = 0) -> str:
         """Launch with attributes, each of 72 bytes; return what it ends with."""
         held = ctypes.create_string_buffer(
-            b"".join(one.ljust(72, b"\0") for one in attributes), 300
+            b"".join(attribute.ljust(72, b"\0") for attribute in attributes), 300
         )
         sizes = grid, 1, 1, 32, 1, 1, shared
         config = struct.pack("<7I4xQQI4x", *sizes, 0, ctypes.addressof(held), len(attributes))

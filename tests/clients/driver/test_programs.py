@@ -87,7 +87,9 @@ def test_the_page_about_clients_keeps_its_word(package: str) -> None:
     if package == "numba":
         need("numba_cuda")
     pytest.importorskip("cuda.core")
-    (program,) = (one for one in blocks("clients.md", "python") if f"from {package} import" in one)
+    (program,) = (
+        block for block in blocks("clients.md", "python") if f"from {package} import" in block
+    )
     done = run(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == re.findall(r"# prints (.*)", program)

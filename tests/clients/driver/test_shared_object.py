@@ -44,7 +44,7 @@ def symbols(image: bytes) -> dict[str, int]:
     """Return the dynamic symbols by a reading of the file of its own: sections of PT_DYNAMIC."""
     count = struct.unpack_from("<H", image, 56)[0]
     headers = [struct.unpack_from("<IIQQQQQQ", image, 64 + 56 * i) for i in range(count)]
-    [(_, _, at, *_)] = [one for one in headers if one[0] == 2]
+    [(_, _, at, *_)] = [header for header in headers if header[0] == 2]
     tags = {}
     while (row := struct.unpack_from("<QQ", image, at))[0]:
         tags[row[0]] = row[1]

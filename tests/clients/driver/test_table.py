@@ -51,9 +51,11 @@ def expected(kind: str) -> str:
 
 
 def taken(row: AnsweredFunction) -> list[str]:
-    kinds = [WORDS_OF.get(one, "u64") for one in row.c_types]
+    kinds = [WORDS_OF.get(c_type, "u64") for c_type in row.c_types]
     # An enumeration has the bits of either.
-    return ["i32" if row.name.startswith("cuGetError") and one == "u32" else one for one in kinds]
+    return [
+        "i32" if row.name.startswith("cuGetError") and kind == "u32" else kind for kind in kinds
+    ]
 
 
 def test_arguments_are_those_of_the_driver() -> None:
@@ -90,7 +92,9 @@ def test_functions_are_found_by_name_and_release() -> None:
 
 def test_results_are_those_of_the_driver() -> None:
     driver = pytest.importorskip("cuda.bindings.driver")
-    assert {one.full_name: int(one) for one in DriverResult} == {
-        one.name: int(one) for one in driver.CUresult if int(one) in set(map(int, DriverResult))
+    assert {result.full_name: int(result) for result in DriverResult} == {
+        result.name: int(result)
+        for result in driver.CUresult
+        if int(result) in set(map(int, DriverResult))
     }
     assert set(WORDS) == set(DriverResult)

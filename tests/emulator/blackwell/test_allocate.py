@@ -126,8 +126,8 @@ def test_both_ctas_of_a_pair_get_the_same_columns() -> None:
     {ALLOC.format(64)} {READ} {STORE.format(4)}
     {DEALLOC.format(64)} mov.u32 t, r0; {DEALLOC.format(64)}
 """.replace("cta_group::1", "cta_group::2")
-    found = run(body, grid=2)
-    assert [found[0][:2], found[8][:2]] == [[0, 64], [0, 64]]
+    words = run(body, grid=2)
+    assert [words[0][:2], words[8][:2]] == [[0, 64], [0, 64]]
 
 
 def test_one_cta_of_a_pair_waits_for_the_other() -> None:

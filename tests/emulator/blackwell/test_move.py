@@ -228,8 +228,8 @@ def test_each_copy(shape: str, bits: int, group: int) -> None:
         for lane in lanes(row):
             lane += 3 * (shape == "4x256b")
             expected[cta, lane, 40 + 4 * unit : 44 + 4 * unit] = words
-    found = after(body, before, shared, [tile.descriptor])
-    np.testing.assert_array_equal(found, expected)
+    cells = after(body, before, shared, [tile.descriptor])
+    np.testing.assert_array_equal(cells, expected)
 
 
 @pytest.mark.parametrize(("group", "first"), [(1, 0), (2, 32)])
@@ -239,5 +239,5 @@ def test_lanes_are_shifted(group: int, first: int) -> None:
     for lane in range(first, 127):
         expected[:, lane, 64:72] = before[:, lane + 1, 64:72]
     body = f"add.u32 r9, t, {64 + (first << 16)}; tcgen05.shift.cta_group::{group}.down [r9];"
-    found = after(body, before, np.zeros((group, 2048), np.uint8))
-    np.testing.assert_array_equal(found, expected)
+    cells = after(body, before, np.zeros((group, 2048), np.uint8))
+    np.testing.assert_array_equal(cells, expected)

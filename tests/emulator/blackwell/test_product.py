@@ -31,8 +31,8 @@ def check(problem: Problem, body: str, **more: Any) -> None:
     before = problem.cells()
     expected = before.copy()
     problem.put(expected, problem.result())
-    found = after(body, before, problem.shared(), problem.words(), **more)
-    np.testing.assert_array_equal(found, expected)
+    cells = after(body, before, problem.shared(), problem.words(), **more)
+    np.testing.assert_array_equal(cells, expected)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_many_ctas_multiply_at_once(m: int, group: int) -> None:
     for number, problem in enumerate(problems):
         problem.put(expected[group * number : group * (number + 1)], problem.result())
     shared = np.concatenate([problem.shared() for problem in problems])
-    found = after(issued(problems[0]), before, shared, problems[0].words(), group=group)
-    np.testing.assert_array_equal(found, expected)
+    cells = after(issued(problems[0]), before, shared, problems[0].words(), group=group)
+    np.testing.assert_array_equal(cells, expected)
 
 
 TYPES = [
@@ -97,8 +97,8 @@ def test_without_an_addend_tensor_memory_is_not_read() -> None:
     before[:, :, 32:40] = 0x7FC00000
     expected = before.copy()
     problem.put(expected, problem.a @ problem.b.T)
-    found = after(issued(problem, "no"), before, problem.shared(), problem.words())
-    np.testing.assert_array_equal(found, expected)
+    cells = after(issued(problem, "no"), before, problem.shared(), problem.words())
+    np.testing.assert_array_equal(cells, expected)
 
 
 def test_the_product_can_be_subtracted() -> None:
@@ -133,8 +133,8 @@ def test_lanes_that_are_disabled_keep_what_they_have(m: int, n: int, group: int)
         if int(masks[4 * cta + lane // 32]) >> lane % 32 & 1:
             expected[cta, lane] = before[cta, lane]
     body = unpack + issued(problem, f"{{{registers}}}, yes")
-    found = after(body, before, problem.shared(), [*problem.words(), *words])
-    np.testing.assert_array_equal(found, expected)
+    cells = after(body, before, problem.shared(), [*problem.words(), *words])
+    np.testing.assert_array_equal(cells, expected)
 
 
 def test_the_addend_can_be_scaled_down() -> None:
@@ -142,8 +142,8 @@ def test_the_addend_can_be_scaled_down() -> None:
     before = problem.cells()
     expected = before.copy()
     problem.put(expected, problem.a @ problem.b.T + problem.c / 8)
-    found = after(issued(problem, "yes, 3"), before, problem.shared(), problem.words())
-    np.testing.assert_array_equal(found, expected)
+    cells = after(issued(problem, "yes, 3"), before, problem.shared(), problem.words())
+    np.testing.assert_array_equal(cells, expected)
 
 
 def a_in_cells(problem: Problem, cells: Array, column: int, part: int, a: Array) -> None:
@@ -183,8 +183,8 @@ def test_a_lies_in_tensor_memory(
     columns = [a @ problem.b[p * width : (p + 1) * width].T for p, a in enumerate(several)]
     problem.put(expected, np.concatenate(columns, axis=1) + problem.c)
     body = "add.u32 r10, t, 200;" + issued(problem).replace("x0", "[r10]")
-    found = after(body, before, problem.shared(), problem.words())
-    np.testing.assert_array_equal(found, expected)
+    cells = after(body, before, problem.shared(), problem.words())
+    np.testing.assert_array_equal(cells, expected)
 
 
 def test_d_and_a_may_lie_in_the_upper_halves() -> None:
@@ -198,8 +198,8 @@ def test_d_and_a_may_lie_in_the_upper_halves() -> None:
     body = "add.u32 r10, t, 200+(16<<16); add.u32 t, t, (16<<16);" + issued(problem).replace(
         "x0", "[r10]"
     )
-    found = after(body + "sub.u32 t, t, (16<<16);", up, problem.shared(), problem.words())
-    np.testing.assert_array_equal(found, np.roll(expected, 16, axis=1))
+    cells = after(body + "sub.u32 t, t, (16<<16);", up, problem.shared(), problem.words())
+    np.testing.assert_array_equal(cells, np.roll(expected, 16, axis=1))
 
 
 def test_a_shifted_takes_each_row_from_the_next_lane() -> None:
@@ -210,8 +210,8 @@ def test_a_shifted_takes_each_row_from_the_next_lane() -> None:
     problem.a = np.concatenate([problem.a[1:], problem.a[-1:]])
     problem.put(expected, problem.result())
     body = issued(problem).replace("kind::f16", "kind::f16.ashift").replace("x0", "[r10]")
-    found = after("add.u32 r10, t, 200;" + body, before, problem.shared(), problem.words())
-    np.testing.assert_array_equal(found, expected)
+    cells = after("add.u32 r10, t, 200;" + body, before, problem.shared(), problem.words())
+    np.testing.assert_array_equal(cells, expected)
 
 
 RULES = DotProduct(25, 16, -21, -133)
@@ -245,5 +245,5 @@ def test_random_bits_are_added_in_one_step(kind: str, dtype: str, d_type: str) -
         acc=d_type,
         rules=RULES,
     )
-    found = after(issued(problem), before, shared, problem.words())
-    np.testing.assert_array_equal(found[0, :, 32:48], d[..., 0])
+    cells = after(issued(problem), before, shared, problem.words())
+    np.testing.assert_array_equal(cells[0, :, 32:48], d[..., 0])

@@ -70,8 +70,8 @@ def run_scaled(
     left, right = problem.a * a.repeat(block, axis=1), problem.b * b.repeat(block, axis=1)
     problem.put(expected, left @ right.T + problem.c)
     body = issued_scaled(problem, qualifier)
-    found = after(body, before, problem.shared(), problem.words(), target)
-    np.testing.assert_array_equal(found, expected)
+    cells = after(body, before, problem.shared(), problem.words(), target)
+    np.testing.assert_array_equal(cells, expected)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_rows_of_96_go_on_at_an_absolute_address() -> None:
     expected = before.copy()
     left, right = problem.a * a.repeat(32, axis=1), problem.b * b.repeat(32, axis=1)
     problem.put(expected, left @ right.T + problem.c)
-    found = after(issued_scaled(problem, ""), before, memory, words, "sm_103a")
-    np.testing.assert_array_equal(found, expected)
+    cells = after(issued_scaled(problem, ""), before, memory, words, "sm_103a")
+    np.testing.assert_array_equal(cells, expected)
 
 
 def test_copies_of_scales_must_be_the_same() -> None:
@@ -231,8 +231,8 @@ def test_each_place_of_metadata(
         b_tile.write(shared[cta], lines)
     words[1:] = [b_tile.descriptor, problem.idesc]
     body = re.sub(r"(mma(\.ws)?)\.cta", r"\1.sp.cta", issued(problem)).replace("x1,", "x1, [r10],")
-    found = after(f"add.u32 r10, t, {META_AT};" + body, before, shared, words)
-    np.testing.assert_array_equal(found, expected)
+    cells = after(f"add.u32 r10, t, {META_AT};" + body, before, shared, words)
+    np.testing.assert_array_equal(cells, expected)
 
 
 def test_metadata_that_is_undefined_is_refused() -> None:
@@ -266,8 +266,8 @@ def test_columns_of_b_that_count_as_zero(m: int, parts: int) -> None:
     before = problem.cells()
     expected = before.copy()
     problem.put(expected, problem.a @ np.where(zero, 0, problem.b.T) + problem.c)
-    found = after(issued(problem, "yes, x3"), before, problem.shared(), [*problem.words(), mask])
-    np.testing.assert_array_equal(found, expected)
+    cells = after(issued(problem, "yes, x3"), before, problem.shared(), [*problem.words(), mask])
+    np.testing.assert_array_equal(cells, expected)
     with pytest.raises(Unsupported, match="shifts columns, by 8"):
         after(
             issued(problem, "yes, x3"), before, problem.shared(), [*problem.words(), mask | 8 << 56]

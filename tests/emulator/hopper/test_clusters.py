@@ -209,10 +209,10 @@ def test_clusters_are_never_cut_and_run_in_the_order_of_their_numbers(
     beside = [[0, 1], [4, 5], [2, 3], [6, 7], [8, 9], [12, 13], [10, 11], [14, 15]]
     for threads in (32, 192, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)
-        found = run(body, words=34, grid=(4, 4), block=1, cluster=(2, 2))[2:].reshape(16, 2)
-        order = np.argsort(found[:, 0])
+        words = run(body, words=34, grid=(4, 4), block=1, cluster=(2, 2))[2:].reshape(16, 2)
+        order = np.argsort(words[:, 0])
         assert order.reshape(4, 4).tolist() == [[x, x + 1, x + 4, x + 5] for x in (0, 2, 8, 10)]
-        assert sorted(map(sorted, zip(range(16), found[:, 1].tolist(), strict=True))) == sorted(
+        assert sorted(map(sorted, zip(range(16), words[:, 1].tolist(), strict=True))) == sorted(
             beside + beside
         )
 

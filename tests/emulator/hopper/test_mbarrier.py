@@ -223,8 +223,8 @@ def test_copies_arrive_without_those_that_are_begun_later(run: Run) -> None:
     """
     data = np.arange(1, 129, dtype=np.uint32)
     own = data[::4]
-    found = run(body, words=96, data=data).reshape(32, 3)
-    assert (found == np.stack([own, 0 * own, own], axis=1)).all()
+    words = run(body, words=96, data=data).reshape(32, 3)
+    assert (words == np.stack([own, 0 * own, own], axis=1)).all()
 
 
 @pytest.mark.parametrize(

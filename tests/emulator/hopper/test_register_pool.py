@@ -41,8 +41,8 @@ GIVE = "setmaxnreg.dec.sync.aligned.u32 40;"
 @pytest.mark.parametrize("grid", [1, 3])
 def test_consumers_wait_for_what_the_producer_gives_back(run: Run, grid: int) -> None:
     """384 threads of 168 registers: 40 + 2 * 232 are 3 * 168, as in CUTLASS."""
-    found = run(body(GIVE), words=384, block=384, grid=grid, directives=THREE)
-    assert found.tolist() == [1] * 128 + [2] * 256
+    words = run(body(GIVE), words=384, block=384, grid=grid, directives=THREE)
+    assert words.tolist() == [1] * 128 + [2] * 256
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_registers_come_back_as_often_as_they_go(run: Run) -> None:
         st.global.u32 [d2], r4;
     """
     directives = ".maxnreg 232"
-    found = run(turns.format(kept=232), words=256, block=256, directives=directives)
-    assert found.tolist() == [4] * 256
+    words = run(turns.format(kept=232), words=256, block=256, directives=directives)
+    assert words.tolist() == [4] * 256
     with pytest.raises(LaunchError, match="32 more, and 0 are free"):
         run(turns.format(kept=256), words=256, block=256, directives=directives)
 
@@ -132,8 +132,8 @@ def test_who_waits_is_told_at_once(run: Run) -> None:
 @pytest.mark.parametrize("directives", ["", ".maxntid 384, 1, 1", ".minnctapersm 1"])
 def test_it_does_nothing_where_nobody_says_how_many_there_are(run: Run, directives: str) -> None:
     """ptxas ignores it then: C7508, "unable to determine register count at entry"."""
-    found = run(body("", 256), words=384, block=384, directives=directives)
-    assert found.tolist() == [1] * 128 + [2] * 256
+    words = run(body("", 256), words=384, block=384, directives=directives)
+    assert words.tolist() == [1] * 128 + [2] * 256
 
 
 def test_more_registers_than_there_are_cannot_be_launched(run: Run) -> None:

@@ -140,8 +140,8 @@ def test_what_touches_the_result_of_a_product_waits_for_it(touch: str, f1: Any, 
     """As ptxas has it, which puts a wait before the first use of D."""
     thread = np.arange(256)
     wanted = np.stack([f1(thread), f4(thread)], axis=1).astype(np.float32)
-    for one in results(TOUCHING.format(touch=touch), words=512, block=256):
-        assert (one.view(np.float32).reshape(256, 2) == wanted).all()
+    for result in results(TOUCHING.format(touch=touch), words=512, block=256):
+        assert (result.view(np.float32).reshape(256, 2) == wanted).all()
 
 
 def test_products_that_share_a_part_of_their_results_land_in_turn() -> None:

@@ -130,8 +130,8 @@ def test_random_bits(execute: Any, least: Any, form: MatrixInstruction) -> None:
     if form.d_type == "s32":
         c[:2] = random.integers(0, 1000, c[:2].shape)
         c[2:] |= 0x7FFFFF00
-    found = execute(form, *(pack(o, form, m) for o, m in zip("ABC", (a, b, c), strict=True)), arch=arch)  # fmt: skip
-    assert_same(form, found, expected(form, a, b, c, arch))
+    registers = execute(form, *(pack(o, form, m) for o, m in zip("ABC", (a, b, c), strict=True)), arch=arch)  # fmt: skip
+    assert_same(form, registers, expected(form, a, b, c, arch))
 
 
 @pytest.mark.parametrize("form", [f for f in ORDINARY if not f.satfinite and f.rounding == "rn"])
@@ -152,7 +152,7 @@ def test_one_hot(execute: Any, least: Any, form: MatrixInstruction) -> None:
         a[warp, :, i] = np.where(rows[warp], two_a, one_a)
         b[warp, j, :] = np.where(cols[warp], two_b, one_b)
     c[...] = random.integers(0, 2, c.shape) * ONE.get(form.c_type, 1)
-    found = execute(
+    registers = execute(
         form, pack("A", form, a), pack("B", form, b), pack("C", form, c), arch=least(form)
     )
     weight_a, weight_b = (1 - rows, 1 - cols) if form.a_type == "b1" else (1 + rows, 1 + cols)
@@ -165,7 +165,7 @@ def test_one_hot(execute: Any, least: Any, form: MatrixInstruction) -> None:
     total = product + (c != 0)
     result = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "s32": np.int32}[form.d_type]
     d = total.astype(result).view(f"u{np.dtype(result).itemsize}")
-    assert_same(form, found, d)
+    assert_same(form, registers, d)
 
 
 def quad_place(form: MatrixInstruction, operand: str, lane: int, i: int) -> tuple[int, int]:
@@ -208,7 +208,7 @@ def test_m8n8k4_is_four_products(execute: Any, form: MatrixInstruction, arch: st
     bits = BITS[form.c_type]
     a, b = (random.integers(0, 1 << 16, (warps, 4, *s)).astype(np.uint16) for s in ((8, 4), (4, 8)))
     c = random.integers(0, 1 << bits, (warps, 4, 8, 8)).astype(f"u{bits // 8}")
-    found = execute(
+    registers = execute(
         form, quad_pack(form, "A", a), quad_pack(form, "B", b), quad_pack(form, "C", c), arch=arch
     )
     d = multiply_add_m8n8k4(
@@ -218,7 +218,7 @@ def test_m8n8k4_is_four_products(execute: Any, form: MatrixInstruction, arch: st
         rules=TARGETS[arch].arithmetic.m8n8k4,
     )
     d = np.moveaxis(d, -1, 0).reshape(warps, 4, 8, 8)
-    assert (found == quad_pack(form, "D", d)).all()
+    assert (registers == quad_pack(form, "D", d)).all()
 
 
 @pytest.mark.parametrize("form", QUADS)
@@ -235,7 +235,7 @@ def test_m8n8k4_one_hot(execute: Any, form: MatrixInstruction) -> None:
         b[warp, quad, j] = right.view(np.uint16)
         if i == j:
             total[warp, quad] = np.outer(left, right)
-    found = execute(
+    registers = execute(
         form,
         quad_pack(form, "A", a),
         quad_pack(form, "B", b),
@@ -244,7 +244,7 @@ def test_m8n8k4_one_hot(execute: Any, form: MatrixInstruction) -> None:
     )
     result = np.float16 if form.d_type == "f16" else np.float32
     d = total.astype(result).view(f"u{np.dtype(result).itemsize}")
-    assert (found == quad_pack(form, "D", d)).all()
+    assert (registers == quad_pack(form, "D", d)).all()
 
 
 @pytest.mark.parametrize(
@@ -290,8 +290,8 @@ def test_modifiers_stand_in_any_order(execute: Any, name: str) -> None:
     random = np.random.default_rng(2)
     a, b, c = (words_of(form, operand, random, 2) for operand in "ABC")
     packed = [pack(o, form, m) for o, m in zip("ABC", (a, b, c), strict=True)]
-    found = execute(form, *packed, arch="sm_120a", name=name)
-    assert_same(form, found, expected(form, a, b, c, "sm_120a"))
+    registers = execute(form, *packed, arch="sm_120a", name=name)
+    assert_same(form, registers, expected(form, a, b, c, "sm_120a"))
 
 
 def test_an_unknown_form_is_refused_by_name(devices: Any, program: Any) -> None:
@@ -308,9 +308,9 @@ def test_a_wrong_packing_is_seen(execute: Any, least: Any) -> None:
     random = np.random.default_rng(3)
     a, b, c = (words_of(form, operand, random, 2) for operand in "ABC")
     packed = pack("A", form, a)[..., [0, 2, 1, 3]]
-    found = execute(form, packed, pack("B", form, b), pack("C", form, c), arch=least(form))
+    registers = execute(form, packed, pack("B", form, b), pack("C", form, c), arch=least(form))
     with pytest.raises(AssertionError, match="warp, lane, register"):
-        assert_same(form, found, expected(form, a, b, c, least(form)))
+        assert_same(form, registers, expected(form, a, b, c, least(form)))
 
 
 def test_every_target_has_the_arithmetic_of_what_it_runs() -> None:

@@ -145,8 +145,8 @@ def test_ldmatrix(bench: Any, form: LdMatrix, space: str) -> None:
     address = "d8" if not space else "r3"
     setup = bench(len(form.name))
     body = f"{generic} {name} {group(20, count)}, [{address}];"
-    found, _ = setup.run(body, targets_of(form))
-    assert (found == loaded(form, setup.tile, setup.rows)).all()
+    registers, _ = setup.run(body, targets_of(form))
+    assert (registers == loaded(form, setup.tile, setup.rows)).all()
 
 
 @pytest.mark.parametrize("space", [".shared", ""])
@@ -181,29 +181,29 @@ def test_stmatrix_then_ldmatrix_brings_all_back(bench: Any) -> None:
         body = f"""
         stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [r3], {group(10, 4)};
         ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {group(20, 4)}, [r3];"""
-        found, _ = setup.run(body, "sm_90a")
-        assert (found == setup.registers).all()
+        registers, _ = setup.run(body, "sm_90a")
+        assert (registers == setup.registers).all()
 
 
 def test_movmatrix(bench: Any) -> None:
     setup = bench()
-    found, _ = setup.run("movmatrix.sync.aligned.m8n8.trans.b16 r20, r10;", "sm_75")
+    registers, _ = setup.run("movmatrix.sync.aligned.m8n8.trans.b16 r20, r10;", "sm_75")
     matrix = np.zeros((8, 8), np.uint32)
     for lane in range(32):
         for i in range(2):
             matrix[lane // 4, 2 * (lane % 4) + i] = setup.registers[lane, 0] >> 16 * i & 0xFFFF
     for lane in range(32):
         low, high = matrix[2 * (lane % 4), lane // 4], matrix[2 * (lane % 4) + 1, lane // 4]
-        assert found[lane, 0] == low | high << 16
+        assert registers[lane, 0] == low | high << 16
 
 
 def test_movmatrix_is_not_the_identity_but_its_own_inverse(bench: Any) -> None:
     setup = bench()
     once = "movmatrix.sync.aligned.m8n8.trans.b16 r20, r10;"
     again = once + "movmatrix.sync.aligned.m8n8.trans.b16 r21, r20;"
-    found, _ = setup.run(again, "sm_80")
-    assert (found[:, 0] != setup.registers[:, 0]).any()
-    assert (found[:, 1] == setup.registers[:, 0]).all()
+    registers, _ = setup.run(again, "sm_80")
+    assert (registers[:, 0] != setup.registers[:, 0]).any()
+    assert (registers[:, 1] == setup.registers[:, 0]).all()
 
 
 @pytest.mark.parametrize(
@@ -250,14 +250,14 @@ def test_turing_needs_every_address(bench: Any, arch: str, fails: bool) -> None:
         with pytest.raises(LaunchError, match="outside shared memory"):
             setup.run(body, arch)
     else:
-        found, _ = setup.run(body, arch)
-        assert (found[:, 0] == loaded(LDMATRIX[0], setup.tile, setup.rows)[:, 0]).all()
+        registers, _ = setup.run(body, arch)
+        assert (registers[:, 0] == loaded(LDMATRIX[0], setup.tile, setup.rows)[:, 0]).all()
 
 
 def test_turing_reads_the_same_rows(bench: Any) -> None:
     setup = bench()
-    found, _ = setup.run("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {r20, r21}, [r3];", "sm_75")
-    assert (found == loaded(LDMATRIX[1], setup.tile, setup.rows)).all()
+    registers, _ = setup.run("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {r20, r21}, [r3];", "sm_75")
+    assert (registers == loaded(LDMATRIX[1], setup.tile, setup.rows)).all()
 
 
 @pytest.mark.parametrize("name", ["stmatrix.sync.aligned.m8n8.x1.shared.b16 [r3], {r10};",

@@ -109,8 +109,10 @@ def test_random_sparse_matrices(
         for chunk in range(form.k // unit(form)[0]):
             used[metadata_place(form, selector, row, chunk)[0]] = True
     metadata = np.where(used, case.metadata, noise)  # lanes that are not asked may hold anything
-    found = execute(form, case.a, case.b, case.c, arch=least(form), more=more, extra=(metadata,))
-    assert (found == case.result).all()
+    registers = execute(
+        form, case.a, case.b, case.c, arch=least(form), more=more, extra=(metadata,)
+    )
+    assert (registers == case.result).all()
 
 
 def test_one_hot_of_a_meets_one_row_of_b(execute: Any, least: Any) -> None:
@@ -138,12 +140,12 @@ def test_one_hot_of_a_meets_one_row_of_b(execute: Any, least: Any) -> None:
                         d[i, row] = 1
         bits_a, bits_b = WIDTH.get(form.a_type, 8), WIDTH.get(form.b_type, 8)
         c = pack("c", 16 if form.c_type == "f16" else 32, words(np.zeros_like(d), form.c_type))
-        found = execute(
+        registers = execute(
             form, pack("a", bits_a, a), pack("b", bits_b, b), c,
             arch=least(form), more=", e, 0", extra=(metadata,),
         )  # fmt: skip
         wanted = pack("c", 16 if form.d_type == "f16" else 32, words(d, form.d_type))
-        assert (found == wanted).all(), form.name
+        assert (registers == wanted).all(), form.name
         assert d.any()
 
 
@@ -233,5 +235,7 @@ def test_metadata_bits_of_the_wrong_row_are_seen(execute: Any, least: Any) -> No
     form = multiplication(NAMES[5])
     case = Case(form, 0, seed=5)
     exchanged = case.metadata.reshape(-1, 8, 4)[..., [1, 0, 2, 3]].reshape(-1, 32)
-    found = execute(form, case.a, case.b, case.c, arch="sm_80", more=", e, 0", extra=(exchanged,))
-    assert (found != case.result).any()
+    registers = execute(
+        form, case.a, case.b, case.c, arch="sm_80", more=", e, 0", extra=(exchanged,)
+    )
+    assert (registers != case.result).any()

@@ -149,8 +149,8 @@ def test_bits_are_those_of_mma_sim(types: str) -> None:
     for variant in ("ss", "rs"):
         instruction = form(f"wgmma.m64n64k{k}.{types}.{variant}")
         left_operand = a_place if variant == "ss" else left
-        found = execute(instruction, left_operand, b_place, memory, addend)
-        assert np.array_equal(found[:, place, place].ravel(), d)
+        registers = execute(instruction, left_operand, b_place, memory, addend)
+        assert np.array_equal(registers[:, place, place].ravel(), d)
 
 
 # ---- scale-d, and the signs --------------------------------------------------------------------

@@ -423,7 +423,7 @@ def test_a_wave_and_its_memory_end_with_its_launch(
     try:
         for _ in range(3):
             loaded.launch(2, 128, [buffer])
-        assert [one() for one in waves] == [None] * 6
+        assert [wave() for wave in waves] == [None] * 6
     finally:
         gc.enable()
     assert max(calls) > 15

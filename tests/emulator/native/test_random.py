@@ -47,7 +47,7 @@ def differences(seed: int, loops: bool) -> tuple[list[str], set[str]]:
 
     def noting(self: Segment, *args: Any) -> bool:
         done = natively(self, *args)
-        ran.update(one.site.instruction.opcode for one in self.bounds if done)
+        ran.update(bound.site.instruction.opcode for bound in self.bounds if done)
         return done
 
     at_once = loops and seed % 2 == 0  # the second time these run from the beginning on at once

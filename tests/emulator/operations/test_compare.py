@@ -53,15 +53,15 @@ FLOAT = _float_operators()
 def _check(reference: Any, instruction: str, a: list[int], b: list[int], t: list[bool]) -> None:
     """Compare p, q and every combination with a third predicate."""
     operator, name = instruction.split(".", 1)
-    found = reference.run(f"setp.{instruction}", a, b)
+    result = reference.run(f"setp.{instruction}", a, b)
     if name in ("f16", "bf16"):
-        assert found.tolist() == t, instruction
+        assert result.tolist() == t, instruction
         for combine, both in COMBINE.items():
             c = [bool(i // 2 % 2) for i in range(len(t))]
-            found = reference.run(f"setp.{operator}.{combine}.{name}", a, b, c)
-            assert found.tolist() == [both(x, y) for x, y in zip(t, c, strict=True)]
+            result = reference.run(f"setp.{operator}.{combine}.{name}", a, b, c)
+            assert result.tolist() == [both(x, y) for x, y in zip(t, c, strict=True)]
         return
-    p, q = found
+    p, q = result
     assert p.tolist() == t, instruction
     assert q.tolist() == [not x for x in t], instruction
     c = [bool(i // 2 % 2) for i in range(len(t))]
@@ -106,8 +106,8 @@ def test_setp_flushes(reference: Any) -> None:
             tuple(reference.decode(reference.flush(x, name), name) for x in row)
             for row in zip(a, b, strict=True)
         ]
-        found = reference.run(f"setp.lt.ftz.{name}", a, b)
-        p = found if name == "f16" else found[0]
+        result = reference.run(f"setp.lt.ftz.{name}", a, b)
+        p = result if name == "f16" else result[0]
         assert p.tolist() == [bool(x < y) for x, y in rows]
 
 

@@ -141,9 +141,9 @@ def test_carry_chains(reference: Any, name: str) -> None:
     flags = [(x >> 3 ^ y) & 1 for x, y in zip(a, b, strict=True)]
 
     def check(instruction: str, operands: list[list[int]], exact: Callable[..., int]) -> None:
-        found, carry = reference.run(instruction, *operands)
+        result, carry = reference.run(instruction, *operands)
         totals = [exact(*row) for row in zip(*operands, strict=True)]
-        assert found.tolist() == [total & mask for total in totals], instruction
+        assert result.tolist() == [total & mask for total in totals], instruction
         assert carry.tolist() == [not 0 <= total <= mask for total in totals], instruction
 
     def product(x: int, y: int) -> tuple[int, int]:
@@ -162,7 +162,7 @@ def test_carry_chains(reference: Any, name: str) -> None:
             [a, b, c, flags],
             lambda x, y, z, k, i=index: product(x, y)[i] + z + k,
         )
-        found = reference.run(f"madc.{mode}.{name}", a, b, c, flags).tolist()
-        assert found == reference.run(f"madc.{mode}.cc.{name}", a, b, c, flags)[0].tolist()
+        result = reference.run(f"madc.{mode}.{name}", a, b, c, flags).tolist()
+        assert result == reference.run(f"madc.{mode}.cc.{name}", a, b, c, flags)[0].tolist()
     reference.matches(f"addc.{name}", lambda x, y, k: x + y + k & mask, a, b, flags)
     reference.matches(f"subc.{name}", lambda x, y, k: x - y - (1 - k) & mask, a, b, flags)

@@ -45,7 +45,7 @@ def checked(hopper: Device) -> Check:
 
 def only(report: CheckReport) -> Finding:
     """Return the one finding of a report, apart from information."""
-    [finding] = [one for one in report.findings if one.severity != "info"]
+    [finding] = [finding for finding in report.findings if finding.severity != "info"]
     return finding
 
 

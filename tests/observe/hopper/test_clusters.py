@@ -159,7 +159,7 @@ def test_a_cta_that_has_ended(checked: Check) -> None:
     AGAIN: add.u32 r10, r10, 1; setp.lt.u32 p2, r10, 20; @p2 bra AGAIN;
         {READ} E:"""
     report = checked(START + WRITE + MEET + late, grid=2, cluster=2)
-    ended = next(one for one in report.findings if one.rule == "ended")
+    ended = next(finding for finding in report.findings if finding.rule == "ended")
     assert (ended.kind, ended.severity, ended.count) == ("async", "error", 128)
     assert lines(report, ended)[0] == "ld.shared::cluster.u32 r9, [r8]"
     assert "accesses the shared memory of CTA (1, 0, 0), which has ended" in ended.message

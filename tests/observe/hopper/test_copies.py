@@ -188,9 +188,9 @@ def test_a_phase_without_its_bytes_counts_those_of_no_other(checked: Check) -> N
     V:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 1;
         @!p1 bra V;"""
     finding = next(
-        one
-        for one in checked(INIT + FETCH + again.replace("HALF", HALF)).findings
-        if "expects" in one.message
+        finding
+        for finding in checked(INIT + FETCH + again.replace("HALF", HALF)).findings
+        if "expects" in finding.message
     )
     assert (
         "expects 1024 bytes in this phase, and the copies that it hears of have 512"

@@ -103,7 +103,7 @@ CORE_MATRICES = 2 * (8 * 2 + 1 * 2)
 def test_a_core_matrix_is_one_wavefront(swizzle: str, first: int) -> None:
     found = product(swizzle, first)
     assert (found.totals.tensor_wavefronts, found.totals.tensor_ideal) == (CORE_MATRICES,) * 2
-    [line] = [one for one in found.instructions if one.counts.tensor_shared]
+    [line] = [instruction for instruction in found.instructions if instruction.counts.tensor_shared]
     assert "mma_async" in line.instruction.modifiers
     assert f"{CORE_MATRICES} wavefronts, as few as can be" in view.text(
         found, {}, by="ptx", full=True

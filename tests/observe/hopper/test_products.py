@@ -64,7 +64,7 @@ def test_the_first_product_needs_a_fence(checked: Check) -> None:
 
 def test_registers_touched_after_the_fence(checked: Check) -> None:
     report = checked(WRITE.replace("r5", "r3") + FENCE + START + TWICE + COMMIT + WAIT + OUT)
-    finding = next(one for one in report.findings if one.kind == "async")
+    finding = next(finding for finding in report.findings if finding.kind == "async")
     assert lines(report, finding) == (PRODUCT, "mov.f32 f3, f0")
     assert "with register f0, which line" in finding.message
 

@@ -95,7 +95,11 @@ def checked(request: pytest.FixtureRequest) -> Schedules:
 
 
 def found(report: CheckReport) -> set[tuple[str, str]]:
-    return {(one.severity, one.rule) for one in report.findings if one.severity != "info"}
+    return {
+        (finding.severity, finding.rule)
+        for finding in report.findings
+        if finding.severity != "info"
+    }
 
 
 @pytest.mark.parametrize("groups", [1, 2])

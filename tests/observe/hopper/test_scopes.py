@@ -40,12 +40,12 @@ def test_a_relaxed_wait_for_what_a_thread_stored(checked: Check) -> None:
     body = HANDED.replace("SEM", "release.cta").replace("FENCED", "")
     assert checked(body).verdict == "clean"
     relaxed = body.replace("try_wait.parity", "try_wait.parity.relaxed.cta")
-    assert [one.rule for one in checked(relaxed).findings] == ["RAW", "RAW"]
+    assert [finding.rule for finding in checked(relaxed).findings] == ["RAW", "RAW"]
     assert checked(relaxed.replace("    ld.shared", FENCE + "    ld.shared")).verdict == "clean"
     released = relaxed.replace(
         "    ld.shared", "    fence.release.sync_restrict::shared::cta.cluster;\n    ld.shared"
     )
-    assert [one.rule for one in checked(released).findings] == ["RAW", "RAW"]
+    assert [finding.rule for finding in checked(released).findings] == ["RAW", "RAW"]
 
 
 @pytest.mark.parametrize("fence", ["fence.acq_rel.cta;", "membar.cta;", "fence.sc.gpu;"])
@@ -72,7 +72,7 @@ def test_a_release_of_the_scope_of_its_cta_tells_another_cta_nothing(checked: Ch
         "ld.shared.u32 r9, [r3]",
         "st.shared::cluster.u32 [r8], 5",
     )
-    [scope] = [one for one in report.findings if one.rule == "scope"]
+    [scope] = [finding for finding in report.findings if finding.rule == "scope"]
     assert scope.message == (
         "thread (0, 0, 0) of CTA (0, 0, 0) arrives at an mbarrier of another CTA, and releases to its own "
         "CTA alone, .cta"

@@ -140,7 +140,7 @@ ANEW = """
 def test_what_a_thread_stores_has_no_layout(hopper: Device) -> None:
     """It may arrange a tile anew for the product."""
     report = checked(hopper, SWIZZLED, IN_64B, change=ANEW)
-    assert [one.rule for one in report.findings if one.kind == "async"] == []
+    assert [finding.rule for finding in report.findings if finding.kind == "async"] == []
 
 
 def test_a_stage_in_the_middle_of_its_pattern(hopper: Device) -> None:
@@ -159,7 +159,9 @@ def test_a_stage_in_the_middle_of_its_pattern(hopper: Device) -> None:
 def test_a_product_of_what_threads_stored_in_the_middle_of_a_pattern(hopper: Device) -> None:
     """They may have gone by where the tile begins; what a copy filled goes by the same addresses."""
     report = checked(hopper, SWIZZLED, IN_32B, behind=128, change=ANEW)
-    [product] = [one for one in report.findings if lines(report, one) == (PRODUCT, None)]
+    [product] = [
+        finding for finding in report.findings if lines(report, finding) == (PRODUCT, None)
+    ]
     assert (product.severity, product.rule, product.count) == ("warning", "swizzle", 2)
     assert product.message.endswith("begins, and the descriptor's base offset is 0")
 
@@ -169,7 +171,7 @@ def test_a_descriptor_may_begin_inside_a_row(hopper: Device) -> None:
     word = IN_32B + 1
     assert checked(hopper, SWIZZLED, word).verdict == "clean"
     stored = checked(hopper, SWIZZLED, word, change=ANEW)
-    assert "swizzle" not in [one.rule for one in stored.findings]
+    assert "swizzle" not in [finding.rule for finding in stored.findings]
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,6 @@ def test_boxes_of_a_tensor_are_counted_at_all_copies_of_it(hopper: Device) -> No
     W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0; @!p1 bra W;"""
     kernel = hopper.load(hopper_text(body)).kernel("k")
     report = check(kernel, LaunchConfig.of(1, 128), [hopper.zeros(128, "f32"), there])
-    found = [one for one in report.findings if one.rule == "outside"]
+    found = [finding for finding in report.findings if finding.rule == "outside"]
     assert [one.severity for one in found] == ["info", "info"]
     assert all("as are 2 of the 3 boxes of this tensor" in one.message for one in found)

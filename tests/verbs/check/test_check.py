@@ -159,9 +159,9 @@ def test_json_names_both_lines_of_cuda_c(here: Path, capsys: pytest.CaptureFixtu
     (here / "sum.cu").write_text(UNROLLED)
     _, out = run(capsys, "sum.cu", "--json")
     lines = UNROLLED.splitlines()
-    found = json.loads(out)["findings"]
-    assert found
-    for finding in found:
+    findings = json.loads(out)["findings"]
+    assert findings
+    for finding in findings:
         assert {finding[name]["file"] for name in ("source", "other_source")} == {
             str(here / "sum.cu")
         }

@@ -73,12 +73,12 @@ def test_the_first_thread_that_differs(tmp_path: Path, capsys: pytest.CaptureFix
     command = ["diff", str(file), "--a", "emulator:sm_80", "--b", "emulator:sm_90a"]
     command += ["--grid", "2", "--block", "96", "--arg", "out=zeros(192,f32)"]
     assert main([*command, "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    first = found["first"]
+    output = json.loads(capsys.readouterr().out)
+    first = output["first"]
     names = ("thread", "cta", "warp", "lane", "register", "lanes")
     assert [first[name] for name in names] == [96 + 2 * 32 + 4, 1, 2, 4, "d0", 28]
     assert first["values"] == [[1.0], [1 + 2.0**-21]]
-    assert found["outputs"][0]["place"] == [first["thread"]]
+    assert output["outputs"][0]["place"] == [first["thread"]]
     assert main(command) == 1
     text = capsys.readouterr().out
     assert "register d0 of lane 4 of warp 2 of CTA 1" in text
@@ -132,8 +132,8 @@ def test_the_target_of_an_emulator_that_names_none(capsys: pytest.CaptureFixture
         "--json",
     ]
     assert main(command) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert (found["a"], found["b"]) == ("emulator:sm_80", "emulator:sm_90a")
+    output = json.loads(capsys.readouterr().out)
+    assert (output["a"], output["b"]) == ("emulator:sm_80", "emulator:sm_90a")
 
 
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,20 +44,20 @@ def test_a_machine_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert "  the emulator          yes\n" in out
     assert "  a GPU                 no: no NVIDIA driver is installed\n" in out
     assert "R580" in out
-    found = examined(capsys)
-    assert found["works"]["machine code to SASS"] is True
-    assert found["works"]["a GPU"] is False
-    assert found["gpus"] == []
-    assert {"numpy", "rich", "cuda-python"} <= {one["name"] for one in found["packages"]}
-    assert all(one["version"] for one in found["packages"] if one["needed"])
+    output = examined(capsys)
+    assert output["works"]["machine code to SASS"] is True
+    assert output["works"]["a GPU"] is False
+    assert output["gpus"] == []
+    assert {"numpy", "rich", "cuda-python"} <= {package["name"] for package in output["packages"]}
+    assert all(package["version"] for package in output["packages"] if package["needed"])
 
 
 def test_nothing_is_left_in_the_cache(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = examined(capsys)
-    assert found["cache"] == str(tmp_path / "cache" / "ptxlab")
-    assert found["cache_bytes"] == 0
+    output = examined(capsys)
+    assert output["cache"] == str(tmp_path / "cache" / "ptxlab")
+    assert output["cache_bytes"] == 0
     assert not list(tmp_path.rglob("nvrtc/*")) + list(tmp_path.rglob("nvjitlink/*"))
     (tmp_path / "cache" / "ptxlab" / "x").mkdir(parents=True)
     (tmp_path / "cache" / "ptxlab" / "x" / "y").write_bytes(b"12345")
@@ -79,13 +79,13 @@ def test_a_gpu_is_named_and_tried(
             block[:] = b"".join((7 + i).to_bytes(4, "little") for i in range(32))
 
     driver.on_launch = add
-    found = examined(capsys)
-    assert found["driver"] == {"version": 13000, "newest_ptx": "9.0", "problem": ""}
-    assert [gpu["name"] for gpu in found["gpus"]] == ["Fake GPU"] * 2
-    assert [gpu["arch"] for gpu in found["gpus"]] == ["sm_90a"] * 2
-    assert found["works"]["GPU 0"] is True
-    assert found["works"]["GPU 1"] is False
-    assert found["gpus"][1]["problem"] == "a kernel ran and gave a wrong result"
+    output = examined(capsys)
+    assert output["driver"] == {"version": 13000, "newest_ptx": "9.0", "problem": ""}
+    assert [gpu["name"] for gpu in output["gpus"]] == ["Fake GPU"] * 2
+    assert [gpu["arch"] for gpu in output["gpus"]] == ["sm_90a"] * 2
+    assert output["works"]["GPU 0"] is True
+    assert output["works"]["GPU 1"] is False
+    assert output["gpus"][1]["problem"] == "a kernel ran and gave a wrong result"
     driver.fail["cuDevicePrimaryCtxRetain"] = 2
     assert "does not open" in examined(capsys)["gpus"][0]["problem"]
 
@@ -123,10 +123,10 @@ def test_what_is_missing_has_a_pip_line(
         "no-such-test; extra == 'test'",
     ]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: requires)
-    found = examined(capsys)
-    assert found["works"]["CUDA C to PTX"] is False
-    assert found["works"]["PTX to machine code"] is True
-    pip = [line for line in found["advice"] if line.startswith("pip")]
+    output = examined(capsys)
+    assert output["works"]["CUDA C to PTX"] is False
+    assert output["works"]["PTX to machine code"] is True
+    pip = [line for line in output["advice"] if line.startswith("pip")]
     assert pip[0] == 'pip install "no-such-package<9,>=1"'
     assert pip[1].startswith('pip install "no-such-bench>=1"    (only for')
     assert pip[2].startswith('pip install "no-such-native"    (only for speed')
@@ -138,8 +138,8 @@ def test_an_emulator_that_errs_is_an_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "PTX", doctor.PTX.replace("value, value, i", "value, value, value"))
-    found = examined(capsys, status=3)
-    assert found["emulator"]["problem"] == "a kernel ran and gave a wrong result"
+    output = examined(capsys, status=3)
+    assert output["emulator"]["problem"] == "a kernel ran and gave a wrong result"
 
 
 @pytest.mark.parametrize(("module", "status"), [("ml_dtypes", 3), ("cuda", 0)])
@@ -157,7 +157,7 @@ def test_what_is_not_to_be_had_is_not_prescribed(monkeypatch: pytest.MonkeyPatch
     """On a Mac, say; that it is absent costs what it costs elsewhere."""
     for here in (True, False):
         monkeypatch.setattr(installation, "has_nvidia_wheels", lambda here=here: here)
-        found = {one["name"]: one for one in doctor.packages()}
+        found = {package["name"]: package for package in doctor.packages()}
         for name, cost in doctor.COSTS.items():
             one = found[name]
             assert (one["needed"], bool(one["advice"]), one["costs"]) == (here, here, cost)

@@ -107,13 +107,13 @@ LAUNCH = ("--grid", "2,2", "--block", "48", "--arg", "out=zeros(1,f32)")
 
 def test_the_accumulators_as_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     """D is what the program stores: the same numbers as ``ptxlab run`` prints, in the same places."""
-    found = answer(capsys, MMA, "--at", "mma.sync", "--nth", "2", "--regs", "D")
+    output = answer(capsys, MMA, "--at", "mma.sync", "--nth", "2", "--regs", "D")
     assert main(["run", MMA, "--json", "--device", "emulator"]) == 0
     arguments = {a["name"]: a for a in json.loads(capsys.readouterr().out)["arguments"]}
-    assert found["matrices"]["D"] == arguments["d"]["values"]
-    assert found["types"] == ["f32"] * 4
+    assert output["matrices"]["D"] == arguments["d"]["values"]
+    assert output["types"] == ["f32"] * 4
     # PTX ISA, "Matrix Fragments for mma.m16n8k16": groupID = lane >> 2, and the lane in its group.
-    for lane in found["lanes"]:
+    for lane in output["lanes"]:
         row, col = lane["lane"] // 4, 2 * (lane["lane"] % 4)
         stored = arguments["d"]["values"]
         held = [values[0] for values in lane["values"]]
@@ -146,13 +146,13 @@ def test_registers_that_differ_from_place_to_place(
 
 
 def test_an_iteration_by_label(capsys: pytest.CaptureFixture[str], loop: str) -> None:
-    found = answer(
+    output = answer(
         capsys, loop, *LAUNCH, "--at", "AGAIN", "--nth", "3", "--regs", "x,i,p", "--before",
         "--cta", "1,1", "--warp", "1",
     )  # fmt: skip
-    assert [lane["lane"] for lane in found["lanes"]] == list(range(16))
-    assert [lane["thread"] for lane in found["lanes"]] == list(range(3 * 48 + 32, 4 * 48))
-    for lane, thread in zip(found["lanes"], range(32, 48), strict=True):
+    assert [lane["lane"] for lane in output["lanes"]] == list(range(16))
+    assert [lane["thread"] for lane in output["lanes"]] == list(range(3 * 48 + 32, 4 * 48))
+    for lane, thread in zip(output["lanes"], range(32, 48), strict=True):
         assert lane["words"] == [f"0x{4 * thread + 4:08x}", "0x00000002", "1"]
         assert lane["passes"] == 5
 
@@ -164,11 +164,11 @@ def test_an_iteration_by_label(capsys: pytest.CaptureFixture[str], loop: str) ->
 def test_bits_are_read_as_asked(
     capsys: pytest.CaptureFixture[str], loop: str, read_as: str, expected: Any
 ) -> None:
-    found = answer(
+    output = answer(
         capsys, loop, *LAUNCH, "--at", "cvt", "--nth", "2", "--regs", "f", "--as", read_as,
         "--lane", "5",
     )  # fmt: skip
-    [[values]] = [lane["values"] for lane in found["lanes"]]
+    [[values]] = [lane["values"] for lane in output["lanes"]]
     assert values == (expected if isinstance(expected, list) else [expected])
 
 
@@ -218,9 +218,9 @@ def test_the_end_of_a_block(
         "1",
     ]
     for expected, more in ((after, []), (before, ["--before"])):
-        found = answer(capsys, *words, *more)
-        assert len(found["lanes"]) == 16
-        for lane in found["lanes"]:
+        output = answer(capsys, *words, *more)
+        assert len(output["lanes"]) == 16
+        for lane in output["lanes"]:
             assert [int(word, 0) for word in lane["words"]] == expected
             assert lane["passes"] == (1 if at == "23" else 3)
 
@@ -232,9 +232,9 @@ def test_threads_that_leave_a_barrier_one_after_the_other(
     file.write_text(APART)
     words = (str(file), "--grid", "1", "--block", "96", "--arg", "out=zeros(1,f32)")
     for warp in (0, 1):
-        found = answer(capsys, *words, "--at", "barrier", "--regs", "number", "--warp", str(warp))
-        assert {lane["passes"] for lane in found["lanes"]} == {1}
-        assert {int(word, 0) for lane in found["lanes"] for word in lane["words"]} == {warp}
+        output = answer(capsys, *words, "--at", "barrier", "--regs", "number", "--warp", str(warp))
+        assert {lane["passes"] for lane in output["lanes"]} == {1}
+        assert {int(word, 0) for lane in output["lanes"] for word in lane["words"]} == {warp}
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,10 @@ def test_what_is_not_there() -> None:
 
 def test_the_accumulator_is_what_the_program_stores(capsys: pytest.CaptureFixture[str]) -> None:
     arch = ("--arch", "sm_100a")
-    found = answer(
+    output = answer(
         capsys, PRODUCT, *arch, "--at", "tcgen05.ld", "--before", "--tmem", "0:128x64:f32"
     )
-    [shown] = found["tensor_memory"]
+    [shown] = output["tensor_memory"]
     assert (shown["column"], shown["layout"], shown["first_row"]) == (0, "D", 0)
     assert main(["run", PRODUCT, *arch, "--json", "--device", "emulator"]) == 0
     assert shown["values"] == stored(capsys)
@@ -102,11 +102,11 @@ def test_a_tile_from_global_memory_to_tensor_memory(capsys: pytest.CaptureFixtur
     """Rows of A and B through their swizzle, and D when the last of the three steps is waited for."""
     where = ("--arch", "sm_100a", "--at", "tcgen05.mma", "--before", "--warp", "1")
     tiles = ("--tile", "tiles:128x64:f16:128B", "--tile", "tiles+16384:128x64:f16:128B")
-    found = answer(capsys, GEMM, *where, *tiles, "--nth", "9")
+    output = answer(capsys, GEMM, *where, *tiles, "--nth", "9")
     assert main(["run", GEMM, "--arch", "sm_100a", "--json", "--device", "emulator"]) == 0
     given = {a["name"]: a.get("values") for a in json.loads(capsys.readouterr().out)["arguments"]}
     a, b = (np.array(given[name]) for name in "AB")
-    for shown, matrix in zip(found["tiles"], (a, b), strict=True):
+    for shown, matrix in zip(output["tiles"], (a, b), strict=True):
         assert (
             np.array(shown["values"]) == matrix[:128, 128:192]
         ).all()  # the third step: the first stage again

@@ -38,15 +38,15 @@ def test_the_accumulators_of_a_warpgroup(
     if len(at) > 1:
         at = (at[0], at[1], "wgmma.mma_async")
     for warp in ("0", "3"):
-        found = answer(capsys, file, "--at", *at, "--regs", "D", "--warp", warp)
-        assert found["matrices"]["D"] == left(capsys, file)["d"]
-        assert len(found["lanes"]) == 32
+        output = answer(capsys, file, "--at", *at, "--regs", "D", "--warp", warp)
+        assert output["matrices"]["D"] == left(capsys, file)["d"]
+        assert len(output["lanes"]) == 32
 
 
 def test_a_in_registers(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, RS, "--at", "wgmma.mma_async", "--before", "--regs", "A,B")
-    assert found["matrices"]["A"] == left(capsys, RS)["a"]
-    assert "B" not in found["matrices"]
+    output = answer(capsys, RS, "--at", "wgmma.mma_async", "--before", "--regs", "A,B")
+    assert output["matrices"]["A"] == left(capsys, RS)["a"]
+    assert "B" not in output["matrices"]
     in_shared = answer(capsys, SS, "--at", "wgmma.mma_async", "--before", "--regs", "D,A,B")
     assert set(in_shared["matrices"]) == {"D"}  # A is a descriptor
     assert in_shared["types"] == ["f32"] * 4 + ["b64"] * 2
@@ -55,14 +55,14 @@ def test_a_in_registers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_tile_through_its_swizzle(capsys: pytest.CaptureFixture[str]) -> None:
     where = "--at", "mul.wide.u32"
     tiles = "--tile", "rows:16x64:u16:128B", "--tile", "rows+128:1x8:b16"
-    found = answer(capsys, SWIZZLED, *where, *tiles, "--mbarrier", "arrived")
+    output = answer(capsys, SWIZZLED, *where, *tiles, "--mbarrier", "arrived")
     matrix = np.arange(40 * 128).reshape(40, 128)[30:40, 32:96]
-    swizzled, raw = found["tiles"]
+    swizzled, raw = output["tiles"]
     assert (np.array(swizzled["values"])[:10] == matrix).all()
     assert not np.array(swizzled["values"])[10:].any()
     assert raw["values"] == [matrix[1, 8:16].tolist()]  # row 1 begins with unit 1
     assert raw["address"] == swizzled["address"] + 128
-    (barrier,) = found["mbarriers"]
+    (barrier,) = output["mbarriers"]
     assert barrier["state"] == {"phase": 1, "pending": 1, "expected": 1, "tx": 0}
     status, out, _ = run(capsys, SWIZZLED, *where, *tiles[:2], "--mbarrier", "arrived")
     assert status == 0
@@ -74,10 +74,10 @@ def test_a_tile_through_its_swizzle(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_bytes_that_are_on_their_way(capsys: pytest.CaptureFixture[str]) -> None:
     """Between the copy and the wait one thread has announced 2048 bytes and arrived."""
-    found = answer(
+    output = answer(
         capsys, SWIZZLED, "--at", "cp.async.bulk.tensor", "--mbarrier", "arrived", "--lane", "0"
     )
-    assert found["mbarriers"][0]["state"] == {"phase": 0, "pending": 0, "expected": 1, "tx": 2048}
+    assert output["mbarriers"][0]["state"] == {"phase": 0, "pending": 0, "expected": 1, "tx": 2048}
     before = answer(capsys, SWIZZLED, "--at", "mbarrier.init", "--before", "--mbarrier", "arrived")
     assert before["mbarriers"][0]["state"] is None
 
@@ -86,8 +86,8 @@ def test_phases_of_a_hand_over(capsys: pytest.CaptureFixture[str]) -> None:
     where = "--at", "consume", "--before", "--warp", "1"
     for nth in (1, 2, 4):
         what = "--mbarrier", "empty", "--mbarrier", "full", "--tile", "slot:32x1:u32"
-        found = answer(capsys, HANDED, *where, "--nth", str(nth), *what)
-        empty, full = found["mbarriers"]
+        output = answer(capsys, HANDED, *where, "--nth", str(nth), *what)
+        empty, full = output["mbarriers"]
         assert empty["state"]["phase"] == nth - 1  # so many tiles have been read
         assert full["state"]["phase"] in (nth - 1, nth)
         assert full["address"] + 8 == empty["address"]
@@ -108,7 +108,7 @@ def test_of_each_cta_its_own(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     file.write_text(hopper_text("add.u32 r4, r1, 7; st.shared.u32 [buffer+4], r4; bar.sync 0;"))
     launch = "--grid", "5", "--block", "64", "--arg", "out=zeros(1,u32)", "--arg", "in=zeros(1,u32)"
     for cta in range(5):
-        found = answer(
+        output = answer(
             capsys,
             str(file),
             *launch,
@@ -119,7 +119,7 @@ def test_of_each_cta_its_own(capsys: pytest.CaptureFixture[str], tmp_path: Path)
             "--cta",
             str(cta),
         )
-        assert found["tiles"][0]["values"] == [[cta + 7]]
+        assert output["tiles"][0]["values"] == [[cta + 7]]
 
 
 @pytest.mark.parametrize(

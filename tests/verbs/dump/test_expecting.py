@@ -49,10 +49,14 @@ def test_a_wrong_index_is_found_by_name(capsys: pytest.CaptureFixture[str], swap
     assert status == 1
     assert "A is WRONG: 128 of 256 elements are not a[:,0:16]\n  a1 and a2 are swapped\n" in out
     status, out = dump(capsys, swapped, "A=a[:,0:16]", "--json")
-    (found,) = json.loads(out)["expectations"]
+    (expectation,) = json.loads(out)["expectations"]
     assert status == 1
-    assert (found["operand"], found["wrong"], found["elements"]) == ("A", 128, 256)
-    assert found["explained"][0] == "a1 and a2 are swapped"
+    assert (expectation["operand"], expectation["wrong"], expectation["elements"]) == (
+        "A",
+        128,
+        256,
+    )
+    assert expectation["explained"][0] == "a1 and a2 are swapped"
 
 
 def test_a_result_may_be_rounded(capsys: pytest.CaptureFixture[str]) -> None:

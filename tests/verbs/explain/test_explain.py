@@ -27,20 +27,20 @@ def not_asked(form: Form, targets: Sequence[str]) -> tuple[Compiled, ...]:
 
 
 def test_a_dense_instruction(capsys: pytest.CaptureFixture[str]) -> None:
-    found = explain(capsys, "mma.m16n8k16.f32.bf16", "--arch", "sm_80", "--arch", "sm_90a")
-    assert found["instruction"] == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-    assert (found["flops"], found["min_ptx"], found["targets"]) == (4096, "7.0", ["sm_80"])
-    assert [(o["name"], o["registers"]) for o in found["operands"]] == [
+    output = explain(capsys, "mma.m16n8k16.f32.bf16", "--arch", "sm_80", "--arch", "sm_90a")
+    assert output["instruction"] == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+    assert (output["flops"], output["min_ptx"], output["targets"]) == (4096, "7.0", ["sm_80"])
+    assert [(o["name"], o["registers"]) for o in output["operands"]] == [
         ("d", 4),
         ("a", 4),
         ("b", 2),
         ("c", 4),
     ]
-    assert found["operands"][1]["matrix"] == {"rows": 16, "cols": 16, "dtype": "bf16", "bits": 16}
-    assert found["compiled"] == [
+    assert output["operands"][1]["matrix"] == {"rows": 16, "cols": 16, "dtype": "bf16", "bits": 16}
+    assert output["compiled"] == [
         {"targets": ["sm_80", "sm_90a"], "sass": [["HMMA.16816.F32.BF16", 1]]}
     ]
-    ampere, hopper = found["arithmetic"]
+    ampere, hopper = output["arithmetic"]
     assert ampere["targets"] == ["sm_80"]
     assert ampere["note"].startswith("8 products at a time and C, cut off 24 bits")
     assert hopper["note"].startswith("16 products and C, cut off 25 bits")
@@ -50,12 +50,12 @@ def test_what_has_no_tensor_core_instruction_is_seen_in_sass(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
-    found = explain(capsys, name, "--arch", "sm_89", "--arch", "sm_90a")
-    ada, hopper = (dict(one["sass"]) for one in found["compiled"])
+    output = explain(capsys, name, "--arch", "sm_89", "--arch", "sm_90a")
+    ada, hopper = (dict(one["sass"]) for one in output["compiled"])
     assert list(ada) == ["QMMA.16832.F32.E4M3.E4M3"]
     assert "HMMA.16816.F32" in hopper
     assert any(opcode.startswith("F2FP") for opcode in hopper)
-    assert "unpacked to f16" in found["arithmetic"][1]["note"]
+    assert "unpacked to f16" in output["arithmetic"][1]["note"]
 
 
 def test_sparse_and_scaled_operands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,11 +72,11 @@ def test_sparse_and_scaled_operands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ldmatrix_and_the_forms_the_words_also_describe(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = explain(capsys, "ldmatrix.x4", "--arch", "sm_75")
-    assert found["instruction"] == "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
-    assert found["flops"] is None
-    assert found["compiled"][0]["sass"] == [["LDSM.16.M88.4", 1]]
-    assert "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" in found["others"]
+    output = explain(capsys, "ldmatrix.x4", "--arch", "sm_75")
+    assert output["instruction"] == "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+    assert output["flops"] is None
+    assert output["compiled"][0]["sass"] == [["LDSM.16.M88.4", 1]]
+    assert "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" in output["others"]
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,13 @@ def test_what_is_not_measured_says_so(
 
 
 def test_operands_in_shared_and_tensor_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    found = explain(capsys, "wgmma.m64n256k16.f32.bf16.rs", "--arch", "sm_90a")
-    assert (found["variant"], found["flops"], found["emulated"]) == ("rs", 2 * 64 * 256 * 16, True)
-    assert [(o["name"], o["registers"]) for o in found["operands"]][:4] == [
+    output = explain(capsys, "wgmma.m64n256k16.f32.bf16.rs", "--arch", "sm_90a")
+    assert (output["variant"], output["flops"], output["emulated"]) == (
+        "rs",
+        2 * 64 * 256 * 16,
+        True,
+    )
+    assert [(o["name"], o["registers"]) for o in output["operands"]][:4] == [
         ("d", 128),
         ("a", 4),
         ("b-desc", 1),

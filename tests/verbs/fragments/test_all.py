@@ -156,8 +156,13 @@ def test_a_family_in_json_on_one_target(capsys: pytest.CaptureFixture[str]) -> N
     assert data["families"]["ldmatrix"] == {
         "hardware": 0, "emulator": 6, "assembled": 0, "failed": 0, "absent": 12,
     }  # fmt: skip
-    assert [one["instruction"] for one in data["instructions"]] == [f.name for f in LDMATRIX]
-    assert {tuple(one["targets"]) for one in data["instructions"]} == {("sm_80",), ()}
+    assert [instruction["instruction"] for instruction in data["instructions"]] == [
+        f.name for f in LDMATRIX
+    ]
+    assert {tuple(instruction["targets"]) for instruction in data["instructions"]} == {
+        ("sm_80",),
+        (),
+    }
     _, out, _ = cli(capsys, "--all", "--family", "stmatrix", "--arch", "sm_80")
     assert out.splitlines()[0].endswith("not on sm_80")
     assert out.splitlines()[1].split() == ["stmatrix", "0", "0", "0", "0", "9"]
@@ -167,8 +172,8 @@ def test_what_nothing_here_runs_is_assembled(capsys: pytest.CaptureFixture[str])
     status, out, _ = cli(capsys, "--all", "--family", "wgmma.fence", "--json")
     data = json.loads(out)
     assert status == 0
-    assert {one["status"] for one in data["instructions"]} == {"assembled"}
-    assert {tuple(one["targets"]) for one in data["instructions"]} == {("sm_90a",)}
+    assert {instruction["status"] for instruction in data["instructions"]} == {"assembled"}
+    assert {tuple(instruction["targets"]) for instruction in data["instructions"]} == {("sm_90a",)}
 
 
 def test_a_wrong_layout_fails_and_is_named(

@@ -104,10 +104,10 @@ def test_every_layout_drawn_is_the_layout(page: Browser) -> None:
           }));
         }
         return JSON.stringify(found);"""
-    found = json.loads(page.js(script, [i.name for i in DIFFERENT]))
+    output = json.loads(page.js(script, [i.name for i in DIFFERENT]))
     for instruction in DIFFERENT:
         for layout in instruction.operands:
-            table, cells = found[instruction.name][layout.operand]
+            table, cells = output[instruction.name][layout.operand]
             assert table == layout.table().tolist()
             if cells:
                 name = layout.operand.lower()

@@ -54,16 +54,18 @@ def test_every_mma_of_a_program_with_other_parameters(
     swapped = operands.replace(a, f"{a0}, {a2}, {a1}, {a3}")
     file = edited(tmp_path, operands, swapped)
     status, out = fragments(capsys, "--ptx", file, "--json")
-    found = json.loads(out)["instructions"]
+    instructions = json.loads(out)["instructions"]
     assert status == 1
-    assert [[one["wrong"] for one in each["comparisons"]] for each in found] == [
+    assert [
+        [comparison["wrong"] for comparison in each["comparisons"]] for each in instructions
+    ] == [
         [128, 0, 0],
         *[[0, 0, 0]] * 7,
     ]
-    wrong = found[0]["comparisons"][0]
+    wrong = instructions[0]["comparisons"][0]
     assert (wrong["operand"], wrong["expected"]) == ("A", "a[0:16,0:16]")
     assert wrong["explained"][0] == "a1 and a2 are swapped"
-    line = str(found[1]["line"])
+    line = str(instructions[1]["line"])
     status, out = fragments(capsys, "--ptx", file, "--at", line)
     assert (status, out.count("line ")) == (0, 1)
 

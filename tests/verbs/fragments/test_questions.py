@@ -27,10 +27,10 @@ def test_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[3:5] == ["D[9,2]  lane 5 d2", "C[9,2]  lane 5 c2"]
     assert len(lines) == 5 + 64
     assert lines[-1] == "A[9,63]  lane 7 a3[31:28]  *  B[63,2]  lane 11 b1[31:28]"
-    found = ask_json(capsys, "--op", "m16n8k64", "--dtype", "s4", "--trace", "9,2")
-    last = found["matrices"][0]["terms"][-1]
+    output = ask_json(capsys, "--op", "m16n8k64", "--dtype", "s4", "--trace", "9,2")
+    last = output["matrices"][0]["terms"][-1]
     assert last["a"] == [{"lane": 7, "register": 3, "low_bit": 28, "high_bit": 31}]
-    assert (found["schema"], found["layout"]) == ("ptxlab.fragments.trace/1", "isa")
+    assert (output["schema"], output["layout"]) == ("ptxlab.fragments.trace/1", "isa")
 
 
 def test_a_trace_of_bits_multiplies_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,19 +56,19 @@ def test_a_register_with_its_bits(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2] == "of the 8 bits of an element, bits 5 to 2 are the number"
     assert lines[3].split() == ["lane", "[7:0]", "[15:8]", "[23:16]", "[31:24]"]
     assert lines[4].split() == ["1", "0,20", "0,21", "0,22", "0,23"]
-    found = ask_json(capsys, "--op", "m16n8k8", "--dtype", "tf32", "--register", "B1")
-    assert found["slots"] == [
+    output = ask_json(capsys, "--op", "m16n8k8", "--dtype", "tf32", "--register", "B1")
+    assert output["slots"] == [
         {"low_bit": 0, "high_bit": 31, "data_low_bit": 13, "data_high_bit": 31}
     ]
-    assert found["lanes"][6] == {"lane": 6, "elements": [[6, 1]]}
+    assert output["lanes"][6] == {"lane": 6, "elements": [[6, 1]]}
 
 
 def test_formulas_and_code(capsys: pytest.CaptureFixture[str]) -> None:
     text = ask(capsys, "--formula")
     assert "  row = (lane >> 2) + 8 * (register & 1)\n" in text
     assert "  lane     = (col >> 1 & 3) + 4 * (row & 7)\n" in text
-    found = ask_json(capsys, "--formula")
-    assert found["operands"]["A"]["element"]["row"]["fields"] == [
+    output = ask_json(capsys, "--formula")
+    assert output["operands"]["A"]["element"]["row"]["fields"] == [
         {"source": "lane", "low_bit": 2, "bits": 3, "to_bit": 0},
         {"source": "register", "low_bit": 0, "bits": 1, "to_bit": 3},
     ]
@@ -79,11 +79,11 @@ def test_formulas_and_code(capsys: pytest.CaptureFixture[str]) -> None:
 def test_moves(capsys: pytest.CaptureFixture[str]) -> None:
     text = ask(capsys, "--moves")
     assert "a2  pack  of d1_0, d1_1 of the same lane" in text
-    found = ask_json(capsys, "--op", "m16n8k16", "--moves", "m16n8k32.e4m3")
-    assert found["tiles"] == 4
-    assert found["registers"][0]["kinds"] == ["pack", "shuffle", "prmt"]
-    assert len(found["registers"][0]["shuffles"][0]["source_lanes"]) == 32
-    assert found["permuted"]["columns"][:8] == [0, 1, 8, 9, 2, 3, 10, 11]
+    output = ask_json(capsys, "--op", "m16n8k16", "--moves", "m16n8k32.e4m3")
+    assert output["tiles"] == 4
+    assert output["registers"][0]["kinds"] == ["pack", "shuffle", "prmt"]
+    assert len(output["registers"][0]["shuffles"][0]["source_lanes"]) == 32
+    assert output["permuted"]["columns"][:8] == [0, 1, 8, 9, 2, 3, 10, 11]
     assert ask_json(capsys, "--moves")["permuted"] is None
     text = ask(capsys, "--op", "m16n8k8", "--dtype", "tf32", "--moves")
     assert "p = (k >> 2) + 2 * (k & 3):" in text
@@ -135,8 +135,8 @@ def test_a_trace_leads_into_shared_memory(capsys: pytest.CaptureFixture[str]) ->
     assert lines[-1].startswith("A[19,15]  thread 47 a2[31:16]")
     inside = ask(capsys, "--op", "wgmma.m64n16k16.ss", "--dtype", "bf16", "--trace", "19,9")
     assert inside.splitlines()[-1].startswith("A[19,15]  start + 2 SBO + LBO + 62 ")
-    found = ask_json(capsys, *WGMMA, "--trace", "19,9")
-    last = found["matrices"][0]["terms"][-1]
+    output = ask_json(capsys, *WGMMA, "--trace", "19,9")
+    last = output["matrices"][0]["terms"][-1]
     assert last["a"] == [{"lane": 47, "register": 2, "low_bit": 16, "high_bit": 31}]
     assert last["b"] == [[{"line": 9, "unit": 1, "low_bit": 112, "high_bit": 127}]]
 
@@ -163,9 +163,9 @@ def test_loads_from_tensor_memory_are_run(capsys: pytest.CaptureFixture[str]) ->
     assert "verified: every register of every lane is as predicted (2 generated probes)" in memory
     numbers = "1,2 18 1,3 19 9,2 146 9,3 147 1,10 26 1,11 27 9,10 154 9,11 155"
     assert ["5", *numbers.split()] in [line.split() for line in memory.splitlines()]
-    found = ask_json(capsys, *name)
-    assert (found["device"], found["arch"]) == ("emulator", "sm_100a")
-    assert np.shape(found["operands"]["R"]["dump"]) == (32, 8)
+    output = ask_json(capsys, *name)
+    assert (output["device"], output["arch"]) == ("emulator", "sm_100a")
+    assert np.shape(output["operands"]["R"]["dump"]) == (32, 8)
 
 
 def test_a_warpgroup_is_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,11 +176,11 @@ def test_a_warpgroup_is_run(capsys: pytest.CaptureFixture[str]) -> None:
     row = "100  49,0..1  13  14  57,0..1  141  142  49,8..9  21  22  57,8..9  149  150"
     assert row.split() in [line.split() for line in text.splitlines()]
     assert "B 16×16 bf16: in shared memory, contiguous along k or n" in text
-    found = ask_json(capsys, "--op", "wgmma.m64n16k16.ss", "--dtype", "bf16", *emulator)
-    assert (found["variant"], found["device"], found["arch"]) == ("ss", "emulator", "sm_90a")
-    assert found["verified"]["layout"] is found["verified"]["result"] is True
-    assert found["shared"]["B"]["majors"] == ["k", "mn"]
-    dump = found["operands"]["D"]["dump"]
+    output = ask_json(capsys, "--op", "wgmma.m64n16k16.ss", "--dtype", "bf16", *emulator)
+    assert (output["variant"], output["device"], output["arch"]) == ("ss", "emulator", "sm_90a")
+    assert output["verified"]["layout"] is output["verified"]["result"] is True
+    assert output["shared"]["B"]["majors"] == ["k", "mn"]
+    dump = output["operands"]["D"]["dump"]
     a, b = (np.arange(n * 16) % 257 for n in (64, 16))
     product = a.reshape(64, 16) @ b.reshape(16, 16)
     assert len(dump) == 128

@@ -29,15 +29,15 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, *TWO)
-    assert found["schema"] == "ptxlab.gemm.explain/2"
-    assert (found["device"], found["arch"], found["gpu"]["name"]) == (
+    output = told(capsys, *TWO)
+    assert output["schema"] == "ptxlab.gemm.explain/2"
+    assert (output["device"], output["arch"], output["gpu"]["name"]) == (
         "emulator",
         "sm_90a",
         "H200 SXM",
     )
-    assert (found["m"], found["n"], found["k"], found["passed"]) == (32, 32, 32, True)
-    naive, coalescing = found["rungs"]
+    assert (output["m"], output["n"], output["k"], output["passed"]) == (32, 32, 32, True)
+    naive, coalescing = output["rungs"]
     assert (naive["algorithm"], naive["after"], naive["story"]["before"]) == ("naive", None, None)
     assert (coalescing["after"], coalescing["dtype"], coalescing["acc"]) == ("naive", "f32", "f32")
     (better,) = coalescing["story"]["better"]
@@ -81,10 +81,10 @@ def test_the_picture_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_gpu_brings_its_target(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, *TWO, "--gpu", "A100")
-    assert (found["arch"], found["gpu"]["name"]) == ("sm_80", "A100 SXM")
-    found = told(capsys, *TWO, "--gpu", "h100", "--arch", "sm_90")
-    assert (found["arch"], found["gpu"]["name"]) == ("sm_90", "H100 SXM")
+    output = told(capsys, *TWO, "--gpu", "A100")
+    assert (output["arch"], output["gpu"]["name"]) == ("sm_80", "A100 SXM")
+    output = told(capsys, *TWO, "--gpu", "h100", "--arch", "sm_90")
+    assert (output["arch"], output["gpu"]["name"]) == ("sm_90", "H100 SXM")
 
 
 def test_another_tile(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,11 +24,11 @@ EMULATOR = ("--device", "emulator")
 def test_a_right_result(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--algorithm", "tensor_core", "--m", "40", "--n", "24", "--size", "32", "--json"]
     assert main(["gemm", *EMULATOR, *words]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.gemm/2"
-    assert (found["m"], found["n"], found["k"]) == (40, 24, 32)
-    assert (found["dtype"], found["acc"], found["passed"]) == ("bf16", "f32", True)
-    assert 0 < found["max_error"] <= found["tolerance"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["schema"] == "ptxlab.gemm/2"
+    assert (output["m"], output["n"], output["k"]) == (40, 24, 32)
+    assert (output["dtype"], output["acc"], output["passed"]) == ("bf16", "f32", True)
+    assert 0 < output["max_error"] <= output["tolerance"]
 
 
 def test_text_says_that_it_is_right(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,14 +93,14 @@ def test_all_that_a_problem_can_be(capsys: pytest.CaptureFixture[str]) -> None:
     words = "--algorithm tiled --m 33 --n 20 --k 40 --layout tn --epilogue bias+relu --alpha 0.5"
     more = "--beta 2 --lda 35 --ldb 21 --ldd 27 --tile bm=8,BK=16 --group 3 --json"
     assert main(["gemm", *EMULATOR, *words.split(), *more.split()]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["passed"] is True
+    output = json.loads(capsys.readouterr().out)
+    assert output["passed"] is True
     expected = {
         "dtype": "f32", "layout": "tn", "epilogue": "bias+relu", "alpha": 0.5, "beta": 2.0,
         "lda": 35, "ldb": 21, "ldd": 27, "strays": 0,
         "tile": {"BM": 8, "BN": 32, "BK": 16, "GROUP": 3},
     }  # fmt: skip
-    assert expected.items() <= found.items()
+    assert expected.items() <= output.items()
 
 
 def test_types_are_those_of_the_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,8 +112,8 @@ def test_types_are_those_of_the_algorithm(capsys: pytest.CaptureFixture[str]) ->
         (["--algorithm", "naive"], "f32", "f32"),
     ]:
         assert main(["gemm", *EMULATOR, "--size", "8", "--json", *words]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert (found["dtype"], found["acc"]) == (dtype, acc)
+        output = json.loads(capsys.readouterr().out)
+        assert (output["dtype"], output["acc"]) == (dtype, acc)
 
 
 def test_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,9 +127,9 @@ def test_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
     assert "MAX recipe, A100 SXM, 4096: 7.08 TFLOP/s" in out
 
     assert main(["gemm", "--list", "--dtype", "f16", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.gemm.list/1"
-    by_name = {each["algorithm"]: each for each in found["algorithms"]}
+    output = json.loads(capsys.readouterr().out)
+    assert output["schema"] == "ptxlab.gemm.list/1"
+    by_name = {each["algorithm"]: each for each in output["algorithms"]}
     assert by_name.keys() == {name for name, rung in LADDER.items() if "f16" in dict(rung.types)}
     assert by_name["numpy"]["file"] is None
     assert by_name["naive"]["tile"] == {"BM": 32, "BN": 32, "GROUP": 1}
@@ -152,14 +152,14 @@ def test_all_of_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert any(line.startswith("f32 -> f32: 4 algorithms agree, differing by") for line in lines)
 
     assert main([*words, "--json", "--dtype", "bf16"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.gemm.all/2"
-    assert (found["passed"], found["device"], found["arch"]) == (True, "emulator", "sm_90a")
-    assert [each["algorithm"] for each in found["results"]] == ["cpu_naive", "numpy", "naive"]
-    assert {each["schema"] for each in found["results"]} == {"ptxlab.gemm/2"}
-    assert [each["device"] for each in found["results"]] == ["cpu", "cpu", "emulator"]
-    assert found["absent"][0]["algorithm"] == "cublas"
-    (agreement,) = found["agreements"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["schema"] == "ptxlab.gemm.all/2"
+    assert (output["passed"], output["device"], output["arch"]) == (True, "emulator", "sm_90a")
+    assert [each["algorithm"] for each in output["results"]] == ["cpu_naive", "numpy", "naive"]
+    assert {each["schema"] for each in output["results"]} == {"ptxlab.gemm/2"}
+    assert [each["device"] for each in output["results"]] == ["cpu", "cpu", "emulator"]
+    assert output["absent"][0]["algorithm"] == "cublas"
+    (agreement,) = output["agreements"]
     assert agreement["algorithms"] == ["cpu_naive", "numpy", "naive"]
     assert agreement["passed"] is True
 
@@ -184,10 +184,10 @@ def test_one_wrong_rung_is_exit_status_1_of_all(
     assert " DISAGREE, differing by at most " in verdict
     assert ", beyond " in verdict
     assert main([*words, "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["passed"] is False
-    assert [result["passed"] for result in found["results"]] == [True, True, False]
-    assert found["agreements"][0]["passed"] is False
+    output = json.loads(capsys.readouterr().out)
+    assert output["passed"] is False
+    assert [result["passed"] for result in output["results"]] == [True, True, False]
+    assert output["agreements"][0]["passed"] is False
 
 
 def test_what_needs_a_gpu_is_exit_status_3(capsys: pytest.CaptureFixture[str]) -> None:

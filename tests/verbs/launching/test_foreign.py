@@ -41,7 +41,11 @@ def test_what_triton_compiles(
     kernel = json.loads(out[out.index('{"schema"') :])["programs"][0]["kernels"][0]
     assert {"matmul": "HMMA", "softmax": "SHFL"}[name] in kernel["opcodes"]
     assert kernel["occupancy"][0]["threads"] == 128
-    sources = {one["source"]["path"] for one in kernel["instructions"] if one["source"]}
+    sources = {
+        instruction["source"]["path"]
+        for instruction in kernel["instructions"]
+        if instruction["source"]
+    }
     assert "/kernels/kernels.py" in sources
 
 
@@ -59,7 +63,9 @@ def test_every_verb_looks_into_what_triton_compiles(
     checked = answer("check")
     assert checked["verdict"] == "clean"
     # Threads that hold the same sum store it to the same place; nothing else is worth a word.
-    assert {(one["kind"], one["severity"]) for one in checked["findings"]} <= {("race", "info")}
+    assert {(finding["kind"], finding["severity"]) for finding in checked["findings"]} <= {
+        ("race", "info")
+    }
     totals = answer("profile")["totals"]
     # By hand: every element of A and B, or of the 250 columns of x, is read once, and one of D or y
     # written; whole rows are whole sectors, and 250 columns of 1024 bytes a row begin 32 of them.

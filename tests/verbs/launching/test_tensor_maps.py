@@ -65,8 +65,13 @@ def test_a_map_of_an_array_that_is_no_parameter(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, m, a = run(capsys, file)["arguments"]
-    found = decode(np.array(out["values"], np.uint64).tobytes())
-    assert (found.dims, found.box, found.swizzle, found.dtype) == ((32, 64), (32, 8), "128B", "u32")
+    decoded = decode(np.array(out["values"], np.uint64).tobytes())
+    assert (decoded.dims, decoded.box, decoded.swizzle, decoded.dtype) == (
+        (32, 64),
+        (32, 8),
+        "128B",
+        "u32",
+    )
     assert m == {"name": "m", "dtype": "b8", "value": "tma(a,box=8x32,swizzle=128B)"}
     assert (a["name"], a["dtype"], a["changed"]) == ("a", "u32", True)
     assert (a["values"][0][0], np.sum(a["values"])) == (7, 7)
@@ -82,10 +87,10 @@ def test_every_option_and_arguments_in_order(file: str, capsys: pytest.CaptureFi
     words = [word for one in given for word in ("--arg", one)]
     x, y, z = run(capsys, file, "--block", "16", *words)["arguments"]
     assert (x["name"], y["name"], z["name"]) == ("x", "y", "z")
-    found = decode(np.array(x["values"], np.uint64).tobytes())
-    assert (found.dims, found.strides) == ((32, 8), (256,))
-    assert (found.box, found.element_strides) == ((16, 4), (1, 2))
-    assert (found.dtype, found.fill, found.l2_promotion) == ("tf32", "nan", 64)
+    decoded = decode(np.array(x["values"], np.uint64).tobytes())
+    assert (decoded.dims, decoded.strides) == ((32, 8), (256,))
+    assert (decoded.box, decoded.element_strides) == ((16, 4), (1, 2))
+    assert (decoded.dtype, decoded.fill, decoded.l2_promotion) == ("tf32", "nan", 64)
     changed = np.array(z["values"]) != np.arange(64 * 32).reshape(64, 32)
     assert np.argwhere(changed).tolist() == [[1, 0]]
 

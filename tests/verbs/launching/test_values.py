@@ -140,7 +140,7 @@ def test_the_same_arrays_are_the_same_bytes_at_any_time(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(npz({"file": np.arange(3), "b": np.ones(2)}))
     with zipfile.ZipFile(path) as archive:
-        assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     assert array(f"@{path}:file").array.tolist() == [0, 1, 2]
 
 

@@ -159,9 +159,9 @@ out:
 def test_a_cooperative_launch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "grid.ptx"
     file.write_text(COOPERATIVE)
-    found = read_json(capsys, "run", str(file))
-    assert found["cooperative"] is True
-    assert found["arguments"][0]["values"] == [24]
+    output = read_json(capsys, "run", str(file))
+    assert output["cooperative"] is True
+    assert output["arguments"][0]["values"] == [24]
     assert main(["run", str(file)]) == 0
     assert "k<<<24, 1024>>>, cooperative on emulator" in capsys.readouterr().out
     file.write_text(COOPERATIVE.replace(" --cooperative", ""))

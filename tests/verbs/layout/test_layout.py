@@ -107,32 +107,32 @@ def test_tiles_and_vectors(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line for line in tile if "|" in line] == [" 0  |  2 |  3 |", " 1  |  8 |  9 |"]
     tiles = text(capsys, "2x6", "--tile", "2x2").splitlines()
     assert tiles[:2] == ["each (2,2):(6,1)", "at   (1,3):(0,2)"]
-    found = data(capsys, "4x16", "--vectorize", "8", "--swizzle", "1,3,1")
-    assert found["element"]["layout"] == "(1,8):(0,1)"
-    assert found["offsets"] == [[0, 8], [24, 16], [32, 40], [56, 48]]
+    output = data(capsys, "4x16", "--vectorize", "8", "--swizzle", "1,3,1")
+    assert output["element"]["layout"] == "(1,8):(0,1)"
+    assert output["offsets"] == [[0, 8], [24, 16], [32, 40], [56, 48]]
     assert data(capsys, "2x6", "--tile", "2x2", "--at", "0,2")["offset"] == 4
 
 
 def test_offsets_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = data(capsys, "(2,(2,2)):(4,(2,1))")
-    assert found["offsets"] == [[0, 2, 1, 3], [4, 6, 5, 7]]
-    assert (found["shape"], found["stride"]) == ([2, [2, 2]], [4, [2, 1]])
-    assert (found["size"], found["cosize"]) == (8, 8)
-    assert "swizzle" not in found
+    output = data(capsys, "(2,(2,2)):(4,(2,1))")
+    assert output["offsets"] == [[0, 2, 1, 3], [4, 6, 5, 7]]
+    assert (output["shape"], output["stride"]) == ([2, [2, 2]], [4, [2, 1]])
+    assert (output["size"], output["cosize"]) == (8, 8)
+    assert "swizzle" not in output
     assert data(capsys, "4x8", "--swizzle", "2,1,2")["swizzle"] == [2, 1, 2]
 
 
 def test_bank_conflicts_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
-    found = data(capsys, "64x64", "--swizzle", "2,3,3", "--banks", "ldmatrix,st128")
-    before, after = found["conflicts"]["before"], found["conflicts"]["after"]
+    output = data(capsys, "64x64", "--swizzle", "2,3,3", "--banks", "ldmatrix,st128")
+    before, after = output["conflicts"]["before"], output["conflicts"]["after"]
     assert [one["access"] for one in before] == ["ldmatrix", "st128"]
     assert [(one["wavefronts"], one["ideal"], one["excess"], one["worst"]) for one in before] == [
         (512, 64, 448, 8),
         (64, 64, 0, 1),
     ]
     assert [(one["wavefronts"], one["worst"]) for one in after] == [(128, 2), (64, 1)]
-    assert found["smallest_swizzle"] == [3, 3, 3]
-    assert found["smallest_padding"]["layout"] == "(64,64):(72,1)"
+    assert output["smallest_swizzle"] == [3, 3, 3]
+    assert output["smallest_padding"]["layout"] == "(64,64):(72,1)"
     written = text(capsys, "64x64", "--banks", "ldmatrix,st128")
     for line in (
         "ldmatrix         512     64     448       8-way",
@@ -179,12 +179,12 @@ def test_fragments_as_thread_value_layouts(capsys: pytest.CaptureFixture[str]) -
         "  n  (lane / 4)",
     ):
         assert line in written.splitlines()
-    found = data(capsys, "m16n8k16", "--dtype", "f16", "--acc", "f32")["operands"]
-    assert found["D"]["formulas"] == {
+    operands = data(capsys, "m16n8k16", "--dtype", "f16", "--acc", "f32")["operands"]
+    assert operands["D"]["formulas"] == {
         "m": "(lane / 4) + 8 * (register / 2)",
         "n": "2 * (lane % 4) + (register % 2)",
     }
-    assert found["A"]["shape"] == [[4, 8], [2, 2, 2]]
+    assert operands["A"]["shape"] == [[4, 8], [2, 2, 2]]
 
 
 @pytest.mark.parametrize(
@@ -273,10 +273,10 @@ def test_the_descriptor_of_a_tile(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == "wgmma matrix descriptor  0x4000004000010040"
     assert "32-45      64  stride byte offset   1024 bytes" in lines
     assert lines[-1] == "k by 16  start address 0x400 0x420 0x440 0x460"
-    found = described(capsys, *question)
-    assert found["value"] == "0x4000004000010040"
-    assert found["tile"]["starts"] == [0x400, 0x420, 0x440, 0x460]
-    assert [f["stored"] for f in found["fields"]] == [0x40, 1, 64, 0, 1]
+    output = described(capsys, *question)
+    assert output["value"] == "0x4000004000010040"
+    assert output["tile"]["starts"] == [0x400, 0x420, 0x440, 0x460]
+    assert [f["stored"] for f in output["fields"]] == [0x40, 1, 64, 0, 1]
     along_mn = described(
         capsys, "128x64", "--descriptor", "tcgen05", "--major", "mn", "--swizzle", "64B"
     )
@@ -285,8 +285,8 @@ def test_the_descriptor_of_a_tile(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_descriptor_is_read_back(capsys: pytest.CaptureFixture[str]) -> None:
-    found = described(capsys, "0x4000004000010040", "--descriptor", "wgmma")
-    values = {f["name"]: f["value"] for f in found["fields"]}
+    output = described(capsys, "0x4000004000010040", "--descriptor", "wgmma")
+    values = {f["name"]: f["value"] for f in output["fields"]}
     assert values == {
         "start address": 0x400,
         "leading byte offset": 16,
@@ -294,7 +294,7 @@ def test_a_descriptor_is_read_back(capsys: pytest.CaptureFixture[str]) -> None:
         "base offset": 0,
         "swizzle": "128B",
     }
-    assert found["tile"] is None
+    assert output["tile"] is None
 
 
 def test_instruction_descriptors(capsys: pytest.CaptureFixture[str]) -> None:

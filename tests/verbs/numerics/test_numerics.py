@@ -26,23 +26,23 @@ def run_json(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -
 
 
 def test_the_json_of_a_dot_product(capsys: pytest.CaptureFixture[str]) -> None:
-    found = run_json(capsys, *BY_HAND, "--arch", "sm_80", "--arch", "sm_90a")
-    assert found["schema"] == "ptxlab.numerics/2"
-    assert (found["dtype"], found["acc"], found["k"]) == ("f16", "f32", 3)
-    assert found["a"] == ["0x0c00"] * 3
-    assert found["b"] == ["0x0c00", "0x0800", "0x0800"]
-    assert found["c"] == "0x3f800000"
-    assert Fraction(found["exact"]) == 1 + Fraction(1, 1 << 23)
-    assert found["rounded"] == {"bits": "0x3f800001", "value": 1 + 2.0**-23, "ulps": 0}
-    assert found["chains"] == {"f32": {"bits": "0x3f800000", "value": 1.0, "ulps": -1}}
-    assert found["models"] == [
+    output = run_json(capsys, *BY_HAND, "--arch", "sm_80", "--arch", "sm_90a")
+    assert output["schema"] == "ptxlab.numerics/2"
+    assert (output["dtype"], output["acc"], output["k"]) == ("f16", "f32", 3)
+    assert output["a"] == ["0x0c00"] * 3
+    assert output["b"] == ["0x0c00", "0x0800", "0x0800"]
+    assert output["c"] == "0x3f800000"
+    assert Fraction(output["exact"]) == 1 + Fraction(1, 1 << 23)
+    assert output["rounded"] == {"bits": "0x3f800001", "value": 1 + 2.0**-23, "ulps": 0}
+    assert output["chains"] == {"f32": {"bits": "0x3f800000", "value": 1.0, "ulps": -1}}
+    assert output["models"] == [
         {"targets": [name], "unmeasured": [], "instruction": "mma.sync", "unpacked": False, **rules}
         for name, rules in (
             ("sm_80", {"products": 8, "fraction_bits": 24}),
             ("sm_90a", {"products": 16, "fraction_bits": 25}),
         )
     ]
-    ampere, hopper = found["results"]
+    ampere, hopper = output["results"]
     assert (ampere["targets"], ampere["bits"], ampere["ulps"]) == (["sm_80"], "0x3f800000", -1)
     assert (hopper["targets"], hopper["bits"], hopper["ulps"]) == (["sm_90a"], "0x3f800001", 0)
     (step,) = ampere["steps"]
@@ -51,7 +51,7 @@ def test_the_json_of_a_dot_product(capsys: pytest.CaptureFixture[str]) -> None:
     assert [term["k"] for term in step["terms"]] == [0, 1, 2, None]
     assert [term["exponent"] for term in step["terms"]] == [-24, -25, -25, 0]
     assert [term["lost"] for term in step["terms"]] == ["0", f"1/{1 << 25}", f"1/{1 << 25}", "0"]
-    assert (found["measured"], found["passed"]) == (None, True)
+    assert (output["measured"], output["passed"]) == (None, True)
 
 
 def test_the_text_shows_the_bits_that_are_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,8 +123,8 @@ def test_the_seed_decides_what_is_drawn(capsys: pytest.CaptureFixture[str]) -> N
 def test_numbers_come_in_every_spelling(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     numbers = "-1,0x3c00, 1/3,1e-3,-inf,NaN,-0,-0x1p-24,1e9,1e-99"
     words = ["--a", numbers, "--b", ",".join(["1"] * 10), "--arch", "sm_80"]
-    found = run_json(capsys, *words)
-    assert found["a"] == [
+    output = run_json(capsys, *words)
+    assert output["a"] == [
         "0xbc00",
         "0x3c00",
         "0x3555",
@@ -136,8 +136,8 @@ def test_numbers_come_in_every_spelling(capsys: pytest.CaptureFixture[str], tmp_
         "0x7c00",
         "0x0000",
     ]
-    assert found["exact"] == found["results"][0]["value"] == "nan"
-    assert found["results"][0]["bits"] == "0x7fffffff"
+    assert output["exact"] == output["results"][0]["value"] == "nan"
+    assert output["results"][0]["bits"] == "0x7fffffff"
     values = np.array([1.5, -2, 0.1], np.float32)
     for name, array in (
         ("numbers", values),
@@ -162,10 +162,10 @@ def test_what_is_not_finite_is_shown_and_not_added_bit_by_bit(
 
 def test_many_dot_products_are_compared_with_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--count", "200", "--k", "8", "--acc", "f16", "--spread", "3"]
-    found = run_json(capsys, *words)
-    assert found["names"] == ["rounded once", "f32 fma chain", "f16 fma chain", "sm_75", "sm_90"]
-    assert (found["count"], found["k"]) == (200, 8)
-    differ = np.array(found["differ"])
+    output = run_json(capsys, *words)
+    assert output["names"] == ["rounded once", "f32 fma chain", "f16 fma chain", "sm_75", "sm_90"]
+    assert (output["count"], output["k"]) == (200, 8)
+    differ = np.array(output["differ"])
     assert differ.shape == (5, 5)
     assert (differ == differ.T).all()
     assert 40 < differ[0, 2] < 160  # float16 sums are rounded all the time
@@ -248,9 +248,9 @@ def test_a_gpu_is_asked_for_its_bits(
 ) -> None:
     monkeypatch.setattr("ptxlab.device.opening._open_cuda", lambda *_: Gpu(really))
     words = ["--device", "cuda", "--arch", "sm_80"]
-    found = run_json(capsys, *BY_HAND, *words, status=status)
+    output = run_json(capsys, *BY_HAND, *words, status=status)
     expected = {"device": "a GPU", "arch": "sm_90a", "bits": [bits], "wrong": status}
-    assert (found["measured"], found["passed"]) == (expected, not status)
+    assert (output["measured"], output["passed"]) == (expected, not status)
     assert main(["numerics", *BY_HAND, *words]) == status
     verdict = f"{bits}  {'NOT as' if status else 'as'} predicted for sm_90a"
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("a GPU"))

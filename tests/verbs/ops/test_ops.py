@@ -25,24 +25,24 @@ from ptxlab.toolchain import link_ptx
 
 def ops(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
     assert main(["ops", *words, "--json"]) == 0, capsys.readouterr().err
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.ops/1"
-    instructions: list[dict[str, Any]] = found["instructions"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["schema"] == "ptxlab.ops/1"
+    instructions: list[dict[str, Any]] = output["instructions"]
     return instructions
 
 
 def test_every_instruction_of_every_table_is_listed_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = ops(capsys)
+    output = ops(capsys)
     moves: list[Form] = [*WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX]
     run = [*MULTIPLICATIONS, *moves, *WGMMA, *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES]
-    names = Counter(one["instruction"] for one in found)
+    names = Counter(one["instruction"] for one in output)
     assert names == Counter(form.name for form in run)
-    assert len({(one["instruction"], one["variant"]) for one in found}) == len(found)
-    emulated = {one["instruction"] for one in found if one["emulated"]}
+    assert len({(one["instruction"], one["variant"]) for one in output}) == len(output)
+    emulated = {one["instruction"] for one in output if one["emulated"]}
     assert emulated == {form.name for form in run}
-    assert set(found[0]) >= {
+    assert set(output[0]) >= {
         "instruction",
         "family",
         "targets",

@@ -42,16 +42,16 @@ def test_it_says_how_long_and_why(scale: str, capsys: pytest.CaptureFixture[str]
 
 def test_json_has_what_the_contract_says(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", scale, "--gpu", "a100", "--clock", "1000", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.predict/1"
-    assert (found["gpu"], found["arch"], found["clock_mhz"]) == ("A100 SXM", "sm_80", 1000)
-    assert found["low"] < found["seconds"] < found["high"]
-    assert found["bound"] in ("issue", "pipe", "lsu", "latency", "l2", "dram")
-    assert math.isclose(sum(found["stalls"].values()), 1, rel_tol=1e-6)
-    by_line = sum(line["share"] for line in found["lines"])
+    output = json.loads(capsys.readouterr().out)
+    assert output["schema"] == "ptxlab.predict/1"
+    assert (output["gpu"], output["arch"], output["clock_mhz"]) == ("A100 SXM", "sm_80", 1000)
+    assert output["low"] < output["seconds"] < output["high"]
+    assert output["bound"] in ("issue", "pipe", "lsu", "latency", "l2", "dram")
+    assert math.isclose(sum(output["stalls"].values()), 1, rel_tol=1e-6)
+    by_line = sum(line["share"] for line in output["lines"])
     assert math.isclose(by_line, 1, rel_tol=1e-6), "every wait belongs to a line"
-    assert found["occupancy"]["ctas"] == 16
-    assert found["not_modelled"]
+    assert output["occupancy"]["ctas"] == 16
+    assert output["not_modelled"]
 
 
 def test_an_unknown_gpu_lists_those_there_are(
@@ -198,8 +198,8 @@ extern "C" __global__ void divided(const REAL *in, REAL *out) {
 def test_a_division_takes_its_short_way(gpu: str, real: type[Any], tmp_path: Path) -> None:
     file = tmp_path / "divided.cu"
     file.write_text(DIVIDED.replace("REAL", "float" if real is np.float32 else "double"))
-    found = ptxlab.predict(file, gpu, 1, 32, [np.ones(160, real), np.zeros(32, real)])
-    assert "divisions and roots of numbers at the edges of the format" in found.not_modelled
+    prediction = ptxlab.predict(file, gpu, 1, 32, [np.ones(160, real), np.zeros(32, real)])
+    assert "divisions and roots of numbers at the edges of the format" in prediction.not_modelled
 
 
 def test_few_ctas_have_more_of_the_cache_each() -> None:

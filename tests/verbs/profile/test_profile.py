@@ -247,7 +247,7 @@ def test_the_examples_of_the_help_run(
 
 def test_a_table_is_as_wide_as_the_terminal() -> None:
     """Counters make way, the least first, and then the text is cut; some of it is always there."""
-    counts = Counts(**{one.name: 123_456_789 for one in fields(Counts)})
+    counts = Counts(**{field.name: 123_456_789 for field in fields(Counts)})
     shown = [
         ShownLine(str(number), "add " * 40, ProfiledLine(number, (), counts, None))
         for number in (7, 800)

@@ -65,9 +65,9 @@ def test_the_largest_error_is_of_all_elements() -> None:
         ([1.5, 2, 3, 4], 2, math.nan),
         ([np.nan, 2, np.nan, 1], 2, math.nan),
     ):
-        found = compare(want, Argument("x", "f64", np.array(value)), (0, 0))
-        assert (found.elements, found.wrong) == (4, wrong)
-        assert found.largest_error == error or (
-            math.isnan(error) and math.isnan(found.largest_error)
+        outcome = compare(want, Argument("x", "f64", np.array(value)), (0, 0))
+        assert (outcome.elements, outcome.wrong) == (4, wrong)
+        assert outcome.largest_error == error or (
+            math.isnan(error) and math.isnan(outcome.largest_error)
         )
-        assert len(found.differences) == wrong
+        assert len(outcome.differences) == wrong

@@ -74,10 +74,10 @@ def tf32_by_bits(x: Any) -> Any:
 def test_tf32_is_rounded_as_cvt_rna_does(text: str) -> None:
     y = np.random.default_rng(5).integers(0, 0x7F000000, 4096, np.uint32).view(np.float32)
     y[:2] = np.array([0x3F801000, 0xBF803000], np.uint32).view(np.float32)  # ties
-    found = evaluate(text, {"y": y})
-    assert found.dtype == np.float32
-    assert np.array_equal(found, tf32_by_bits(y))
-    assert not np.array_equal(found, y)
+    value = evaluate(text, {"y": y})
+    assert value.dtype == np.float32
+    assert np.array_equal(value, tf32_by_bits(y))
+    assert not np.array_equal(value, y)
 
 
 def test_tf32_of_doubles_is_rounded_once() -> None:

@@ -378,17 +378,17 @@ def test_what_counts_as_right(
     value, expected = value.format(folder=tmp_path), expected.format(folder=tmp_path)
     words = ["--kernel", "fill", "--block", "1", "--arg", f"out={value}", "--expect", expected]
     assert main(["run", saxpy, *words, "--tolerance", tolerance, "--json"]) == status
-    (found,) = json.loads(capsys.readouterr().out)["expectations"]
-    assert (found["wrong"] == 0) == (status == 0)
+    (expectation,) = json.loads(capsys.readouterr().out)["expectations"]
+    assert (expectation["wrong"] == 0) == (status == 0)
 
 
 def test_json_of_a_wrong_expectation(saxpy: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", saxpy, "--expect", "y=x", "--json"]) == 1
     result = json.loads(capsys.readouterr().out)
     assert result["passed"] is False
-    (found,) = result["expectations"]
-    assert (found["wrong"], found["largest_error"]) == (50, 50.0)
-    assert found["differences"][1] == {"index": [1], "value": 3.0, "expected": 1.0}
+    (expectation,) = result["expectations"]
+    assert (expectation["wrong"], expectation["largest_error"]) == (50, 50.0)
+    assert expectation["differences"][1] == {"index": [1], "value": 3.0, "expected": 1.0}
     assert main(["run", saxpy, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["passed"] is None
 

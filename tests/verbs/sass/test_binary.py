@@ -75,9 +75,11 @@ def test_a_cubin_is_shown_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[1] for line in lines if "FADD" in line and "  0" in line] == ["FADD"]
     assert "_Z" not in out
     assert main(["sass", "k.cubin", "--json"]) == 0
-    ((kernel,),) = (one["kernels"] for one in json.loads(capsys.readouterr().out)["programs"])
+    ((kernel,),) = (
+        program["kernels"] for program in json.loads(capsys.readouterr().out)["programs"]
+    )
     ((made,),) = (
-        one["kernels"] for one in _json(["k.ptx", "--arch", "sm_90a"], capsys)["programs"]
+        program["kernels"] for program in _json(["k.ptx", "--arch", "sm_90a"], capsys)["programs"]
     )
     assert (kernel["spill_stores"], made["spill_stores"]) == (None, 0)
     for same in ("registers", "shared", "stack", "barriers", "occupancy", "opcodes"):
@@ -87,12 +89,12 @@ def test_a_cubin_is_shown_alone(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("file", ["k.fatbin", "program"])
 def test_all_members_or_those_for_a_target(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = _json([file], capsys)
-    assert [(one["arch"], one["member"]) for one in found["programs"]] == [
+    output = _json([file], capsys)
+    assert [(program["arch"], program["member"]) for program in output["programs"]] == [
         ("sm_80", "machine code for sm_80"),
         ("sm_120", "machine code for sm_120"),
     ]
-    assert found["compressed"] == [{"member": "PTX for sm_90", "compression": "zstd"}]
+    assert output["compressed"] == [{"member": "PTX for sm_90", "compression": "zstd"}]
     (one,) = _json([file, "--arch", "sm_120"], capsys)["programs"]
     assert one["arch"] == "sm_120"
     assert main(["sass", file, "--summary"]) == 0

@@ -176,12 +176,14 @@ def test_json_has_every_instruction_with_its_lines(
 ) -> None:
     (program,) = report(capsys, scale, *DEFINES, "--arch", "sm_90a")["programs"]
     kernel = program["kernels"][0]
-    addresses = [one["address"] for one in kernel["instructions"]]
+    addresses = [instruction["address"] for instruction in kernel["instructions"]]
     assert addresses == list(range(0, 16 * len(addresses), 16))
     assert sum(kernel["opcodes"].values()) == len(addresses)
-    multiplies = [one for one in kernel["instructions"] if one["opcode"] == "FMUL"]
-    assert [one["source"] for one in multiplies] == [{"path": scale, "line": 7}]
-    assert all(one["line"] is not None for one in kernel["instructions"])
+    multiplies = [
+        instruction for instruction in kernel["instructions"] if instruction["opcode"] == "FMUL"
+    ]
+    assert [product["source"] for product in multiplies] == [{"path": scale, "line": 7}]
+    assert all(instruction["line"] is not None for instruction in kernel["instructions"])
 
 
 def test_diff_counts_what_changed(

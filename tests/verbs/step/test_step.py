@@ -21,9 +21,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) ->
 
 
 def inflated(page: str, name: str) -> bytes:
-    found = re.search(rf'<script type="text/plain" id="{name}">(.*?)</script>', page, re.S)
-    assert found is not None
-    return zlib.decompress(base64.b64decode(found[1]))
+    match = re.search(rf'<script type="text/plain" id="{name}">(.*?)</script>', page, re.S)
+    assert match is not None
+    return zlib.decompress(base64.b64decode(match[1]))
 
 
 def test_json_says_what_every_step_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,9 +35,9 @@ def test_json_says_what_every_step_changed(capsys: pytest.CaptureFixture[str]) -
     loaded = next(
         n for n, one in enumerate(told["instructions"]) if one["text"].startswith("ldmatrix")
     )
-    [turn] = [one for one in told["steps"] if one["instruction"] == loaded]
+    [turn] = [step for step in told["steps"] if step["instruction"] == loaded]
     assert turn["lanes"] == "0xffffffff"
-    [change] = [one for one in told["changes"] if one["step"] == turn["step"]]
+    [change] = [change for change in told["changes"] if change["step"] == turn["step"]]
     assert change["values"][5] == "0x000b000a"  # as the header of the file says
     stored = {one["address"]: one["words"] for one in told["shared"]}
     assert [stored[0][word] for word in (0, 3)] == ["0x00010000", "0x00070006"]
@@ -60,11 +60,14 @@ def test_a_page_holds_everything_and_loads_nothing(
     facts = json.loads(inflated(page, "data"))
     assert len(inflated(page, "words")) == 4 * sum(facts["sizes"].values())
     assert facts["ptx"][217].strip().startswith("mma.sync")
-    assert any("HMMA" in one["text"] and one["line"] == 218 for one in facts["sass"])
+    assert any(
+        "HMMA" in instruction["text"] and instruction["line"] == 218
+        for instruction in facts["sass"]
+    )
     told = json.loads(run(capsys, MMA, "--json"))
     planes = np.frombuffer(inflated(page, "words"), np.uint8)
     executed = planes[: 4 * facts["sizes"]["executed"]].reshape(4, -1).T.copy().view("<u4")[:, 0]
-    steps = {one["step"]: one["instruction"] for one in told["steps"]}
+    steps = {step["step"]: step["instruction"] for step in told["steps"]}
     assert [steps[at] for at in range(len(executed))] == executed.tolist()
 
 
@@ -92,7 +95,11 @@ def test_a_product_of_a_warpgroup_is_marked_in_machine_code(
     page = tmp_path / "page.html"
     run(capsys, "ptx/wgmma_m64n8k16_ss.ptx", "-o", str(page))
     facts = json.loads(inflated(page.read_text(), "data"))
-    [line] = [one["line"] for one in facts["sass"] if one["text"].startswith("HGMMA")]
+    [line] = [
+        instruction["line"]
+        for instruction in facts["sass"]
+        if instruction["text"].startswith("HGMMA")
+    ]
     assert "wgmma.mma_async" in facts["ptx"][line - 1]
 
 

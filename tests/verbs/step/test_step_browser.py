@@ -56,7 +56,7 @@ def ring() -> Recording:
     device, random = EmulatorDevice(TARGETS["sm_90a"]), np.random.default_rng(1)
     sizes = (STEPS * A_BYTES, STEPS * 256, 2048)
     bits = [random.integers(0, 60, (size // 2, 2)).astype(np.uint8) for size in sizes]
-    args = [device.upload(one.ravel()) for one in bits]
+    args = [device.upload(bit.ravel()) for bit in bits]
     return step(device.load(RING).kernel(), LaunchConfig.of(1, 160), args)
 
 
@@ -246,14 +246,16 @@ def test_words_of_shared_memory_say_who_wrote_them(browser: Browser, tmp_path: P
     device = EmulatorDevice(TARGETS["sm_90a"])
     kernel = device.load(Path("ptx/ldmatrix.ptx")).kernel("ldmatrix_x1")
     tile = device.upload(np.arange(64, dtype=np.uint16))
-    found = step(kernel, LaunchConfig.of(1, WARP), [tile, device.zeros(32, "b32")])
-    show(browser, found, tmp_path, f"#step={len(found.timeline.executed) - 1}&address=0x414")
-    [stores] = [place for place in found.timeline.places if place.text.startswith("st.shared")]
+    recording = step(kernel, LaunchConfig.of(1, WARP), [tile, device.zeros(32, "b32")])
+    show(
+        browser, recording, tmp_path, f"#step={len(recording.timeline.executed) - 1}&address=0x414"
+    )
+    [stores] = [place for place in recording.timeline.places if place.text.startswith("st.shared")]
     assert browser.text("#chosen").startswith("0x414 rows+0x14, bank 5 0x000b000a")
     assert f"written by line {stores.line}, warp 0, lane 1" in browser.text("#chosen")
     browser.press("[")
     at = int(browser.js("return state.step"))
-    assert found.timeline.places[found.timeline.executed[at]] == stores
+    assert recording.timeline.places[recording.timeline.executed[at]] == stores
     assert "32 lanes write 16 bytes each: 4 wavefronts, no" in browser.text("#touched")
 
 
@@ -265,8 +267,8 @@ def test_the_factors_of_a_warpgroup_are_drawn_from_shared_memory(
     kernel = device.load(Path("ptx/wgmma_m64n8k16_ss.ptx")).kernel()
     a, b = (random.standard_normal(n).astype(ml_dtypes.bfloat16) for n in ((64, 16), (8, 16)))
     args = [device.upload(a), device.upload(b), device.zeros((64, 8), "f32")]
-    found = step(kernel, LaunchConfig.of(1, 128), args)
-    show(browser, found, tmp_path)
+    recording = step(kernel, LaunchConfig.of(1, 128), args)
+    show(browser, recording, tmp_path)
     browser.js("seeWarp(2); matrixBy(1)")
     titles = browser.js("return [...document.querySelectorAll('#operands .c')].map(aboutElement)")
     for name, matrix, rows in (("A", a, range(32, 48)), ("B", b.T, range(16))):
@@ -289,8 +291,8 @@ def test_the_factors_of_a_warpgroup_are_drawn_from_shared_memory(
 
 def test_wavefronts_are_those_of_bank_conflicts(browser: Browser, tmp_path: Path) -> None:
     device = EmulatorDevice(TARGETS["sm_90a"])
-    found = step(device.load(STRIDED).kernel(), LaunchConfig.of(1, WARP), [])
-    show(browser, found, tmp_path)
+    recording = step(device.load(STRIDED).kernel(), LaunchConfig.of(1, WARP), [])
+    show(browser, recording, tmp_path)
     seen = []
     for store in ("st.shared.b32", "st.shared.v4"):
         assert browser.js("return find(arguments[0], 1)", store)
@@ -315,7 +317,7 @@ def test_what_is_typed_is_found(browser: Browser, product: Recording, tmp_path: 
     writes = [
         at
         for at, n in enumerate(product.timeline.executed)
-        if any(product.registers[one].name == "d1" for one in product.operands[n].writes)
+        if any(product.registers[write].name == "d1" for write in product.operands[n].writes)
     ]
     assert first == [writes[0], "d1"]
     browser.press("Enter")
@@ -339,17 +341,17 @@ def test_tensor_memory_is_that_recorded_and_told_cell_by_cell(
     browser: Browser, tmp_path: Path
 ) -> None:
     problem = Problem("f16", 64, 16, "f16", "f16")
-    found = recorded(problem)
-    show(browser, found, tmp_path)
-    [product] = [one for one in found.timeline.flights if one.work == "product"]
+    recording = recorded(problem)
+    show(browser, recording, tmp_path)
+    [product] = [flight for flight in recording.timeline.flights if flight.work == "product"]
     assert product.landed is not None
-    last = len(found.timeline.executed) - 1
+    last = len(recording.timeline.executed) - 1
     script = (
         "go(arguments[0]); return [[...cells], document.getElementById('cellfacts').textContent]"
     )
     for at in (last, product.step, product.landed - 1, 10):
         cells, said = browser.js(script, at)
-        assert cells == cells_after(found, at).ravel().tolist()
+        assert cells == cells_after(recording, at).ravel().tolist()
         if at == product.step:
             assert (
                 "a product to columns 32 to 47 of lanes 0 to 111 begins: 64 x 16 x 16 of f16"
@@ -365,7 +367,7 @@ def test_tensor_memory_is_that_recorded_and_told_cell_by_cell(
         "return [(34 + 40.5 * wide) / box.width - .5, (15 + 36.5 * 3) / box.height - .5]"
     )
     browser.click("#cells", *where)
-    held = cells_after(found, last - 30)[36, 40]
+    held = cells_after(recording, last - 30)[36, 40]
     value = float(held.view(np.float32))
     told = browser.text("#cell")
     assert told.startswith(f"lane 36, column 40 0x{held:08x} f32 {value:g} by the product of line ")

@@ -33,9 +33,9 @@ def test_json_has_every_event(ring: str, capsys: pytest.CaptureFixture[str]) -> 
     landings = told["executed"].count(-1)
     assert landings == sum(flight["queue"] == "signals" for flight in told["flights"]) == 32
     assert max(told["executed"]) == len(told["instructions"]) - 1
-    for one in told["instructions"]:
-        line = RING.splitlines()[one["line"] - 1]
-        assert one["text"].split()[-1] == line.split("//")[0].split()[-1]
+    for instruction in told["instructions"]:
+        line = RING.splitlines()[instruction["line"] - 1]
+        assert instruction["text"].split()[-1] == line.split("//")[0].split()[-1]
     assert [tile["name"] for tile in told["tiles"]][:2] == ["tiles", "tiles+0x900"]
     assert told["mbarriers"][0]["states"][0] == {"at": 5, "phase": 0, "pending": 1, "tx": 0}
 

@@ -98,7 +98,13 @@ def test_each_lane_is_there_by_name(page: Browser, ring: Timeline) -> None:
     )
     warps = [f"warp {number}" for number in range(5)]
     tiles = [f"{tile.name} 2,304 B" for tile in ring.tiles]
-    assert names == [*warps, *tiles, "wgmma", *(one.name for one in ring.mbarriers), "barrier 0"]
+    assert names == [
+        *warps,
+        *tiles,
+        "wgmma",
+        *(mbarrier.name for mbarrier in ring.mbarriers),
+        "barrier 0",
+    ]
     assert "It is no time" in page.text("#picture")
     assert page.text("#totals").startswith(f"steps {len(ring.executed)}, by 5 warps")
 
@@ -241,7 +247,7 @@ def test_tensor_memory_has_lanes_in_each_cta_of_a_pair(browser: Browser, tmp_pat
         for name in ("tcgen05", "allocated", "columns 32 to 63", "bar"):
             assert [cta, name] in names
     assert [0, "commits"] in names
-    [product] = [one for one in timeline.flights if one.work == "product"]
+    [product] = [flight for flight in timeline.flights if flight.work == "product"]
     browser.js(
         "const lane = lanes.find((one) => one.kind === 'product' && one.cta === 1);"
         "keep(lane.items[0]); look(arguments[0] - 10, arguments[0] + 40)",
