@@ -107,12 +107,12 @@ def test_the_ladder_is_the_same_everywhere(
     problem, types = Problem(20, 21, 22, seed=1), [("f32", "f32")]
     rungs = [(ALGORITHMS[name], Problem(32, 32, 32, "f32")) for name in ("naive", "coalescing")]
     here, told = survey(device, problem, types), explain(device, rungs, GPUS[0])
-    surveyed = survey(device, problem, types, workers)
+    found = survey(device, problem, types, workers)
     assert explain(device, rungs, GPUS[0], executor=workers) == told
-    assert surveyed.agreements == here.agreements
-    assert surveyed.absent == here.absent
-    assert [(result.rung, result.verdict) for result in surveyed.results] == [
-        (result.rung, result.verdict) for result in here.results
+    assert found.agreements == here.agreements
+    assert found.absent == here.absent
+    assert [(one.rung, one.verdict) for one in found.results] == [
+        (one.rung, one.verdict) for one in here.results
     ]
 
 

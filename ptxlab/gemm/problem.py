@@ -216,11 +216,11 @@ def uploaded(device: Device, problem: Problem, inputs: Inputs) -> Iterator[Devic
     the last row, so that a device which knows the bounds of its memory sees what goes beyond.
     """
     if inputs.scaled:
-        factors = [one.packed() for one in inputs.scaled]
-        scales = [one.scale_blocks() for one in inputs.scaled]
+        factors = [factor.packed() for factor in inputs.scaled]
+        scales = [factor.scale_blocks() for factor in inputs.scaled]
     else:
         stored = zip((inputs.a, inputs.b), problem.layout, strict=True)
-        matrices = [one.T if order == "t" else one for one, order in stored]
+        matrices = [matrix.T if order == "t" else matrix for matrix, order in stored]
         factors, scales = list(map(spread, matrices, problem.leading[:2])), []
     with ExitStack() as stack:
 

@@ -37,7 +37,7 @@ def arguments(device: Device, operands: DeviceOperands, algorithm: Algorithm) ->
     of_a, of_b, of_d = p.stored
     epilogue = [p.alpha, p.beta, operands.bias or 0]
     if operands.scales:
-        maps = [_bytes(device, one) for one in (operands.a, operands.b)]
+        maps = [_bytes(device, factor) for factor in (operands.a, operands.b)]
         return [p.m, p.n, p.k, *maps, *operands.scales, operands.d, ldd, *epilogue]
     factors = [
         _factor(device, operands.a, of_a, lda),

@@ -171,8 +171,8 @@ class MemoryLog:
 
 def cells_of(wave: Wave, position: int) -> Words32:
     """Return the cells of the Tensor Memory of the CTA at a position, as they are at any time."""
-    found: Words32 = wave.tensor_memory.cells[position * CTA_CELLS : (position + 1) * CTA_CELLS]
-    return found
+    cells: Words32 = wave.tensor_memory.cells[position * CTA_CELLS : (position + 1) * CTA_CELLS]
+    return cells
 
 
 class SharedLog(MemoryLog):

@@ -131,9 +131,9 @@ class StepRecorder(Tracer):
     def issued(self, threads: Threads, access: TensorCoreAccess) -> None:
         super().issued(threads, access)
         if self._live and self._flights.beginning is not None:
-            found = tuple(tensor_factors(access, threads, self._context.wave, self._position))
-            if found:
-                self._factors[len(self._flights.found) - 1] = found
+            factors = tuple(tensor_factors(access, threads, self._context.wave, self._position))
+            if factors:
+                self._factors[len(self._flights.found) - 1] = factors
 
     def touch(
         self, access: Access, threads: Threads, parts: list[Part], items: Array | None

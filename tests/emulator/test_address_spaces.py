@@ -70,8 +70,8 @@ def assembled() -> dict[str, str]:
 @pytest.mark.parametrize(("what", "name"), CASES)
 def test_a_name_without_a_space_is_in_its_own(run: Any, what: str, name: str) -> None:
     """As ptxas has it, which makes STS and LDS, STL and LDL, ATOMS of such instructions."""
-    words = run(accesses(what, name), before=VARIABLES, shared=64, block=1)
-    assert words.tolist() == [[9]]
+    found = run(accesses(what, name), before=VARIABLES, shared=64, block=1)
+    assert found.tolist() == [[9]]
     if name != "in_global":
         sass = assembled()[f"k{CASES.index((what, name))}"]
         assert "EXIT" in sass

@@ -141,10 +141,10 @@ def test_what_is_elsewhere_is_named(
     with monkeypatch.context() as tampered:
         tampered.setattr(DataPath, table, change)
         every = list(trials(form))
-    mismatches = found_in(form, every)
-    assert mismatches
-    assert {mismatch.operand for mismatch in mismatches} <= operands | {"T"}
-    named = [mismatch for mismatch in mismatches if mismatch.operand in operands]
+    found = found_in(form, every)
+    assert found
+    assert {one.operand for one in found} <= operands | {"T"}
+    named = [one for one in found if one.operand in operands]
     if table.startswith("scales"):
         assert {one.row % 32 for one in named} == set(element)
     else:
@@ -173,13 +173,11 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as tampered:
         tampered.setattr(tensor_places, "metadata", metadata)
         every = list(trials(form))
-    mismatches = found_in(form, every)
-    assert {mismatch.operand for mismatch in mismatches} == {"E"}
+    found = found_in(form, every)
+    assert {one.operand for one in found} == {"E"}
     assert view.sentence(
-        FormOutcome(form, "failed", (), mismatches=(mismatches[0],)), mismatches[0]
-    ).startswith(
-        f"E[{mismatches[0].row},{mismatches[0].col}] in column {mismatches[0].column} of lane "
-    )
+        FormOutcome(form, "failed", (), mismatches=(found[0],)), found[0]
+    ).startswith(f"E[{found[0].row},{found[0].col}] in column {found[0].column} of lane ")
 
 
 @pytest.mark.parametrize(
@@ -188,13 +186,9 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_registers_that_are_elsewhere_are_named(name: str, what: str) -> None:
     form = with_tampered(name, ("R", "row", 3, 5))
-    mismatches = found_in(form, list(trials(form)))
-    assert {mismatch.where for mismatch in mismatches} == {what}
-    rows = (
-        {mismatch.row % 16 for mismatch in mismatches}
-        if what == "memory"
-        else {mismatch.row for mismatch in mismatches}
-    )
+    found = found_in(form, list(trials(form)))
+    assert {one.where for one in found} == {what}
+    rows = {one.row % 16 for one in found} if what == "memory" else {one.row for one in found}
     assert rows == {3, 5}
 
 

@@ -86,8 +86,8 @@ def test_whenever_products_and_copies_land(name: str) -> None:
     results = set()
     for schedule in ("late", "early", "random:1"):
         with open_device("emulator", arch="sm_103a", schedule=schedule) as device:
-            result = compute(device, problem, inputs, rung(name), quick(name))
-            results.add(result.d.tobytes())
+            found = compute(device, problem, inputs, rung(name), quick(name))
+            results.add(found.d.tobytes())
     assert len(results) == 1
 
 

@@ -71,10 +71,10 @@ def test_every_way_of_copying(keeping: Device, dtype: str, acc: str, layout: str
         lda, ldb, ldd = (-(-width // 8) * 8 + room for width in tight.leading)
         problem = replace(tight, lda=lda, ldb=ldb, ldd=ldd)
         inputs = whole_numbers(problem)
-        result = compute(keeping, problem, inputs, KERNEL, SMALL)
+        found = compute(keeping, problem, inputs, KERNEL, SMALL)
         expected = 2 * product(inputs) - inputs.d.astype(np.float64)
-        np.testing.assert_array_equal(result.d, expected)
-        assert result.strays == 0
+        np.testing.assert_array_equal(found.d, expected)
+        assert found.strays == 0
 
 
 @pytest.mark.parametrize("name", ["tensor_core", "tensor_core_ptx"])
@@ -111,10 +111,10 @@ def test_infinities_stay_in_their_row_and_column(
     problem = Problem(m, n, 35, layout=layout)
     inputs = whole_numbers(problem)
     inputs.a[-1, -1] = inputs.b[-1, -1] = np.inf
-    d = compute(keeping, problem, inputs, KERNEL, SMALL).d
-    assert np.isfinite(d[:-1, :-1]).all()
-    assert not np.isfinite(d[-1]).any()
-    assert not np.isfinite(d[:, -1]).any()
+    found = compute(keeping, problem, inputs, KERNEL, SMALL).d
+    assert np.isfinite(found[:-1, :-1]).all()
+    assert not np.isfinite(found[-1]).any()
+    assert not np.isfinite(found[:, -1]).any()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -131,8 +131,8 @@ def test_tf32_is_rounded_to_nearest(keeping: Device, layout: str) -> None:
     values, one = bits.view(np.float32), np.eye(size, dtype=np.float32)
     for a, b in ((values, one), (one, values)):
         inputs = Inputs(a, b, np.zeros_like(a), None)
-        d = compute(keeping, problem, inputs, KERNEL, SMALL).d
-        np.testing.assert_array_equal(d.view(np.uint32), rounded)
+        found = compute(keeping, problem, inputs, KERNEL, SMALL).d
+        np.testing.assert_array_equal(found.view(np.uint32), rounded)
 
 
 # ---- other tiles --------------------------------------------------------------------------------
@@ -153,8 +153,8 @@ def test_other_tiles(
 ) -> None:
     problem = Problem(200, 67, 150, dtype, acc, layout=layout)
     inputs = whole_numbers(problem)
-    d = compute(device, problem, inputs, KERNEL, sizes).d
-    np.testing.assert_array_equal(d, product(inputs))
+    found = compute(device, problem, inputs, KERNEL, sizes).d
+    np.testing.assert_array_equal(found, product(inputs))
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_the_main_loop_is_mma_and_loads(layout: str, tile: Tile, arch: str) -> N
     products, loads = steps * (tile.wm // 16) * (tile.wn // 8), steps * (tile.wm + tile.wn) // 16
     copies = 2 * tile.bk * (tile.bm + tile.bn) // 16 // tile.threads
     assert (loop.count("HMMA"), loop.count("LDSM")) == (products, loads)
-    wide = [instruction for instruction in loop.instructions if instruction.opcode == "LDGSTS"]
+    wide = [one for one in loop.instructions if one.opcode == "LDGSTS"]
     assert len(wide) == copies
     assert all({"BYPASS", "128"} <= set(one.modifiers) for one in wide)
     assert (loop.count("BAR"), loop.count("LDG"), loop.count("STS")) == (1, 0, 0)
@@ -374,7 +374,7 @@ def test_the_main_loop_is_mma_and_loads(layout: str, tile: Tile, arch: str) -> N
     rest = len(loop.instructions) - products - loads - copies
     assert rest <= 0.7 * products
     assert loop.count("S2R") == loop.count("CALL") == 0
-    turned = sum("MT88" in instruction.modifiers for instruction in loop.instructions)
+    turned = sum("MT88" in one.modifiers for one in loop.instructions)
     assert turned == steps * (tile.wm * (layout[0] == "t") + tile.wn * (layout[1] == "n")) // 16
 
 
@@ -386,9 +386,5 @@ def test_tf32_lies_in_words_where_ldmatrix_cannot_turn_it(layout: str, arch: str
     by_word = of_a * (layout[0] == "t") + of_b * (layout[1] == "n")
     assert loop.count("HMMA") == steps * of_a * 2 * of_b
     assert loop.count("LDSM") == steps * (of_a + of_b - by_word)
-    words = [
-        instruction
-        for instruction in loop.instructions
-        if instruction.opcode == "LDS" and not instruction.guard
-    ]
+    words = [one for one in loop.instructions if one.opcode == "LDS" and not one.guard]
     assert len(words) == 4 * steps * by_word

@@ -29,7 +29,7 @@ def checked(text: str, problem: Problem, cells: Array | None = None) -> CheckRep
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
     before = problem.cells() if cells is None else cells
-    arrays = [gpu.upload(array) for array in (before, problem.shared(), words)]
+    arrays = [gpu.upload(one) for one in (before, problem.shared(), words)]
     config = LaunchConfig.of(problem.group, 128, cluster=problem.group)
     return check(gpu.load(text).kernel("k"), config, arrays)
 
@@ -48,11 +48,7 @@ def found(report: CheckReport) -> list[tuple[str, str, str, str | None]]:
         other = None if one.other_line is None else text(one.other_line)
         return one.severity, one.rule, text(one.line), other
 
-    return [
-        told(finding)
-        for finding in report.findings
-        if finding.severity != "info" and finding.rule != "fault"
-    ]
+    return [told(one) for one in report.findings if one.severity != "info" and one.rule != "fault"]
 
 
 @pytest.fixture
@@ -74,7 +70,7 @@ def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -
     assert (severity, rule, product) == ("error", "RAW", PRODUCT)
     assert dealloc == ("error", "WAW", GIVEN_BACK, PRODUCT)
     assert load.startswith("tcgen05.ld")
-    [finding] = [finding for finding in report.findings if finding.rule == "RAW"]
+    [finding] = [one for one in report.findings if one.rule == "RAW"]
     assert finding.count == 128 * 16 * 4
     assert "column 32 of lane 0 of Tensor Memory, which the product of line" in finding.message
     assert finding.hint.index("tcgen05.commit") < finding.hint.index("mbarrier.try_wait")
@@ -86,7 +82,7 @@ def test_memory_is_given_back_when_it_is_waited_for(problem: Problem) -> None:
     clean(right, problem)
     report = checked(right.replace(WAIT, "issued:\n"), problem)
     assert found(report) == [("error", "WAW", GIVEN_BACK, PRODUCT)]
-    [finding] = [finding for finding in report.findings if finding.rule == "WAW"]
+    [finding] = [one for one in report.findings if one.rule == "WAW"]
     assert "gives back column 32 of lane 0 of Tensor Memory" in finding.message
 
 
@@ -278,7 +274,7 @@ def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
     right = program(issued(problem))
     alone = "    @first tcgen05.wait::st.sync.aligned;\n"
     report = checked(right.replace(STORED, alone), problem)
-    [finding] = [finding for finding in report.findings if finding.rule == "WAW"]
+    [finding] = [one for one in report.findings if one.rule == "WAW"]
     assert finding.count == 96 * 16 * 4
     assert "column 32 of lane 32 of Tensor Memory" in finding.message
 
@@ -301,7 +297,7 @@ def test_products_of_each_layout(problem: Problem) -> None:
     [(severity, rule, load, _), *_] = found(checked(twin, problem))
     assert (severity, rule) == ("error", "RAW")
     assert load.startswith("tcgen05.ld")
-    [finding] = [finding for finding in checked(twin, problem).findings if finding.rule == "RAW"]
+    [finding] = [one for one in checked(twin, problem).findings if one.rule == "RAW"]
     assert finding.count == problem.m * problem.n * 4
 
 

@@ -297,8 +297,8 @@ class _Product:
         lane = cells // COLUMNS % LANES
         words = np.take_along_axis(masks, (lane // _WORD_BITS).reshape(len(cells), -1), axis=1)
         disabled = words.reshape(lane.shape) >> (lane % _WORD_BITS).astype(np.uint32) & np.uint32(1)
-        found: Array = cells[disabled == 1]
-        return found
+        in_disabled: Array = cells[disabled == 1]
+        return in_disabled
 
     def _addend(self, cells: Array, adds: Array) -> Array:
         """Return C [rows, n, products]: D as it is, or zero where ``adds`` does not hold."""

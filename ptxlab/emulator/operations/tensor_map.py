@@ -52,9 +52,9 @@ def read_map(pieces: Sequence[Access], frame: Frame, threads: Threads) -> bytes 
     given = threads.pick(pieces[0].base.read(frame.registers))
     if (given != given[:1]).any():
         return None
-    one = Threads(threads.width, index=threads.index[:1])
+    first_thread = Threads(threads.width, index=threads.index[:1])
     try:
-        [first], [last] = (located(piece, frame, one) for piece in (pieces[0], pieces[-1]))
+        [first], [last] = (located(piece, frame, first_thread) for piece in (pieces[0], pieces[-1]))
     except LaunchError:  # which is told of all threads that it is for
         return None
     memory, at = first.memory, int(first.index[0])

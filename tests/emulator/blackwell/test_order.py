@@ -31,8 +31,8 @@ def test_products_of_a_thread_are_in_order(schedule: str) -> None:
     before = problem.cells()
     expected = before.copy()
     problem.put(expected, 5 * (problem.a @ problem.b.T))
-    cells = after(chain(problem, 5), before, problem.shared(), problem.words(), schedule=schedule)
-    np.testing.assert_array_equal(cells, expected)
+    found = after(chain(problem, 5), before, problem.shared(), problem.words(), schedule=schedule)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -51,8 +51,8 @@ def test_copy_product_and_shift_are_in_order(schedule: str) -> None:
     problem.put(expected, problem.result())
     rows = problem.a.astype(np.float16).view(np.uint32)
     expected[0, :, 200:208] = np.concatenate([rows[1:], rows[-1:]])
-    cells = after(body, before, shared, [a.descriptor, *problem.words()[1:]], schedule=schedule)
-    np.testing.assert_array_equal(cells, expected)
+    found = after(body, before, shared, [a.descriptor, *problem.words()[1:]], schedule=schedule)
+    np.testing.assert_array_equal(found, expected)
 
 
 def launched(text: str, problem: Problem, schedule: str) -> Array:
