@@ -41,7 +41,7 @@ TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16, "u8": np.uint
 """What is as large: the values do not matter."""
 
 PANEL = 64
-"""Elements of a row of the panels that some tensor maps see a matrix as."""
+"""Elements of a row of the panels that some tensor maps see a matrix as, where none are told."""
 
 CODE = (".cu", ".cuh", ".h")
 """What is code among a repository's files."""
@@ -114,17 +114,17 @@ def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
 
 
 def tensor_map(device: Device, matrix: Any, n: int, told: dict[str, Any]) -> Any:
-    """Return a map of an n x n matrix: of its rows, or of panels 64 wide, with ``rank`` dimensions."""
-    box, rank = told["box"], told.get("rank", 2)
+    """Return a map of an n x n matrix: of its rows, or of panels, with ``rank`` dimensions."""
+    box, rank, panel = told["box"], told.get("rank", 2), told.get("panel", PANEL)
     extra = rank - 3
     view: dict[str, Any] = {}
     if rank > 2:
         outer = [1] * extra
         view = {
-            "shape": (*outer, n // PANEL, n, PANEL),
-            "strides": (*[2 * n * n] * extra, 2 * PANEL, 2 * n, 2),
+            "shape": (*outer, n // panel, n, panel),
+            "strides": (*[2 * n * n] * extra, 2 * panel, 2 * n, 2),
         }
-        box = (*outer, box[1] // PANEL, box[0], PANEL)
+        box = (*outer, box[1] // panel, box[0], panel)
     return device.tensor_map(
         matrix, tuple(box), dtype="bf16", swizzle=told.get("swizzle", "128B"), **view
     )

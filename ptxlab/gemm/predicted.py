@@ -128,8 +128,6 @@ def predict_rung(
     """Predict one launch of an algorithm, whose matrices are never written."""
     target = target_of(chip)
     algorithm.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
-    if algorithm.method == "tcgen05":
-        raise Unsupported(f"{algorithm.name}: how long tcgen05 takes is not modelled")
     if not problem.m * problem.n:
         raise PtxlabError("an empty D takes no launch")
     with closing(open_device("emulator", arch=target.name)) as device, ExitStack() as stack:

@@ -63,13 +63,18 @@ class SassConstant:
 
 @dataclass(frozen=True, slots=True)
 class SassAddress:
-    """``desc[descriptor][base * scale + uniform + offset]``, or where the descriptor of a matrix is: ``gdesc[UR4]``."""
+    """``desc[descriptor][base * scale + uniform + offset]``, or where the descriptor of a matrix is: ``gdesc[UR4]``.
+
+    ``what`` stands before it where that is neither shared nor global memory: ``tmem``, Tensor Memory; ``gdesc``,
+    a descriptor of a matrix in shared memory; ``idesc``, one of a product.
+    """
 
     base: SassRegister | None
     scale: int
     uniform: SassRegister | None
     offset: int
     descriptor: SassRegister | None = None
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ _CONSTANT = re.compile(
 )
 _INTEGER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)$")
 _REAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN|SNAN)(?:\s.*)?$")
+_ELSEWHERE = ("tmem", "gdesc", "idesc")
 _WHOLE = {"64", "reuse", "U32", "S32"}
 _DESCRIPTOR = re.compile(r"desc\[(?P<register>UR[\dZ]+)\]\[")
 _SCALE = re.compile(r"\.X(\d+)")
@@ -122,7 +128,9 @@ def read(text: str) -> Operand:
         return _real(text.strip())
     if "[" in text:
         inside, described = text[text.rindex("[") + 1 : text.rindex("]")], _DESCRIPTOR.search(text)
-        return _address(inside, described, matrix="gdesc[" in text)
+        before = text[: text.rindex("[")]
+        address = _address(inside, described, matrix="gdesc[" in text)
+        return replace(address, what=before) if before in _ELSEWHERE else address
     return SassName(text.strip())
 
 

@@ -14,6 +14,7 @@ Which pipe: the tables of instruction throughput in the CUDA Programming Guide, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -40,7 +41,9 @@ Operands = Literal[
 ``nothing out``: the first register is read.
 """
 
-Space = Literal["", "shared", "global", "generic", "local", "copy", "mbarrier", "tensor map"]
+Space = Literal[
+    "", "shared", "global", "generic", "local", "copy", "mbarrier", "tensor map", "tensor memory"
+]
 """The memory that is accessed; ``copy`` is global memory, and shared memory that it is copied to."""
 
 Does = Literal[
@@ -59,6 +62,10 @@ Does = Literal[
     "await group",
     "product",
     "await products",
+    "tensor product",
+    "tensor copy",
+    "tensor commit",
+    "tensor allocation",
     "sleep",
 ]
 """What it does to threads, or has done beside them.
@@ -66,7 +73,14 @@ Does = Literal[
 ``meet``: lanes of a warp wait for those that parted from them. ``phase``: works on an mbarrier.
 ``bulk copy``: tells the tensor memory accelerator. ``product``: queues one before the tensor cores.
 ``close group`` and ``await group``: of the copies that a warp has under way; ``await products`` likewise.
+``tensor product`` and ``tensor copy``: queues what ends in Tensor Memory, of which ``tensor commit`` tells an
+mbarrier when it is done. ``tensor allocation``: takes columns of Tensor Memory, or gives them back.
 """
+
+_QUEUES = ("tensor product", "tensor copy", "tensor commit", "tensor allocation")
+
+_TENSOR_MEMORY = re.compile(r"(?P<lanes>\d+)dp(?P<bits>\d+)bit$")
+"""How many lanes, and bits of each; what only half of a warp loads is named otherwise, and a register."""
 
 _WIDTHS = {"WIDE": 2, "64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2}
 _SIZES = {
@@ -96,6 +110,14 @@ def accumulators(modifiers: Modifiers) -> int:
 def matrices(modifiers: Modifiers) -> int:
     """Return how many 8 x 8 matrices LDSM loads: ``LDSM.16.M88.4``, and one where it does not say."""
     return int(modifiers[-1]) if modifiers[-1] in ("2", "4") else 1
+
+
+def tensor_registers(modifiers: Modifiers) -> int:
+    """Return the registers of a load from Tensor Memory, or a store there: ``LDTM.16dp256bit.x4``."""
+    shape = next((modifier for modifier in modifiers if modifier[0].isdigit()), "")
+    match = _TENSOR_MEMORY.match(shape)
+    times = next((int(modifier[1:]) for modifier in modifiers if modifier[0] == "x"), 1)
+    return times * (int(match["lanes"]) * int(match["bits"]) // 1024 if match else 1)
 
 
 def accessed_bytes(modifiers: Modifiers) -> int:
@@ -157,8 +179,13 @@ class Row:
 
     @property
     def asynchronous(self) -> bool:
-        """Whether it works on mbarriers, or has copied what ends their phases."""
-        return self.does in ("phase", "bulk copy")
+        """Whether it works on mbarriers, or has done what ends their phases."""
+        return self.does in ("phase", "bulk copy") or self.queues
+
+    @property
+    def queues(self) -> bool:
+        """Whether it is for the tensor core that one thread tells, or for Tensor Memory."""
+        return self.does in _QUEUES
 
     @property
     def flow(self) -> bool:

@@ -10,12 +10,15 @@ from ptxlab.machine.operations import (
     moves,
     predicates,
     products,
+    tensor_memory,
     untimed,
     warp,
 )
 from ptxlab.machine.row import Row
 
-_FAMILIES = (integer, predicates, moves, warp, floating, memory, control, products, untimed)
+_FAMILIES = (
+    integer, predicates, moves, warp, floating, memory, control, products, tensor_memory, untimed,
+)  # fmt: skip
 
 
 def _table() -> dict[str, Row]:

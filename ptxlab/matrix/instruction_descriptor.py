@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from ptxlab.matrix.bit_record import BitField, BitRecord, FieldValue, choice
 
@@ -100,6 +101,21 @@ def record(kind: str) -> BitRecord:
         known = ", ".join(INSTRUCTION_DESCRIPTORS)
         raise ValueError(f"no kind {kind}, there are {known}")
     return INSTRUCTION_DESCRIPTORS[kind]
+
+
+class Shape(NamedTuple):
+    """What an instruction descriptor says in all kinds alike."""
+
+    m: int
+    n: int
+    sparse: bool
+
+
+def shape(word: int) -> Shape:
+    """Return the shape in an instruction descriptor: its bits are the same in all kinds."""
+    plain = record("f16")
+    m, n = (plain.field(name).stored(word) * plain.field(name).unit for name in ("m", "n"))
+    return Shape(m, n, bool(plain.field("sparse").stored(word)))
 
 
 def checked(kind: str, word: int) -> int:

@@ -1,12 +1,15 @@
-"""What warps do without waiting for it: mbarriers, and copies of the tensor memory accelerator.
+"""What warps do without waiting for it: mbarriers, copies of the tensor memory accelerator, products in Tensor Memory.
 
-A copy lands at once, and whom a phase of an mbarrier holds back goes on when others have ended it: that
+A copy lands at once, a product is done at once, and whom a phase of an mbarrier holds back goes on when others have ended it: that
 is the order in which the machine code is followed, and the clock of the SM comes later.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +21,12 @@ from ptxlab.machine.memory import GlobalWords
 from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.values import Array, Where
+from ptxlab.matrix import instruction_descriptor
 from ptxlab.prediction import mbarriers as phases
-from ptxlab.prediction import tma
+from ptxlab.prediction import tensor_work, tma
 from ptxlab.prediction.mbarriers import OFFSET, Key, Operation, SmMbarriers
 from ptxlab.prediction.requests import SECTOR
+from ptxlab.prediction.tensor_work import Columns, Commit, Queued, TensorCopy, TensorProduct
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import Asked
 from ptxlab.tensormap.encoding import MAP_BYTES
@@ -34,13 +39,21 @@ class AsynchronousCopies:
     """The mbarriers of some CTAs, and the copies that end their phases."""
 
     def __init__(
-        self, launch: Launch, registers: Registers, memory: GlobalWords, ctas: int
+        self,
+        launch: Launch,
+        registers: Registers,
+        memory: GlobalWords,
+        ctas: int,
+        pairs: bool = False,
     ) -> None:
         self._registers, self._memory = registers, memory
         self._parameters = launch.parameters
         self._threads = launch.threads
         self._warps = launch.warps * ctas
         self._mbarriers = SmMbarriers()
+        self._reserved = launch.shared_base
+        self._both = 2 if pairs else 1
+        self._allocated: dict[int, int] = defaultdict(int)
 
     def reached(self, waits: Sequence[Operation]) -> bool:
         return all(self._mbarriers.phase(wait.key) >= wait.count for wait in waits)
@@ -52,10 +65,15 @@ class AsynchronousCopies:
         threads = np.arange(self._registers.threads)[where]
         if not len(threads):
             return ((),) * self._warps
-        operations: list[tuple[int, Operation]] | list[tuple[int, Copy]]
-        operations = self._copies(i, threads) if i.does == "bulk copy" else self._operations(
-            i, threads, next(address(operand) for operand in i.operands if isinstance(operand, SassAddress))
-        )  # fmt: skip
+        operations: list[tuple[int, Any]]
+        if i.does == "phase":
+            places = next(
+                address(operand) for operand in i.operands if isinstance(operand, SassAddress)
+            )
+            operations = list(self._operations(i, threads, places))
+        else:
+            ask = self._copy if i.does == "bulk copy" else self._queued
+            operations = self._once(threads, lambda thread: ask(i, thread))
         return phases.by_warp(operations, self._warps)
 
     def named(self, i: DecodedInstruction, where: Where) -> Asked:
@@ -77,13 +95,17 @@ class AsynchronousCopies:
             phase = self._mbarriers.phase(first.key) if first.kind == phases.ARRIVE else 0
             token = np.full(count, phase % 2 * PARITY, np.uint32)
             registers.write_row(i.dest, where, [np.zeros(count, np.uint32), token])
+        if i.dest is not None and isinstance(first, Columns) and first.granules:
+            registers.write_row(i.dest, where, [self._first_granule(where, first.granules)])
         for predicate in i.outs:
             registers.tell(predicate, where, np.ones(count, bool))
         for request in (request for of_warp in asked for request in of_warp):
             if isinstance(request, Copy):
                 if request.key is not None:
                     self._mbarriers.landed(request.key, request.nbytes, request.ctas)
-            elif request.kind in (phases.INIT, phases.ARRIVE):
+            elif isinstance(request, Commit):
+                self._mbarriers.do(Operation(phases.ARRIVE, request.key, 1))
+            elif isinstance(request, Operation) and request.kind in (phases.INIT, phases.ARRIVE):
                 self._mbarriers.do(request)
 
     # ---- mbarriers --------------------------------------------------------------------------
@@ -101,11 +123,11 @@ class AsynchronousCopies:
             warp, address = pair >> 32, pair & 0xFFFFFFFF
             lanes = threads[whole == pair]
             key = (int(lanes[0]) // self._threads, address & OFFSET)
-            operations.append((warp, self._operation(i, lanes, key, bool(address & ~OFFSET))))
+            operations.append((warp, self._operation(i, lanes, key, address & ~OFFSET)))
         return operations
 
-    def _operation(self, i: DecodedInstruction, lanes: Array, key: Key, far: bool) -> Operation:
-        if i.has("CCTL"):
+    def _operation(self, i: DecodedInstruction, lanes: Array, key: Key, rank: int) -> Operation:
+        if i.has("CCTL") or key[1] < self._reserved:  # by which a pair meets to allocate
             return Operation(phases.NOTHING, key)
         if i.has("EXCH"):
             (low,) = set(self._word(i, i.sources[-1], lanes).tolist())
@@ -113,7 +135,9 @@ class AsynchronousCopies:
         if i.has("ARRIVE"):
             counts, expects = phases.form(i)
             nbytes = int(self._word(i, i.sources[-1], lanes).sum()) if expects else 0
-            return Operation(phases.ARRIVE, key, len(lanes) if counts else 0, nbytes, far)
+            times = self._both if phases.is_remote(i) and not rank else 1
+            count = len(lanes) if counts else 0
+            return Operation(phases.ARRIVE, key, count * times, nbytes * times, bool(rank))
         if i.has("PHASECHK"):
             (parity,) = set((self._word(i, i.sources[-1], lanes) // PARITY).tolist())
             ended = self._mbarriers.phase(key)
@@ -122,13 +146,11 @@ class AsynchronousCopies:
 
     # ---- copies -----------------------------------------------------------------------------
 
-    def _copies(self, i: DecodedInstruction, threads: Array) -> list[tuple[int, Copy]]:
-        """Return the copy of each warp: uniform registers are those of any of its threads."""
+    @staticmethod
+    def _once(threads: Array, ask: Callable[[Array], Any]) -> list[tuple[int, Any]]:
+        """Return what each warp asks: uniform registers are those of any of its threads."""
         warps, first = np.unique(threads // WARP, return_index=True)
-        return [
-            (warp, self._copy(i, threads[[at]]))
-            for warp, at in zip(warps.tolist(), first, strict=True)
-        ]
+        return [(warp, ask(threads[[at]])) for warp, at in zip(warps.tolist(), first, strict=True)]
 
     def _copy(self, i: DecodedInstruction, thread: Array) -> Copy:
         near, other = (
@@ -147,6 +169,8 @@ class AsynchronousCopies:
             signed = self._coordinates(i, near.number + (1 if stores else 2), thread)
             data = self._map(self._address(i, other, thread))
             copy = tma.copied(data, signed, key, self._ctas(i, thread), i.sass.text)
+            if i.has("2CTA"):  # the other CTA of the pair tells the same mbarrier
+                copy = replace(copy, nbytes=copy.nbytes * self._both)
         self._memory.require(
             np.array(copy.sectors[:1] + copy.sectors[-1:], np.uint64) * np.uint64(SECTOR)
         )
@@ -160,6 +184,39 @@ class AsynchronousCopies:
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
         units = self._last(i, thread) & 0xFFFF
         return tma.in_a_row(self._address(i, where, thread), units, key, self._ctas(i, thread))
+
+    # ---- the tensor core --------------------------------------------------------------------
+
+    def _queued(self, i: DecodedInstruction, thread: Array) -> Queued:
+        ctas = 2 if i.has("2CTA") else 1
+        if i.does == "tensor product":
+            return self._product(i, thread, ctas)
+        if i.does == "tensor copy":
+            return TensorCopy(tensor_work.written(i))
+        if i.does == "tensor commit":
+            (barrier,) = (o.uniform for o in i.operands if isinstance(o, SassAddress))
+            assert barrier is not None
+            cta = int(thread[0]) // self._threads
+            return Commit((cta, self._uniform(i, barrier.number, thread) & OFFSET), ctas)
+        granules = self._word(i, i.sources[-1], thread)
+        return Columns(0 if i.has("AND") else int(granules[0]))
+
+    def _product(self, i: DecodedInstruction, thread: Array, ctas: int) -> TensorProduct:
+        addresses = [operand for operand in i.operands if isinstance(operand, SassAddress)]
+        (told,) = (o.uniform for o in addresses if o.what == "idesc")
+        assert told is not None
+        shape = instruction_descriptor.shape(self._uniform(i, told.number, thread))
+        if shape.sparse or any(map(i.has, tensor_work.UNTIMED)):
+            raise Unsupported(f"nobody says how long '{i.sass.text}' takes")
+        return TensorProduct(shape.m, shape.n, ctas, addresses[0].what == "gdesc")
+
+    def _first_granule(self, where: Where, granules: int) -> Array:
+        """Return where in Tensor Memory the columns begin that threads allocate, each CTA as if alone."""
+        ctas = np.arange(self._registers.threads)[where] // self._threads
+        first = np.array([self._allocated[cta] for cta in ctas.tolist()], np.uint32)
+        for cta in np.unique(ctas).tolist():
+            self._allocated[cta] += granules
+        return first
 
     def _ctas(self, i: DecodedInstruction, thread: Array) -> int:
         """Return to how many CTAs of a cluster a copy comes."""

@@ -32,7 +32,8 @@ class MemorySystem:
     of shared memory, one ``l1_bytes`` of one line of L1; ``l2_bytes`` come from beyond the SM.
 
     ``l1_kib`` are shared memory's too; ``l2_mib`` is what the L2 cache keeps of what comes again. ``clock`` is
-    the one in MHz at which the latency of DRAM was measured.
+    the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
+    the tensor memory accelerator, where that is said to be more, which takes ``row`` cycles for a row of a box.
     """
 
     request: int
@@ -42,6 +43,12 @@ class MemorySystem:
     l1_kib: int
     l2_mib: int
     clock: int
+    copied_bytes: float = 0.0
+    row: float = 0.0
+
+    @property
+    def bytes_of_copies(self) -> float:
+        return self.copied_bytes or self.l2_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,14 @@ from ptxlab.prediction.warps import Asked
 class Executor:
     """Registers and memory of the threads of some CTAs, and what instructions do to them."""
 
-    def __init__(self, launch: Launch, ctas: Sequence[int]) -> None:
+    def __init__(self, launch: Launch, ctas: Sequence[int], pairs: bool = False) -> None:
         self._registers = Registers(launch, ctas)
         self._floats = launch.floats
         self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
-        self.asynchronous = AsynchronousCopies(launch, self._registers, self.memory, len(ctas))
+        self.asynchronous = AsynchronousCopies(
+            launch, self._registers, self.memory, len(ctas), pairs
+        )
 
     def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""

@@ -27,8 +27,11 @@ from ptxlab.prediction.requests import Request
 from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.warps import Asked
 
-_TOGETHER = "cluster arrive"
-"""Counts once for a warp, whose lanes wait there for each other."""
+_TOGETHER = ("barrier", "cluster arrive")
+"""Count once for a warp, whose lanes wait there for each other."""
+
+_PARTED = "parted"
+"""What lanes of a warp wait for there: the others."""
 
 Tell = Callable[[int, Request | Asked], None]
 """Called with a step, by number, and what its instruction asks for."""
@@ -125,7 +128,7 @@ class Interpreter:
         tell: Tell | None = None,
     ) -> None:
         self._code = code
-        self._executor = Executor(launch, ctas)
+        self._executor = Executor(launch, ctas, any(i.has("2CTA") for i in code))
         alive = launch.alive(ctas)
         self._threads = len(alive)
         self._alive = alive
@@ -187,8 +190,8 @@ class Interpreter:
         return int(self._alive[whole].sum()) > len(threads)
 
     def _rejoined(self) -> None:
-        """Have the parts of warps that stand before the barrier of a cluster go on together."""
-        torn = [group for group in self._groups if group.waits == _TOGETHER]
+        """Have the parts of warps that stand before a barrier go on together."""
+        torn = [group for group in self._groups if group.waits == _PARTED]
         for pc in {group.pc for group in torn}:
             here = [group for group in torn if group.pc == pc]
             together = np.sort(np.concatenate([group.threads for group in here]))
@@ -199,7 +202,7 @@ class Interpreter:
     def _released(self) -> ThreadGroup:
         """Let go whom nobody can be waited for any more: who wants to meet others, then barriers."""
         meeting = [group for group in self._groups if group.waits == "meet"]
-        others = [group for group in self._groups if not group.phases and group.waits != _TOGETHER]
+        others = [group for group in self._groups if not group.phases and group.waits != _PARTED]
         if not others:
             self._at = self._groups[0].pc
             raise Unsupported("warps wait for a phase of an mbarrier that nobody ends")
@@ -226,9 +229,9 @@ class Interpreter:
                 return
             instruction = self._code[flow]
             group.pc = self._at = flow
-            if instruction.does == _TOGETHER and self._is_torn(group.threads):
+            if instruction.does in _TOGETHER and self._is_torn(group.threads):
                 self.steps.add(first, end, warps)
-                group.waits = _TOGETHER
+                group.waits = _PARTED
                 return
             self.steps.add(first, end + 1, warps)
             if _FLOW[instruction.does](self, group, instruction, where) or others:

@@ -31,7 +31,7 @@ class LoadStoreUnit:
         self._unit: list[list[float]] = [[] for _ in range(PARTITIONS)]
         self._unit_free = [0.0] * PARTITIONS
         self._stage_free = 0.0
-        self._beyond_free = 0.0
+        self._beyond_free = self._rows_free = 0.0
         self._l1: OrderedDict[int, float] = OrderedDict()
         self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
 
@@ -47,13 +47,17 @@ class LoadStoreUnit:
 
         Returns when all of it is there; ``hits`` is the part of its lines that the L2 cache has.
         """
-        took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.l2_bytes
+        took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.bytes_of_copies
+        of_rows = copy.rows * self._memory.row
         begins = now + self._latency["tma"]
         self._beyond_free = max(self._beyond_free, begins) + took
+        self._rows_free = max(self._rows_free, begins) + of_rows
         self._busy["l2"] += took
+        self._busy["tma"] += of_rows
+        there = max(self._beyond_free, self._rows_free)
         if copy.key is None:
-            return self._beyond_free
-        return self._beyond_free + self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
+            return there
+        return there + self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
 
     def request(self, warp: Warp, t: InstructionTiming, asks: Served, now: float) -> None:
         """Take a request through the address unit, the shared pipe, and where it leaves the SM."""

@@ -27,6 +27,7 @@ OFFSET = 0xFFFFFF
 _MOST = 1 << 20
 """A barrier is stored as what is left of so many arrivals."""
 
+_REMOTE = "RED"
 _FORMS = {"A1T0": (True, False), "": (True, True), "A1TR": (True, True), "A0TR": (False, True)}
 """Whether an arrival counts one, and whether its register has bytes to expect."""
 
@@ -127,11 +128,16 @@ class SmMbarriers:
 def form(i: DecodedInstruction) -> tuple[bool, bool]:
     """Return whether an arrival counts one, and whether its register has bytes to expect."""
     last = "".join(
-        modifier for modifier in i.sass.modifiers if modifier not in ("ARRIVE", "TRANS64", "RED")
+        modifier for modifier in i.sass.modifiers if modifier not in ("ARRIVE", "TRANS64", _REMOTE)
     )
     if last not in _FORMS:
         raise Unsupported(f"nobody says what '{i.sass.text}' counts")
     return _FORMS[last]
+
+
+def is_remote(i: DecodedInstruction) -> bool:
+    """Say whether an arrival is by an address that may be another CTA's of the cluster."""
+    return i.has(_REMOTE)
 
 
 def expected(low: int) -> int:

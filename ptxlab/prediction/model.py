@@ -17,17 +17,20 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.resident import ResidentModel
-from ptxlab.prediction.slow_paths import passed_by
+from ptxlab.prediction.slow_paths import divides
 from ptxlab.prediction.sm import Run
 from ptxlab.prediction.warps import PARTITIONS
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""
 
+_OF_SM = ("lsu", "l2", "tma")
+"""What an SM has one of, and not one in each sub-partition."""
+
 MOSTLY = 0.6
 """What is used for less of the time does not bound it: waiting does."""
 
-MODELLED = 0.11
+MODELLED = 0.12
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
 
 
@@ -112,15 +115,15 @@ def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
     atomics = any(instruction.row is not None and instruction.row.atomic for instruction in code)
     meeting = ("atomics that meet at an address",) if atomics else ()
-    slow = ("divisions and roots of numbers at the edges of the format",) if passed_by(code) else ()
+    slow = ("divisions and roots of numbers at the edges of the format",) if divides(code) else ()
     return ("power and the clock it leaves", "instruction cache", *meeting, *slow)
 
 
 def _used(run: Run, chip: Chip) -> dict[str, float]:
     """Return which part of the time each pipe is held, of all that there are of it."""
     used: dict[str, float] = {
-        name: run.busy[name] / run.cycles / (1 if name in ("lsu", "l2") else PARTITIONS)
-        for name in ("lsu", "l2", "tensor", "alu", "xu", "fp64")
+        name: run.busy[name] / run.cycles / (1 if name in _OF_SM else PARTITIONS)
+        for name in (*_OF_SM, "tensor", "alu", "xu", "fp64", "tmem")
         if name in run.busy
     }
     halves = [name for name in ("fmaheavy", "fmalite") if name in chip.holds]

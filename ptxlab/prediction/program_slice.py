@@ -103,7 +103,7 @@ class _Facts:
         space = row.space if row else ""
         self.unknown = row is None or not row.timed
         """What is not known at all is run, to be refused."""
-        self.writes = _written(i, 4)
+        self.writes = _written(i, 4 if row is None or row.pipe == "wgmma" else i.written)
         if row is not None and row.every_predicate == "written":
             self.writes |= _ALL_PREDICATES
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
@@ -112,7 +112,9 @@ class _Facts:
         self.roots = self.always = 0
         """What is read when memory is asked, and whoever asks."""
         if row is not None and row.asynchronous:
-            self.always = guard | _asynchronous(i) | _SPACES["global"]
+            self.always = (
+                guard | (_queued(i) if row.queues else _asynchronous(i)) | _SPACES["global"]
+            )
         elif row is not None and row.flow and not settled:
             self.roots = guard | _reads_of(i)
         elif space:
@@ -218,6 +220,18 @@ def _asynchronous(i: DecodedInstruction) -> int:
             bits |= _reads(operand.base) | _reads(operand.uniform, _BOX)
         elif isinstance(operand, SassRegister):
             bits |= _reads(operand, 2)
+    return bits
+
+
+def _queued(i: DecodedInstruction) -> int:
+    """Return what the tensor core is told by: of a product the shape, else an mbarrier, or how many columns."""
+    of_product = i.does == "tensor product"
+    bits = 0
+    for operand in i.operands:
+        if isinstance(operand, SassAddress) and operand.what == ("idesc" if of_product else ""):
+            bits |= _reads(operand.base) | _reads(operand.uniform)
+        elif isinstance(operand, SassRegister) and not of_product:
+            bits |= _reads(operand)
     return bits
 
 

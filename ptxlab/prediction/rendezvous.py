@@ -75,6 +75,11 @@ class Rendezvous:
         if self._mbarriers.landed(copy.key, copy.nbytes, copy.ctas, there):
             self._ended(copy.key)
 
+    def told(self, key: Key, there: float) -> None:
+        """Have one arrive at an mbarrier, at a time that may be yet to come."""
+        if self._mbarriers.do(Operation(ARRIVE, key, 1), there):
+            self._ended(key)
+
     def leave(self, warp: Warp, now: float) -> None:
         self._of_cta[warp.cta] -= 1
         if self._mbarriers.leave((warp.cta, CLUSTER), now):

@@ -1,8 +1,9 @@
-"""The compiler's own slow paths, which are taken not to be called.
+"""The compiler's own slow paths and alarms, which are taken not to be called.
 
 A division or a root in floating point is a few instructions where its operands are well inside the
 format, and else a function the compiler brings along, called behind a test of the operands. Which of
-them it is says nothing but the data, and of ordinary data it is not the function.
+them it is says nothing but the data, and of ordinary data it is not the function. Likewise Tensor Memory that is given
+back is looked up among what was allocated, and who gives back another's is stopped.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from ptxlab.machine.instruction import DecodedInstruction
 
 _SLOW_PATH = re.compile(r"__cuda_sm\w+_(?:f32|f64|dblrcp)(?:_|$)")
 """Names of such functions; those for integers of 64 bits are called whatever the data."""
+
+_ALARM = re.compile(r"__cuda_sm\w+_guardrail_trap_")
 
 
 def passed_by(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
@@ -49,5 +52,11 @@ def _leads_in(code: Sequence[DecodedInstruction], number: int) -> bool:
     return False
 
 
+def divides(code: Sequence[DecodedInstruction]) -> bool:
+    """Say whether there is a slow path of a division or a root."""
+    return any(i.does == "call" and _SLOW_PATH.search(i.sass.target or "") for i in code)
+
+
 def _is_slow(i: DecodedInstruction) -> bool:
-    return bool(_SLOW_PATH.search(i.sass.target or ""))
+    target = i.sass.target or ""
+    return bool(_SLOW_PATH.search(target) or _ALARM.search(target))

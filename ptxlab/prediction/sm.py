@@ -16,6 +16,8 @@ from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
 from ptxlab.prediction.rendezvous import Rendezvous
+from ptxlab.prediction.tensor_core import TensorCore, TensorMemory
+from ptxlab.prediction.tensor_work import Columns, Commit, TensorCopy, TensorProduct
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import NEVER, PARTITIONS, Orders, Warp
@@ -62,6 +64,8 @@ class Sm:
         self.issued = 0
         self._lsu = LoadStoreUnit(chip, shared, self.busy)
         self._rendezvous = Rendezvous(chip.latency, warps, self._wake)
+        self._tensor_core = TensorCore(chip, self.busy)
+        self._tensor_memory = TensorMemory(self._wake)
 
     def run(self) -> Run:
         end = 0.0
@@ -202,6 +206,10 @@ class Sm:
             if warp.ready != NEVER:
                 warp.hold(t.writes, now + t.latency)
             warp.hold(t.frees, now + SOURCES_READ)
+        elif kind == kinds.TENSOR:
+            self._tell_tensor_core(warp, orders, now)
+            warp.hold(t.writes, now + t.latency)
+            warp.hold(t.frees, now + SOURCES_READ)
 
     def _prepare(self, warp: Warp, t: InstructionTiming, now: float) -> None:
         """Work out when the warp's next instruction may issue."""
@@ -257,6 +265,17 @@ class Sm:
         if t.copies:
             warp.products.append(warp.product)
         warp.hold(t.frees, begins)
+
+    def _tell_tensor_core(self, warp: Warp, orders: Orders, now: float) -> None:
+        for order in orders:
+            if isinstance(order, TensorProduct):
+                self._tensor_core.multiply(warp.cta, order, now)
+            elif isinstance(order, TensorCopy):
+                self._tensor_core.copy(warp.cta, order, now)
+            elif isinstance(order, Commit):
+                self._rendezvous.told(order.key, self._tensor_core.done(order, now))
+            elif isinstance(order, Columns):
+                self._tensor_memory.ask(warp, order, now)
 
     # ---- what the warps waited for ----------------------------------------------------------
 

@@ -24,17 +24,19 @@ from ptxlab.prediction.refusal import NotFollowed
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
 
-SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP = range(8, 15)
-"""An mbarrier's, a bulk copy, a warpgroup's product, one that waits for some, a cluster's barrier, a pause."""
+SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP, TENSOR = range(8, 16)
+"""An mbarrier's, a bulk copy, a warpgroup's product, one that waits for some, a cluster's barrier, a pause, and
+what is for the tensor core that one thread tells."""
 
 _NEEDS = {
-    "bulk copy": "tma", "phase": "cluster", "cluster arrive": "cluster", "cluster wait": "cluster",
+    "bulk copy": "tma", "tensor product": "commit", "phase": "cluster", "cluster arrive": "cluster", "cluster wait": "cluster",
 }  # fmt: skip
 """The latency that a chip must have for what an instruction does, which some have not."""
 
 _KINDS = {
     "exit": EXIT, "close group": GROUP, "cluster arrive": CLUSTER_ARRIVE, "cluster wait": CLUSTER_WAIT,
-    "phase": SYNC, "bulk copy": TMA, "product": PRODUCT,
+    "phase": SYNC, "bulk copy": TMA, "product": PRODUCT, "tensor product": TENSOR,
+    "tensor copy": TENSOR, "tensor commit": TENSOR, "tensor allocation": TENSOR,
 }  # fmt: skip
 
 
@@ -100,6 +102,8 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
     )
     if kind == SLEEP:
         latency = _slept(i, chip)
+    if row.pipe == "tmem":
+        latency += round(hold)
     c = i.control
     return InstructionTiming(
         kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,
@@ -151,6 +155,8 @@ def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...
         return both, holds["fmaheavy"]
     if pipe == "fma2":
         return ("fmaheavy",), holds["fma2"]
+    if pipe == "tmem":
+        return (pipe,), holds["tmem" if i.dest else "tmem_store"] * i.written
     return ((pipe,), holds[pipe]) if pipe in holds else ((), 0)
 
 

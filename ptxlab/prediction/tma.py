@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.mbarriers import Key
-from ptxlab.prediction.requests import SECTOR
+from ptxlab.prediction.requests import LINE, SECTOR
 from ptxlab.tensormap.box import box_of
 from ptxlab.tensormap.encoding import MAP_BYTES
 
@@ -25,13 +25,14 @@ UNIT = 16
 class Copy:
     """One copy: the ``sectors`` it takes, and ``nbytes`` for a ``key``, None where it stores.
 
-    It comes to ``ctas`` CTAs of a cluster.
+    It comes to ``ctas`` CTAs of a cluster. ``rows`` are those of a box, of up to a line each.
     """
 
     key: Key | None
     nbytes: int
     sectors: tuple[int, ...]
     ctas: int = 1
+    rows: int = 0
 
     @property
     def loads(self) -> bool:
@@ -51,7 +52,8 @@ def copied(data: bytes, coordinates: list[int], key: Key | None, ctas: int, text
     along = np.append(np.arange(0, length, SECTOR), max(length - 1, 0))
     places = rows.addresses[:, None] + along if length else rows.addresses[:, None]
     sectors = np.unique(places // SECTOR)
-    return Copy(key, box.nbytes, tuple(sectors.tolist()), ctas)
+    lines = len(rows.addresses) * -(-length // LINE)
+    return Copy(key, box.nbytes, tuple(sectors.tolist()), ctas, lines)
 
 
 def in_a_row(address: int, units: int, key: Key | None, ctas: int) -> Copy:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ptxlab.prediction.mbarriers import Operation
 from ptxlab.prediction.requests import Request, Served
+from ptxlab.prediction.tensor_work import Queued
 from ptxlab.prediction.tma import Copy
 
 PARTITIONS = 4
@@ -15,8 +16,8 @@ PARTITIONS = 4
 NEVER = float("inf")
 _NOTHING: Served = (0, 0, [])
 
-Orders = tuple[Operation | Copy, ...]
-"""What one asks of mbarriers, barriers named by a register, and the tensor memory accelerator."""
+Orders = tuple[Operation | Copy | Queued, ...]
+"""What one asks of mbarriers, barriers named by a register, the tensor memory accelerator and the tensor core."""
 
 Asked = tuple[Orders, ...]
 """What each warp asks of them."""

@@ -108,9 +108,20 @@ def test_elsewhere_they_are_left_out(arch: str) -> None:
     assert caught.value.hint == "--device emulator --arch sm_100a is one"
 
 
-def test_nobody_predicts_them() -> None:
-    with pytest.raises(Unsupported, match="tcgen05_pair: how long tcgen05 takes is not modelled"):
-        predict_rung(Problem(256, 256, 64), ALGORITHMS["tcgen05_pair"], find("b200"))
+@pytest.mark.parametrize("name", ["tcgen05", "tcgen05_pair"])
+def test_their_time_is_no_less_than_that_of_their_products(name: str) -> None:
+    """A CTA multiplies 256 FLOP of a column in a cycle and lane pair: 8192 in all."""
+    chip = find("b200")
+    prediction = predict_rung(Problem(256, 256, 1024), ALGORITHMS[name], chip)
+    ctas = 4 if name == "tcgen05" else 2
+    least = 2 * 256 * 256 * 1024 / ctas / 8192
+    assert least < prediction.cycles < 8 * least
+    assert prediction.used["tensor"] == pytest.approx(least / prediction.cycles, rel=0.05)
+
+
+def test_whoever_takes_over_the_tiles_of_others_is_not_predicted() -> None:
+    with pytest.raises(Unsupported, match="no timing is known of 'UGETNEXTWORKID"):
+        predict_rung(Problem(256, 256, 64), ALGORITHMS["tcgen05_persistent"], find("b200"))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ ROWS = (
     *_shared("LDS", loads=True),
     *_shared("LDSM", loads=True, matrix=True, writes=matrices),
     *_shared("STS", stores=True),
+    # To another CTA of the cluster, whose mbarrier it tells; what is followed is the first.
+    *_of_lsu("STAS", scoreboard="shared", latency="agu"),
     *_shared("ATOMS", loads=True, stores=True, atomic=True),
     *_global("LDG", loads=True),
     *_global("STG", stores=True),
