@@ -202,6 +202,23 @@ def test_each_address_is_in_its_own_space(run: Any) -> None:
     assert out.reshape(-1).tolist() == [0b000001, 0b000010, 0b011000, 0b000100]
 
 
+def test_of_an_address_of_shared_memory_32_bits_count(run: Any) -> None:
+    """So a generic one is one too: machine code has a register of 32 bits, whatever PTX has."""
+    body = """
+    .shared .align 16 .b8 tile[64];
+    mov.u64 d5, tile;
+    cvta.shared.u64 d6, d5;
+    st.shared.u32 [d6+4], 7;
+    atom.shared.add.u32 r3, [d6+4], 2;
+    ld.shared.u32 r4, [d5+4];
+    ld.shared.u32 r5, [d6+4];
+    add.u32 r3, r3, r4;
+    add.u32 r3, r3, r5;
+    st.global.u32 [d1], r3;
+    """
+    assert run(body, block=1).reshape(-1)[0] == 7 + 9 + 9
+
+
 def test_128_bits_in_two_and_in_four_parts(run: Any) -> None:
     body = """
     .reg .b128 q<2>;

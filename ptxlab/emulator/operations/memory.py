@@ -57,18 +57,23 @@ def scatter(access: Access, frame: Frame, threads: Threads, items: Array) -> Non
         part.memory.items(access.nbytes)[part.index] = chosen
 
 
+_ADDRESS_BITS = {"shared": 32, "shared::cluster": 32}
+
+
 def memory_operand(
     context: Context, form: RowForm, address: Any, nbytes: int, verb: str, *, writes: bool
 ) -> Access:
     """Return the access that ``address`` makes in the form's state space, or in its variable's own.
 
     That is ptxas's reading of a name where an instruction names no space; of those of whole matrices it
-    takes the name's offset for a generic address.
+    takes the name's offset for a generic address. What a register has beyond the 32 bits of an address of shared
+    memory does not count, so that a generic address of it is one too: PTX ISA, "Operands", "Using Addresses,
+    Arrays, and Vectors".
     """
     space = state_space(form.modifiers)
     if space == "generic" and not form.row.tabled:
         space = context.space_of(address) or space
-    base, offset = context.address(address)
+    base, offset = context.address(address, _ADDRESS_BITS.get(space, 64))
     if nbytes not in ITEM:
         context.refuse(f"an access of {nbytes} bytes")
     where = {"const": "global"}.get(space, space)

@@ -221,13 +221,16 @@ class Issued:
 
 
 def commit(context: Context, asked: RowForm) -> Step:
-    """Have an mbarrier, or one in each of several CTAs, told when all is done that the thread has issued."""
+    """Have an mbarrier, or one in each of several CTAs, told when all is done that the thread has issued.
+
+    Whatever says where it is, ptxas takes the lower 32 bits, which both kinds of address have in common.
+    """
     operation = Operation.of(context, asked)
     barrier, *masks = context.instruction.operands
-    objects = Objects.of(context, asked, barrier)
+    base, _ = context.address(barrier, 32)
+    objects = Objects(replace(Objects.of(context, asked, barrier).access, space=CLUSTER, base=base))
+    # Of a multicast, the rank that a CTA has is put above the bits of the offset.
     mask = context.source(masks[0], "u16") if MULTICAST in asked.modifiers else None
-    if mask is not None:  # the rank that a CTA has is put above the bits of the offset
-        objects = Objects(replace(objects.access, space=CLUSTER))
 
     def run(frame: Frame, threads: Threads) -> None:
         wave = frame.wave

@@ -233,8 +233,8 @@ class Context(Names):
         self.unread.add(slot)
         return slot
 
-    def address(self, operand: Operand) -> tuple[Source, int]:
-        """Return the base of a memory operand and the bytes to add to it."""
+    def address(self, operand: Operand, bits: int = 64) -> tuple[Source, int]:
+        """Return the base of a memory operand, of which ``bits`` count, and the bytes to add to it."""
         if isinstance(operand, Element):
             return self.source(operand, "u64"), 0
         assert isinstance(operand, Address)
@@ -244,7 +244,8 @@ class Context(Names):
             return self.source(Integer(operand.offset), "u64"), 0
         register = self.register(operand.base.text)
         if register is not None:
-            return self.source(operand.base, f"u{TYPES[register.type].bits}"), operand.offset
+            wide = min(TYPES[register.type].bits, bits)
+            return self.source(operand.base, f"u{wide}"), operand.offset
         return self.source(operand.base, "u64"), operand.offset
 
     def space_of(self, operand: Operand) -> str | None:

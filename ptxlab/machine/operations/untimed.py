@@ -11,6 +11,7 @@ from ptxlab.machine.row import Modifiers, matrices, rows
 
 _untimed = partial(rows, pipe="")
 
+
 def _stored_matrices(modifiers: Modifiers, source: int) -> int:
     return matrices(modifiers) if source else 1
 

@@ -117,6 +117,19 @@ def test_a_commit_tells_its_mbarrier_of_all_that_is_issued_before() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("where", ["mov.u64 at, bar;", "mov.u64 at, bar; cvta.shared.u64 at, at;"])
+def test_a_commit_takes_either_address_of_its_mbarrier(where: str) -> None:
+    """UTCBAR has a register of 32 bits: with no space named, and in as many bits as there are."""
+    problem = Problem("f16", 128, 16, "f16", "f16")
+    text = module(issued(problem), 32768, 1, "sm_100a")
+    plain = COMMIT.replace(".shared::cluster", "").replace("r0", "at")
+    again = Problem("f16", 128, 16, "f16", "f16")
+    expected = again.cells()
+    again.put(expected, again.result())
+    found = launched(text.replace(COMMIT, f"{where} {plain}"), problem, "late")
+    np.testing.assert_array_equal(found, expected)
+
+
 # ---- what is wrong --------------------------------------------------------------------------
 
 
