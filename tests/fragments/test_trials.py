@@ -26,7 +26,7 @@ from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, sele
 from ptxlab.fragments.trials.trial import launch
 from ptxlab.matrix.catalog import MULTIPLICATIONS, forms, matching, multiplication
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
@@ -83,6 +83,11 @@ class Tampered(FragmentLayout):
         row, col = np.moveaxis(self.table(), -1, 0)
         matrix = np.asarray(self.matrix(np.arange(self.threads)))[:, np.newaxis, np.newaxis]
         return np.asarray((matrix * self.rows + row) * self.cols + col)
+
+    def registers(self, row: int, col: int) -> tuple[Place, ...]:
+        """Follow the table."""
+        positions = np.argwhere((self.table() == (row, col)).all(axis=-1))
+        return tuple(Place(*position) for position in positions.tolist())
 
     def element(self, lane: Any, register: Any, i: Any = 0) -> tuple[Any, Any]:
         """Follow the table."""

@@ -237,9 +237,9 @@ def needed_target(path: Path) -> str | None:
     PTX says so itself, CUDA C in its header.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
-    named = re.findall(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
-    in_header = read_header(text, str(path)).target
-    for needed in (*named, *([in_header] if in_header else ())):
+    named = re.findall(r"^\s*\.target\s+(sm_\d+[af]?)\b", text, re.MULTILINE)
+    in_header = re.findall(r"^(sm_\d+[af]?)$", read_header(text, str(path)).target)
+    for needed in (*named, *in_header):
         able = [name for name, target in TARGETS.items() if target.runs(needed)]
         if able and DEFAULT_TARGET not in able:
             return able[0]

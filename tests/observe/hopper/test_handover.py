@@ -203,8 +203,8 @@ def test_cp_async_arrives_when_its_copies_have_landed(checked: Check) -> None:
     E:
     """
     assert checked(body).verdict == "clean"
-    early = body.replace("@!p1 bra W;", "").replace(
-        "W: mbarrier.try", "W: ld.shared.u32 r6, [r5+-256];\nmbarrier.try"
+    early = body.replace("W: mbarrier", "W: ld.shared.u32 r6, [r5+-256];\nL: mbarrier").replace(
+        "@!p1 bra W;", "@!p1 bra L;"
     )
     finding = only(checked(early))
     assert (finding.kind, finding.rule, finding.count) == ("async", "reads", 4 * 64)

@@ -73,6 +73,8 @@ def test_a_header_says_what_the_user_leaves_out(tmp_path: Path) -> None:
         ("k.cu", "// A title.\n// Target: sm_120a\n", "sm_120a"),
         ("k.cu", "// A title.\n// Target: sm_120f\n", "sm_120a"),
         ("k.cu", "// A title.\nvoid f(); // Target: sm_120a\n", None),
+        ("k.cu", "// A title.\n// Target: sm_120g\n", None),
+        ("k.ptx", ".version 9.0\n.target sm_120g\n", None),
     ],
 )
 def test_a_file_is_for_a_target(tmp_path: Path, name: str, text: str, arch: str | None) -> None:
