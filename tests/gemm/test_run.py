@@ -21,14 +21,20 @@ from ptxlab.gemm import ALGORITHMS, LADDER, Algorithm, Problem, Tile, find_algor
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, DeviceOperands
 from ptxlab.gemm.reference import compare, epilogue_of, error_bound, reference
 from ptxlab.gemm.run import compute, launch
+from ptxlab.gemm.scaled import SCALED
 from ptxlab.verbs.gemm.text import text
 from tests.gemm.simt import QUICK, Rewrite, rewrite, whole_numbers
 
 __all__ = ["rewrite"]
 
-# Those with tensor maps have tests of their own, in test_wgmma.
+# Those with tensor maps have tests of their own, and so have numbers that share scales.
 EVERYWHERE = {name: each for name, each in ALGORITHMS.items() if not each.maps}
-KERNELS = [(name, *types) for name, algorithm in EVERYWHERE.items() for types in algorithm.types]
+KERNELS = [
+    (name, *types)
+    for name, algorithm in EVERYWHERE.items()
+    for types in algorithm.types
+    if types[0] not in SCALED
+]
 GROUPS = (1, 2, 3, 8)
 FACTORS = ((1.0, 0.0), (0.5, -1.25), (1.0, 1.0), (-2.0, 0.0))
 ROOM = ("tight", "odd", "aligned", "even")
