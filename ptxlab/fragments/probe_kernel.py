@@ -13,12 +13,12 @@ from itertools import count
 from typing import Protocol, get_args
 
 from ptxlab.isa.legality import Version
-from ptxlab.isa.targets import WARP
+from ptxlab.isa.targets import WARP, ptx_since
 from ptxlab.matrix.form import Form, Role, SignatureOperand
 
 KERNEL = "probe"
 OLDEST_PTX = (9, 0)
-"""A ``.version`` that knows every target; an instruction may need a later one."""
+"""A ``.version`` that knows nearly every target; one of these and an instruction may need a later one."""
 WORD_BYTES = 8
 VECTOR_BYTES = 16
 ALIGNMENT = 1024
@@ -224,7 +224,9 @@ def _tile(form: Form) -> tuple[str, ...]:
 
 def _header(target: str, forms: Sequence[Form], version: Version | None = None) -> list[str]:
     """Return the lines a module for ``target`` begins with that has all ``forms``."""
-    major, minor = version or max([OLDEST_PTX, *(form.minimum_ptx for form in forms)])
+    major, minor = version or max(
+        [OLDEST_PTX, ptx_since(target) or OLDEST_PTX, *(form.minimum_ptx for form in forms)]
+    )
     return [f".version {major}.{minor}", f".target {target}", ".address_size 64"]
 
 

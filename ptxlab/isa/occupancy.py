@@ -2,7 +2,8 @@
 
 Limits of an SM: CUDA Programming Guide, "Compute Capabilities", the table of device and streaming
 multiprocessor information. Units of allocation and the number of barriers: cuda_occupancy.h of the
-CUDA toolkit. All targets here have 64 Ki registers in an SM, allocated to a warp 256 at a time from
+CUDA toolkit, which has the CTAs and shared memory of sm_107 too; its warps are from libcu++'s
+arch_traits.h. All targets here have 64 Ki registers in an SM, allocated to a warp 256 at a time from
 one of four partitions.
 """
 
@@ -52,6 +53,7 @@ MULTIPROCESSORS: dict[int, Multiprocessor] = {
     90: Multiprocessor(32, 64, 228, barriers=64, first=True),
     100: Multiprocessor(32, 64, 228, barriers=64, first=True, reserved_0=64),
     103: Multiprocessor(32, 64, 228, barriers=32, first=True, reserved_0=64),
+    107: Multiprocessor(16, 32, 328, barriers=16, first=True, reserved_0=64),
     110: Multiprocessor(24, 48, 228, barriers=24, first=True, reserved_0=64),
     120: Multiprocessor(24, 48, 100, barriers=24, first=True, reserved_0=64),
     121: Multiprocessor(24, 48, 100, barriers=24, first=True, reserved_0=64),

@@ -89,8 +89,8 @@ class Target:
     """One ``.target``: its name, compute capability as major*10+minor, and what it can do.
 
     ``shared_bytes`` is the most shared memory a CTA may have (CUDA C++ Programming Guide, "Technical
-    Specifications per Compute Capability"); ``arithmetic`` is that of its tensor cores, which is its
-    nearest relative's where nobody has ``measured`` its own. Public measurements are arXiv
+    Specifications per Compute Capability", and of sm_107 CUTLASS's arch.h); ``arithmetic`` is that of
+    its tensor cores, which is its nearest relative's where nobody has ``measured`` its own. Public measurements are arXiv
     2511.10909 and 2512.07004, and for sm_86 arXiv 2510.15884, which found an RTX 3060 like an A100.
     """
 
@@ -168,6 +168,8 @@ TARGETS: dict[str, Target] = {
         Target("sm_100a", 100, 227 * 1024, _BLACKWELL, "a"),
         Target("sm_103", 103, 227 * 1024, _BLACKWELL, measured=False),
         Target("sm_103a", 103, 227 * 1024, _BLACKWELL, "a", measured=False),
+        Target("sm_107", 107, 327 * 1024, _BLACKWELL, measured=False),
+        Target("sm_107a", 107, 327 * 1024, _BLACKWELL, "a", measured=False),
         Target("sm_110", 110, 227 * 1024, _BLACKWELL, measured=False),
         Target("sm_110a", 110, 227 * 1024, _BLACKWELL, "a", measured=False),
         Target("sm_120", 120, 99 * 1024, _RTX_BLACKWELL),

@@ -72,7 +72,7 @@ def test_a_target_and_a_version_have_those_that_ptxas_has(target: str, version: 
 
 
 MODULE = """\
-.version 9.0
+.version 9.4
 .target {target}
 .address_size 64
 """
@@ -107,6 +107,7 @@ RESERVED = [
     ("0", "sm_90", "0x0", 0),
     ("0", "sm_100", "0x40", 64),
     ("0", "sm_103", "0x40", 64),
+    ("0", "sm_107", "0x40", 64),
     ("0", "sm_110", "0x40", 64),
     ("0", "sm_120", "0x40", 64),
     ("0", "sm_121", "0x40", 64),
@@ -125,7 +126,19 @@ def machine_code(target: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"]
+    "target",
+    [
+        "sm_75",
+        "sm_80",
+        "sm_89",
+        "sm_90",
+        "sm_100",
+        "sm_103",
+        "sm_107",
+        "sm_110",
+        "sm_120",
+        "sm_121",
+    ],
 )
 def test_a_cta_s_shared_memory_begins_where_machine_code_has_it(target: str) -> None:
     behind = "0x400" in machine_code(target)["first"]

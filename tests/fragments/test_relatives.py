@@ -10,16 +10,19 @@ from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 
 RELATIVES = {
-    "sm_103a": "sm_100a", "sm_110": "sm_100", "sm_110a": "sm_100a", "sm_121": "sm_120", "sm_121a": "sm_120a",
+    "sm_103a": "sm_100a", "sm_107": "sm_100", "sm_107a": "sm_100a", "sm_110": "sm_100", "sm_110a": "sm_100a", "sm_121": "sm_120", "sm_121a": "sm_120a",
 }  # fmt: skip
 
 
 def multiplying(form: Form, target: str) -> list[str]:
-    """Return the opcodes of the tensor cores and what is added in full, in any order."""
+    """Return the opcodes of the tensor cores and what is added in full, in any order.
+
+    Four scales of 64 products are called blocks of 16 from sm_103a on.
+    """
     (code,) = compiled(form, [target])
     adding = ("MMA", "F2FP", "ADD")
     return sorted(
-        name
+        name.replace(".BLOCK16", ".4X")
         for name, count in code.opcodes
         if any(part in name for part in adding) and not name.startswith(("UIADD", "IADD", "VIADD"))
         for _ in range(count)

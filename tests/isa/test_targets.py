@@ -26,6 +26,12 @@ from ptxlab.numbers.types import TYPES
         ("sm_100a", "sm_103f", False),
         ("sm_120a", "sm_100f", False),
         ("sm_100", "sm_100f", False),
+        ("sm_107a", "sm_107f", True),
+        ("sm_107a", "sm_103f", True),
+        ("sm_107a", "sm_103a", False),
+        ("sm_107a", "sm_110f", False),
+        ("sm_103a", "sm_107f", False),
+        ("sm_107", "sm_107f", False),
         ("sm_110a", "sm_110f", True),
         ("sm_110a", "sm_100f", False),
         ("sm_110a", "sm_100a", False),
@@ -41,10 +47,10 @@ def test_what_runs_where(target: str, needed: str, runs: bool) -> None:
 
 
 def test_whose_tensor_cores_have_been_measured() -> None:
-    """Of Orin, B300, Thor and DGX Spark nobody has published what their sums are."""
+    """Of Orin, B300, Rubin, Thor and DGX Spark nobody has published what their sums are."""
     unmeasured = {target.capability for target in TARGETS.values() if not target.measured}
     measured = {target.capability for target in TARGETS.values() if target.measured}
-    assert unmeasured == {87, 103, 110, 121}
+    assert unmeasured == {87, 103, 107, 110, 121}
     assert not unmeasured & measured
 
 

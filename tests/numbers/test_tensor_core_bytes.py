@@ -32,7 +32,8 @@ LIBRARY = {
 LOWEST = {"e4m3": -6, "e5m2": -14, "e3m2": -2, "e2m3": 0, "e2m1": 0}
 ARCHITECTURES = {"sm_89": "Ada Lovelace", "sm_90": "Hopper", "sm_90a": "Hopper"}
 ARCHITECTURES |= dict.fromkeys(
-    ("sm_100", "sm_100a", "sm_103", "sm_103a", "sm_110", "sm_110a"), "Blackwell"
+    ("sm_100", "sm_100a", "sm_103", "sm_103a", "sm_107", "sm_107a", "sm_110", "sm_110a"),
+    "Blackwell",
 )
 ARCHITECTURES |= dict.fromkeys(("sm_120", "sm_120a", "sm_121", "sm_121a"), "RTX Blackwell")
 ASYNC = {"sm_90a": "Hopper wgmma", "sm_100a": "Blackwell tcgen05", "sm_103a": "Blackwell tcgen05"}

@@ -98,7 +98,9 @@ class Multiplication:
             what = f"instruction descriptor {word:#010x}: {error}"
             raise issued.fault(0, what, kind="launch") from None
         if asked.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
-            raise issued.unsupported(f"k of {asked.k} does not exist on {self.target.name}")
+            raise issued.unsupported(
+                f"k of {asked.k} is known of {_LONG_K_TARGET} alone, not of {self.target.name}"
+            )
         self._refuse(issued, asked)
         if self.form.fidelity_on(self.target) == "unverified" or self.shift:
             issued.wave.unverified.add(self.operation.line)
@@ -376,6 +378,8 @@ def _checked(asked: RowForm, form: TensorCoreProduct) -> bool:
     uses = [use for use in _USES if not (shifted and use in ("fill", "use"))]
     known = {f"collector::{buffer}::{use}" for buffer in buffers for use in uses}
     wrong = [m for m in asked.modifiers if m.startswith("collector") and m not in known]
+    if wrong and wrong[0].startswith("collector::b::"):  # of sm_107a alone
+        raise UnknownForm(f"modifier .{wrong[0]} is not modelled")
     if wrong:
         raise UnknownForm(f"does not take .{wrong[0]}")
     return shifted

@@ -11,6 +11,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
+from ptxlab.isa.targets import ptx_since
 from tests.emulator.matrix.warpgroups import Placed
 
 LANES, COLUMNS = 128, 512
@@ -37,8 +38,9 @@ def module(body: str, shared: int, group: int, target: str) -> str:
     It has the address of Tensor Memory in ``t``, that of shared memory in ``s``, 64-bit words of the
     caller in ``x0`` to ``x7``, and predicates ``yes`` and ``no``.
     """
+    major, minor = max((9, 1), ptx_since(target) or (9, 1))
     return f"""
-.version 9.1
+.version {major}.{minor}
 .target {target}
 .address_size 64
 .visible .entry k(.param .u64 cells, .param .u64 shared, .param .u64 words)

@@ -99,7 +99,7 @@ def test_a_k_of_96_on_the_chip_that_has_it() -> None:
     """Rows of 48 bytes; three scales a row begin at byte 0 or 1."""
     problem = Problem("mxf4", 128, 16, "e2m1", "e2m1", more={"k": "96", "scale id of a": 1})
     run_scaled(problem, 32, "ue8m0", ".block32", target="sm_103a")
-    with pytest.raises(Unsupported, match="k of 96 does not exist on sm_100a"):
+    with pytest.raises(Unsupported, match="k of 96 is known of sm_103a alone, not of sm_100a"):
         run_scaled(problem, 32, "ue8m0", ".block32")
     problem = Problem("mxf4", 128, 16, "e2m1", "e2m1", more={"k": "96", "scale id of a": 2})
     with pytest.raises(Unsupported, match="3 scales from byte 2"):

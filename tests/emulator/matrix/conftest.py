@@ -71,7 +71,7 @@ class Program:
             f"st.global.{kind} [rq+{8 * i}], {name};" for i, (name, kind) in enumerate(self.outputs)
         )
         return f"""
-.version 9.1
+.version 9.4
 .target {target}
 .address_size 64
 .visible .entry k(.param .u64 in, .param .u64 out)

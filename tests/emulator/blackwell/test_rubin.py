@@ -1,0 +1,53 @@
+"""What sm_107a alone has is refused by name and line; ptxas takes it there, and on sm_103a does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxlab.emulator.prepare.preparation import prepare
+from ptxlab.errors import ToolchainError, Unsupported
+from ptxlab.isa.targets import TARGETS
+from ptxlab.syntax import parse
+from ptxlab.toolchain import link_ptx
+
+MODULE = """\
+.version 9.4
+.target {target}
+.address_size 64
+.visible .entry k()
+{{
+    .reg .b32 r; .reg .b64 d; .reg .pred p;
+    {name} [r], d, d, r, p;
+    ret;
+}}
+"""
+FORM = "tcgen05.mma.cta_group::1.kind"
+ALONE = {
+    f"{FORM}::ti16": "::ti16 is not modelled",
+    f"{FORM}::f16.collector::b::fill": "modifier .collector::b::fill is not modelled",
+    f"{FORM}::tf32.collector::b::discard": "modifier .collector::b::discard is not modelled",
+}
+
+
+@pytest.mark.parametrize(("name", "told"), ALONE.items())
+def test_what_rubin_alone_has(name: str, told: str) -> None:
+    text = MODULE.format(target="sm_107a", name=name)
+    link_ptx(text, arch="sm_107a")
+    with pytest.raises(ToolchainError):
+        link_ptx(text.replace("sm_107a", "sm_103a"), arch="sm_103a")
+    with pytest.raises(Unsupported, match=told) as caught:
+        prepare(parse(text), TARGETS["sm_107a"], "k")
+    assert caught.value.location is not None
+    assert caught.value.location.line == 7
+
+
+def test_rubin_has_no_integers() -> None:
+    """The faulty twin is f16, which both take."""
+    text = MODULE.format(target="sm_107a", name=f"{FORM}::i8")
+    with pytest.raises(Unsupported, match="does not exist on sm_107a"):
+        prepare(parse(text), TARGETS["sm_107a"], "k")
+    with pytest.raises(ToolchainError, match="kind::i8"):
+        link_ptx(text, arch="sm_107a")
+    text = MODULE.format(target="sm_107a", name=f"{FORM}::f16")
+    assert link_ptx(text, arch="sm_107a").kernels
+    prepare(parse(text), TARGETS["sm_107a"], "k")
