@@ -36,8 +36,9 @@ ROW = np.dtype([(bank, f"{REGISTERS}u{TYPES[T].bytes}") for bank, T in BANKS.ite
 RACED, LOCAL = 512, 64
 """Bytes behind the rows of all threads, that each writes to, and those of local memory."""
 
+VERSION = 9, 0
 TEXT = """
-.version 9.0
+.version {version[0]}.{version[1]}
 .target {target}
 .address_size 64
 .visible .entry k(.param .u64 data)
@@ -94,6 +95,7 @@ class Program:
         lines = self.loops() if loops else self.lines(LINES)
         self.text = TEXT.format(
             n=REGISTERS,
+            version=VERSION,
             target=self.target.name,
             local=LOCAL,
             shared=self.shared,
@@ -163,9 +165,10 @@ class Program:
                 return self.applied(form)
 
     def takes(self, form: RowForm, mostly: float = 1) -> bool:
-        """Say whether a form is machine code for the target."""
+        """Say whether a form is machine code, and one of the target and of the program's version."""
         known = compiles(form) or self.draw.random() > mostly
-        return known and not form.needs.missing(self.target)
+        newer = form.needs.version(self.target) > VERSION
+        return known and not newer and not form.needs.missing(self.target)
 
     def applied(self, form: RowForm) -> str:
         """Return a form with registers, and constants here and there."""
