@@ -24,9 +24,10 @@ from ptxlab.machine.row import accessed_bytes
 PREDICATES = 512
 """The bit of the first predicate; those of registers are their numbers."""
 
-_FIXED = 1 << ZERO_REGISTER | 1 << URZ | 1 << PREDICATES + TRUE_PREDICATE | 1 << PREDICATES + UPT
+FIXED = 1 << ZERO_REGISTER | 1 << URZ | 1 << PREDICATES + TRUE_PREDICATE | 1 << PREDICATES + UPT
 """What always has its value."""
-_EVERY_PREDICATE = (1 << TRUE_PREDICATE) - 1
+EVERY_PREDICATE = (1 << TRUE_PREDICATE) - 1 << PREDICATES
+"""The predicates of a thread that can be written."""
 _DESCRIPTOR, _POINTER = 2, 2
 
 
@@ -55,7 +56,7 @@ def written(i: DecodedInstruction) -> int:
         bits |= of(predicate)
     if i.known.every_predicate == "written":
         bits |= _masked(i)
-    return bits & ~_FIXED
+    return bits & ~FIXED
 
 
 def read(i: DecodedInstruction) -> int:
@@ -71,7 +72,7 @@ def read(i: DecodedInstruction) -> int:
             bits |= _address(source, _width(i, slot, source), wide=i.is_wide(source))
         else:
             bits |= of(source, _width(i, slot, source))
-    return bits & ~_FIXED
+    return bits & ~FIXED
 
 
 def registers(first: Operand | None, count: int) -> int:
@@ -84,8 +85,7 @@ def registers(first: Operand | None, count: int) -> int:
 def _masked(i: DecodedInstruction) -> int:
     """Return the predicates of a mask, which stands last."""
     mask = i.sources[-1]
-    chosen = mask.value if isinstance(mask, Immediate) else _EVERY_PREDICATE
-    return (chosen & _EVERY_PREDICATE) << PREDICATES
+    return EVERY_PREDICATE & (mask.value << PREDICATES if isinstance(mask, Immediate) else -1)
 
 
 def _width(i: DecodedInstruction, slot: int, source: Operand) -> int:

@@ -9,32 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.operands import (
-    TRUE_PREDICATE,
-    URZ,
-    ZERO_REGISTER,
-    Operand,
-    Predicate,
-    SassAddress,
-    SassConstant,
-    SassRegister,
-)
+from ptxlab.machine.operands import Operand, SassAddress, SassRegister
 from ptxlab.machine.row import accessed_bytes
 from ptxlab.prediction.slow_paths import passed_by
 
 _STACK_POINTER = 1
-_PREDICATES = 512
 _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "local"))}
 _SPACES |= {"copy": _SPACES["shared"], "generic": _SPACES["shared"] | _SPACES["global"]}
 _SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
 _BOX = 7
 """Registers in a row that say what is copied: an address, an mbarrier and five coordinates."""
-_ALL_PREDICATES = (1 << TRUE_PREDICATE) - 1 << _PREDICATES
-_FIXED = (
-    1 << ZERO_REGISTER | 1 << URZ | 1 << _PREDICATES + 7 | 1 << _PREDICATES + 15
-)  # never written
 _TOLD = ("alu", "fmaheavy", "lsu", "uniform")
 """Pipes of whose instructions it is known how many registers they write; others write one at least."""
 
@@ -105,9 +92,9 @@ class _Facts:
         """What is not known at all is run, to be refused."""
         self.writes = _written(i, 4 if row is None or row.pipe == "wgmma" else i.written)
         if row is not None and row.every_predicate == "written":
-            self.writes |= _ALL_PREDICATES
+            self.writes |= uses.EVERY_PREDICATE
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
-        guard = _reads(i.guard)
+        guard = uses.of(i.guard)
         self.reads = guard | _reads_of(i) if i.computed(floats) else guard
         self.roots = self.always = 0
         """What is read when memory is asked, and whoever asks."""
@@ -138,7 +125,7 @@ class _Facts:
         before = live & ~self.kills | self.always | (self.roots if asked else 0)
         if self.writes & live:
             before |= self.reads
-        return before & ~_FIXED
+        return before & ~uses.FIXED
 
 
 def _successors(
@@ -192,23 +179,19 @@ def _words_of_stack(i: DecodedInstruction) -> int:
 
 def _written(i: DecodedInstruction, most: int) -> int:
     """Return what an instruction writes, of registers ``most`` at most."""
-    bits = 0
-    if i.dest is not None and i.row is not None:
-        bits |= ((1 << min(i.written, most)) - 1) << i.dest.number
-    for predicate in i.outs:
-        bits |= 1 << _PREDICATES + predicate.number
-    return bits & ~_FIXED
+    bits = uses.registers(i.dest, min(i.written, most)) if i.row is not None else 0
+    return (bits | _union(i.outs)) & ~uses.FIXED
 
 
 def _reads_of(i: DecodedInstruction) -> int:
     """Return what the operands of an instruction say, without its guard."""
-    bits = _ALL_PREDICATES if i.known.every_predicate == "read" else 0
+    bits = uses.EVERY_PREDICATE if i.known.every_predicate == "read" else 0
     if i.known.flow:
         return bits | _union(i.operands)
     pairs, sums = i.takes_pairs, any(map(i.has, i.known.sums_pairs))
     for slot, source in enumerate(i.sources):
         third_of_wide = slot == 2 and sums
-        bits |= _reads(source, 2 if pairs or third_of_wide else 1)
+        bits |= uses.of(source, 2 if pairs or third_of_wide else 1)
     return bits | _union(i.ins)
 
 
@@ -217,9 +200,9 @@ def _asynchronous(i: DecodedInstruction) -> int:
     bits = _union(i.ins)
     for operand in i.operands:
         if isinstance(operand, SassAddress):
-            bits |= _reads(operand.base) | _reads(operand.uniform, _BOX)
+            bits |= uses.of(operand.base) | uses.of(operand.uniform, _BOX)
         elif isinstance(operand, SassRegister):
-            bits |= _reads(operand, 2)
+            bits |= uses.of(operand, 2)
     return bits
 
 
@@ -229,9 +212,9 @@ def _queued(i: DecodedInstruction) -> int:
     bits = 0
     for operand in i.operands:
         if isinstance(operand, SassAddress) and operand.what == ("idesc" if of_product else ""):
-            bits |= _reads(operand.base) | _reads(operand.uniform)
+            bits |= uses.of(operand.base) | uses.of(operand.uniform)
         elif isinstance(operand, SassRegister) and not of_product:
-            bits |= _reads(operand)
+            bits |= uses.of(operand)
     return bits
 
 
@@ -244,20 +227,10 @@ def _stored(i: DecodedInstruction) -> int:
 def _union(operands: Iterable[Operand], words: int = 1) -> int:
     bits = 0
     for operand in operands:
-        bits |= _reads(operand, words)
+        bits |= uses.of(operand, words)
     return bits
-
-
-def _reads(operand: Operand | None, words: int = 1) -> int:
-    if isinstance(operand, SassRegister):
-        return ((1 << words) - 1) << operand.number & ~_FIXED
-    if isinstance(operand, Predicate):
-        return 1 << _PREDICATES + operand.number
-    if isinstance(operand, SassConstant):
-        return _reads(operand.register)
-    return 0
 
 
 def _address(operand: SassAddress, wide: bool) -> int:
     words = 2 if wide else 1
-    return _reads(operand.base, words) | _reads(operand.uniform, words)
+    return uses.of(operand.base, words) | uses.of(operand.uniform, words)
