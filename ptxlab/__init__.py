@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ptxlab.late import importing
 from ptxlab.pictured import painted_by
 
 if TYPE_CHECKING:
@@ -63,13 +64,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ptxlab' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
+__getattr__ = importing(__name__, _HOMES)
 
 # A notebook's pictures are drawn by a room of verbs, which is imported with the first of them.
 painted_by(lambda: import_module("ptxlab.verbs.notebook"))
