@@ -40,12 +40,14 @@ class _Record:
 class Heat:
     """Nanoseconds that all blocks have ``taken`` as arrays, and that each thing has ``spent``; what is ``hot``.
 
-    The ``records`` are those of programs that have been launched.
+    The ``records`` are those of programs that have been launched, and ``earlier`` is what they say earlier
+    processes have made machine code of.
     """
 
     taken: int = 0
     spent: Counter[Key] = field(default_factory=Counter)
     hot: set[Key] = field(default_factory=set)
+    earlier: set[Key] = field(default_factory=set)
     records: dict[Key, _Record] = field(default_factory=dict)
 
     def is_hot(self, key: Key, cost: int) -> bool:
@@ -59,7 +61,7 @@ class Heat:
 
     def was_hot(self, key: Key) -> bool:
         """Say whether an earlier process has made machine code of something, in whatever launch."""
-        return any(key in record.hot for record in self.records.values())
+        return key in self.earlier
 
     @contextmanager
     def of_launch(self, program: Program, config: LaunchConfig) -> Iterator[None]:
@@ -69,6 +71,7 @@ class Heat:
         record = self.records.get(key)
         if record is None:
             record = self.records[key] = _read(key)
+            self.earlier |= record.hot
         launch = repr(config)
         if launch in record.launches:
             self.hot |= record.hot
