@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ptxlab.late import importing
 from ptxlab.pictured import painted_by
 
 if TYPE_CHECKING:
@@ -64,7 +63,13 @@ _HOMES = {
 }
 
 
-__getattr__ = importing(__name__, _HOMES)
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ptxlab' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
 
 # A notebook's pictures are drawn by a room of verbs, which is imported with the first of them.
 painted_by(lambda: import_module("ptxlab.verbs.notebook"))

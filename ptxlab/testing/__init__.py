@@ -16,9 +16,8 @@ Installing ptxlab gives pytest the fixture ``device`` (see ``ptxlab.testing.plug
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ptxlab.late import importing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ptxlab.testing.assertions import assert_bits_equal, assert_clean, assert_fragment
@@ -27,4 +26,7 @@ __all__ = ["assert_bits_equal", "assert_clean", "assert_fragment"]
 
 
 # Imported on first use: pytest loads the plugin beside this file in every run, ptxlab's or not.
-__getattr__ = importing(__name__, dict.fromkeys(__all__, "ptxlab.testing.assertions"))
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ptxlab.testing' has no attribute {name!r}")
+    return getattr(import_module("ptxlab.testing.assertions"), name)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ptxlab.late import importing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ptxlab.toolchain.cubin import Cubin, Remark, Resources
@@ -24,13 +23,19 @@ __all__ = [
 
 # Where each name lives. They are imported on first use: who asks for a file of the room does not wait for all of it.
 _HOMES = {
-    "Cubin": "ptxlab.toolchain.cubin",
-    "Remark": "ptxlab.toolchain.cubin",
-    "Resources": "ptxlab.toolchain.cubin",
-    "assemble_cuda": "ptxlab.toolchain.nvrtc",
-    "compile_cuda": "ptxlab.toolchain.nvrtc",
-    "disassemble": "ptxlab.toolchain.nvdisasm",
-    "link_ptx": "ptxlab.toolchain.nvjitlink",
+    "Cubin": "cubin",
+    "Remark": "cubin",
+    "Resources": "cubin",
+    "assemble_cuda": "nvrtc",
+    "compile_cuda": "nvrtc",
+    "disassemble": "nvdisasm",
+    "link_ptx": "nvjitlink",
 }
 
-__getattr__ = importing(__name__, _HOMES)
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ptxlab.toolchain' has no attribute {name!r}")
+    value = getattr(import_module(f"ptxlab.toolchain.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
