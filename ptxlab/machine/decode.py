@@ -16,17 +16,27 @@ from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.elf import read_elf
 
 _CODE_ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?:\S+ \+ )?(?P<label>[^@\s]+)@srel\)*$")
+_NAMED = re.compile(r"[`@\w]\((?P<name>[^()\s]+)\)")
+_COMPUTED = re.compile(r"U?R\d+$")
 _RETURN = re.compile(r"(?P<register>R\d+) (?:0x0|`\(.*\))$")
 
 
-def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunction]:
-    """Return a kernel and behind it the functions that it calls, and that those call."""
+def called(
+    functions: Mapping[str, SassFunction], kernel: str, addressed: Sequence[str] = ()
+) -> list[SassFunction]:
+    """Return a kernel and behind it the functions that it names, and that those name.
+
+    Behind a call of an address that is computed also those ``addressed``, whose addresses memory has.
+    """
     reached = [functions[kernel]]
     for function in reached:
         for i in function.instructions:
-            other = functions.get(i.target or "") if _calls(i) else None
-            if other is not None and other not in reached:
-                reached.append(other)
+            named = [match["name"] for operand in i.operands for match in _NAMED.finditer(operand)]
+            if _calls(i) and any(map(_COMPUTED.match, i.operands)):
+                named += addressed
+            for other in map(functions.get, named):
+                if other is not None and other not in reached:
+                    reached.append(other)
     return reached
 
 
@@ -35,17 +45,28 @@ def _calls(i: SassInstruction) -> bool:
     return row is not None and row.does == "call"
 
 
+def numbers(
+    functions: Mapping[str, SassFunction], kernel: str, addressed: Sequence[str] = ()
+) -> dict[str, int]:
+    """Return the number of the first instruction of a kernel, and of each function behind it."""
+    first, bases = 0, {}
+    for function in called(functions, kernel, addressed):
+        bases[function.name] = first
+        first += len(function.instructions)
+    return bases
+
+
 def decode(
-    cubin: Cubin, functions: Mapping[str, SassFunction], kernel: str
+    cubin: Cubin,
+    functions: Mapping[str, SassFunction],
+    kernel: str,
+    addressed: Sequence[str] = (),
 ) -> list[DecodedInstruction]:
     """Decode a kernel of a cubin and what it calls, one behind the other from address 0 on."""
     instructions: list[DecodedInstruction] = []
-    bases: dict[str, int] = {}
-    chosen = called(functions, kernel)
-    for function in chosen:
-        bases[function.name] = sum(len(earlier.instructions) for earlier in chosen[: len(bases)])
-    for function in chosen:
-        code, first = _section(cubin, f".text.{function.name}"), bases[function.name]
+    bases = numbers(functions, kernel, addressed)
+    for name, first in bases.items():
+        function, code = functions[name], _section(cubin, f".text.{name}")
         places = {name: at // INSTRUCTION_BYTES + first for name, at in function.labels.items()}
         for number, sass in enumerate(function.instructions, first):
             instructions.append(decoded(number, sass, code, bases | places))

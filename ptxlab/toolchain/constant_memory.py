@@ -6,16 +6,12 @@ of ``__constant__``, and ``.nv.constant4`` addresses, which relocations of ELF a
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptxlab.toolchain.elf import Elf, read_elf, symbols
+from ptxlab.toolchain.elf import read_elf, relocations, symbols
 
 LITERALS, VARIABLES, ADDRESSES = 2, 3, 4
 """The banks."""
-
-_RELOCATION = {".rel": struct.Struct("<QII"), ".rela": struct.Struct("<QIIq")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +43,8 @@ def constant_memory(image: bytes, kernel: str) -> ConstantMemory:
             for symbol in symbols(elf)
             if symbol.section == names[VARIABLES] and symbol.size
         },
-        dict(_addresses(elf, names[ADDRESSES])),
+        {
+            relocation.offset: (relocation.symbol.name, relocation.addend or 0)
+            for relocation in relocations(elf, names[ADDRESSES])
+        },
     )
-
-
-def _addresses(elf: Elf, section: str) -> Iterator[tuple[int, tuple[str, int]]]:
-    known = list(symbols(elf))
-    for relocations in elf.sections:
-        kind = relocations.name.removesuffix(section)
-        if relocations.name.endswith(section) and kind in _RELOCATION:
-            for offset, _, symbol, *addend in _RELOCATION[kind].iter_unpack(relocations.content):
-                yield offset, (known[symbol].name, addend[0] if addend else 0)

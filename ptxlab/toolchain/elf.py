@@ -20,16 +20,18 @@ EXECUTABLE = 2
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = {".rel": struct.Struct("<QII"), ".rela": struct.Struct("<QIIq")}
 _NOBITS = 8  # a section that takes no room in the file
 
 
 @dataclass(frozen=True, slots=True)
 class ElfSection:
-    """A section: its name, ``flags``, ``size`` in memory, and what the file has of it."""
+    """A section: its name, ``flags``, ``size`` and ``align`` in memory, and what the file has of it."""
 
     name: str
     flags: int
     size: int
+    align: int
     content: bytes
 
 
@@ -53,6 +55,19 @@ class ElfSymbol:
     other: int
 
 
+@dataclass(frozen=True, slots=True)
+class ElfRelocation:
+    """What stands at ``offset`` in a section is an address: ``addend`` bytes behind ``symbol``.
+
+    ``kind`` is the machine's own and says how it is written there; an ``addend`` of None stands there itself.
+    """
+
+    offset: int
+    kind: int
+    symbol: ElfSymbol
+    addend: int | None
+
+
 def read_elf(image: bytes) -> Elf:
     """Read an ELF file. Raises ToolchainError for one that is damaged."""
     try:
@@ -70,8 +85,8 @@ def _sections(image: bytes, start: int, count: int, names: int) -> Iterator[ElfS
     heads = [_SECTION.unpack_from(image, start + _SECTION.size * number) for number in range(count)]
     texts = _content(image, heads[names]) if heads else b""
     for head in heads:
-        name, _, flags, _, _, size, *_ = head
-        yield ElfSection(text_at(texts, name), flags, size, _content(image, head))
+        name, _, flags, _, _, size, _, _, align, _ = head
+        yield ElfSection(text_at(texts, name), flags, size, align, _content(image, head))
 
 
 def _content(image: bytes, head: tuple[int, ...]) -> bytes:
@@ -94,3 +109,13 @@ def symbols(elf: Elf) -> Iterator[ElfSymbol]:
     for name, _, other, number, value, size in _SYMBOL.iter_unpack(contents.get(".symtab", b"")):
         section = elf.sections[number].name if number < len(elf.sections) else ""
         yield ElfSymbol(text_at(texts, name), section, value, size, other)
+
+
+def relocations(elf: Elf, section: str) -> Iterator[ElfRelocation]:
+    """Yield what is to be filled in in a section, in the order of the file's tables."""
+    known = list(symbols(elf))
+    for table in elf.sections:
+        form = _RELOCATION.get(table.name.removesuffix(section))
+        if form is not None and table.name.endswith(section):
+            for offset, kind, symbol, *addend in form.iter_unpack(table.content):
+                yield ElfRelocation(offset, kind, known[symbol], addend[0] if addend else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from ptxlab.errors import ToolchainError
 from ptxlab.isa.occupancy import MULTIPROCESSORS
@@ -20,16 +21,39 @@ _INFO = ".nv.info"
 _ENTRY = 0x10  # STO_CUDA_ENTRY in st_other
 
 _REGISTERS, _FRAME, _MOST_THREADS, _THREADS, _BARRIERS = 0x2F, 0x11, 0x05, 0x10, 0x4C
+_PARAMETER, _PARAMETER_BIG, _CLUSTER = 0x17, 0x45, 0x3D
+_SIZE_AT = 18  # of a parameter, in the last word; what is big has a word for it
 _SIZED = 4  # the format of an attribute whose value has a size of its own
 _BARRIERS_IN_FLAGS = 20  # of the section of the code, before CUDA 13
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a kernel: where it begins among the parameters, and its bytes."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class CubinEntry:
-    """A kernel of a cubin: what it uses, and how many threads a CTA has, None where it is not said."""
+    """A kernel of a cubin: what it uses, its parameters in their order, and how it may be launched.
+
+    A CTA has ``reqntid`` threads, or at most ``maxntid``, and a cluster ``cluster`` CTAs, in x, y and z: each is
+    None where it is not said.
+    """
 
     used: Used
-    threads: int | None
+    parameters: tuple[Parameter, ...]
+    reqntid: tuple[int, int, int] | None
+    maxntid: tuple[int, int, int] | None
+    cluster: tuple[int, int, int] | None
+
+    @property
+    def threads(self) -> int | None:
+        """The most threads that a CTA may have, None where it is not said."""
+        size = self.reqntid or self.maxntid
+        return prod(size) if size else None
 
 
 def entries(image: bytes, arch: str) -> list[CubinEntry]:
@@ -51,7 +75,8 @@ def _entries(elf: Elf, arch: str) -> Iterator[CubinEntry]:
         name = symbol.name
         if not symbol.other & _ENTRY:
             continue
-        own = dict(_attributes(sections[f"{_INFO}.{name}"]))
+        said = list(_attributes(sections[f"{_INFO}.{name}"]))
+        own = dict(said)
         numbers = {
             attribute: value[1]
             for attribute, value in of_all
@@ -65,8 +90,26 @@ def _entries(elf: Elf, arch: str) -> Iterator[CubinEntry]:
             stack=numbers.get(_FRAME, 0),
             barriers=own[_BARRIERS][0] if _BARRIERS in own else in_flags,
         )
-        size = own.get(_THREADS) or own.get(_MOST_THREADS)
-        yield CubinEntry(used, size[0] * size[1] * size[2] if size else None)
+        yield CubinEntry(
+            used,
+            _parameters(said),
+            *(_size(own.get(key)) for key in (_THREADS, _MOST_THREADS, _CLUSTER)),
+        )
+
+
+def _parameters(said: list[tuple[int, tuple[int, ...]]]) -> tuple[Parameter, ...]:
+    """Return the parameters: ptxas writes them from either end, each with its number and offset in one word."""
+    places: dict[int, Parameter] = {}
+    for attribute, value in said:
+        if attribute in (_PARAMETER, _PARAMETER_BIG):
+            _, place, last = value
+            size = last if attribute == _PARAMETER_BIG else last >> _SIZE_AT
+            places[place & 0xFFFF] = Parameter(place >> 16, size)
+    return tuple(parameter for _, parameter in sorted(places.items()))
+
+
+def _size(value: tuple[int, ...] | None) -> tuple[int, int, int] | None:
+    return (value[0], value[1], value[2]) if value else None
 
 
 def _shared(elf: Elf, section: ElfSection | None, arch: str) -> int:
