@@ -61,6 +61,8 @@ class VectorValue:
     def __add__(self, other: VectorValue | float) -> VectorValue:
         return self.apply("fadd" if self.is_float else "add", other)
 
+    __radd__ = __add__
+
     def __sub__(self, other: VectorValue | float) -> VectorValue:
         return self.apply("fsub" if self.is_float else "sub", other)
 
@@ -132,13 +134,12 @@ class VectorValue:
         a, b = _alike(self, other)
         lanes = 256 // a.width
         kind = type_of(a.kind, lanes)
-        halves = []
+        parts = []
         for first in range(0, a.lanes, lanes):
             x, y = (each.shuffle(range(first, first + lanes)) for each in (a, b))
             text = f'call {kind} asm "{instruction}", "=x,x,x"({x}, {y})'
-            halves.append(x._made(text, a.kind, lanes, y))
-        low, high = halves
-        return low.shuffle(range(a.lanes), high)
+            parts.append(x._made(text, a.kind, lanes, y))
+        return joined(parts)
 
     def to(self, conversion: str, kind: str) -> VectorValue:
         """Convert every number: ``sext``, ``trunc``, ``sitofp``, ``fptosi``, ``fpext``, ``fptrunc``."""
@@ -245,6 +246,8 @@ class VectorValue:
     def at(self, index: VectorValue | int, size: int) -> VectorValue:
         """Return the address of a number in an array of elements of ``size`` bytes, this its address."""
         if isinstance(index, int):
+            if not index:
+                return self
             index, size = number(self.code, "i64", index * size), 1
         offset = index * size if size > 1 else index
         return self._made(f"getelementptr i8, {self}, {offset}", "ptr", 0, offset)
@@ -336,6 +339,14 @@ def vector(values: Sequence[VectorValue]) -> VectorValue:
     for i, value in enumerate(values):
         made = value._made(f"insertelement {made}, {value}, i64 {i}", kind, lanes, made)
     return made
+
+
+def joined(parts: Sequence[VectorValue]) -> VectorValue:
+    """Return vectors of one length one behind the other; how many is a power of two."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [low.shuffle(range(2 * low.lanes), high) for low, high in pairs]
+    return parts[0]
 
 
 def listed(given: Sequence[VectorValue]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ptxlab.emulator.native.addresses import TranslatedAddress
 from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.text import ModuleFunction, width
-from ptxlab.native.value import VectorValue, numbers, table, vector
+from ptxlab.native.value import VectorValue, joined, numbers, table, vector
 
 STORES = "stores"
 """What the function that stores is called."""
@@ -125,12 +125,5 @@ def _store(
 
 def _interleaved(elements: Sequence[VectorValue]) -> VectorValue:
     """Return the elements of each of eight items beside each other."""
-    joined = list(elements)
-    while len(joined) > 1:
-        width = joined[0].lanes
-        joined = [
-            a.shuffle(range(2 * width), b) for a, b in zip(joined[::2], joined[1::2], strict=True)
-        ]
-    return joined[0].shuffle(
-        [part * LANES + lane for lane in range(LANES) for part in range(len(elements))]
-    )
+    picks = [part * LANES + lane for lane in range(LANES) for part in range(len(elements))]
+    return joined(elements).shuffle(picks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.native.value import VectorValue
+from ptxlab.native.value import VectorValue, joined
 
 BLOCK = 16
 """Outer indices side by side, at most: a vector of int16, and two of float32, of 256 bits."""
@@ -80,22 +80,18 @@ def gather(registers: Sequence[VectorValue], line: Line) -> VectorValue:
 
 
 def scatter(words: Sequence[tuple[Line, VectorValue]], register: int, lanes: int) -> VectorValue:
-    parts = []
-    for line, value in words:
-        picks = {lane: i for i, (held, lane) in enumerate(line.places) if held == register}
-        if picks:
-            parts.append((picks, value))
-    while len(parts) > 2:
-        parts = [_beside(*parts[i : i + 2]) for i in range(0, len(parts), 2)]
-    [(first, x), (second, y)] = parts
-    places = first | {lane: i + x.lanes for lane, i in second.items()}
-    return x.shuffle([places[lane] for lane in range(lanes)], y)
-
-
-def _beside(
-    left: tuple[dict[int, int], VectorValue], other: tuple[dict[int, int], VectorValue]
-) -> tuple[dict[int, int], VectorValue]:
-    """Put two vectors side by side."""
-    (first, x), (second, y) = left, other
-    moved = {lane: i + x.lanes for lane, i in second.items()}
-    return first | moved, x.shuffle(range(2 * x.lanes), y)
+    """Return a register, whose numbers stand in some of the lines."""
+    holding = [
+        (line.places, value)
+        for line, value in words
+        if any(held == register for held, _ in line.places)
+    ]
+    position = {
+        lane: number * value.lanes + i
+        for number, (places, value) in enumerate(holding)
+        for i, (held, lane) in enumerate(places)
+        if held == register
+    }
+    values, half = [value for _, value in holding], len(holding) // 2
+    low, high = joined(values[:half]), joined(values[half:])
+    return low.shuffle([position[lane] for lane in range(lanes)], high)

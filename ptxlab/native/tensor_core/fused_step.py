@@ -7,7 +7,7 @@ int32, and those for which that would not be exact in float64, as ``ptxlab.numbe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from ptxlab.native.tensor_core.decoding import (
     values,
     widened,
 )
-from ptxlab.native.tensor_core.terms import Steps, Terms
-from ptxlab.native.text import ModuleFunction
+from ptxlab.native.tensor_core.terms import Index, Steps, Terms
 from ptxlab.native.tracing.casts import half_words, odd_single
 from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
@@ -46,7 +45,7 @@ class FusedSteps(Steps):
 
     how: FusedStep
 
-    kept = (("float", 4), ("i16", 2))
+    kept = ("float", "i16")
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return elements(words, self.how.a, bits, 0)
@@ -54,15 +53,15 @@ class FusedSteps(Steps):
     def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return elements(words, self.how.b, bits, -self.how.a.bias - self.how.b.bias)
 
-    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
-        """Add one step's products to the words of a column at ``d``."""
-        c, top = self._addend(d)
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
+        c, c_exponents = self._addend(sums)
+        top = c_exponents
         shifts = [self.shift(terms, block) for block in range(self.blocks)]
         each = self.products // self.blocks
         for block, shift in enumerate(shifts):
             highest = None
             for k in range(block * each, (block + 1) * each):
-                exponent = terms.left(1, k) + terms.right(1, k)
+                exponent = terms.a(1, k) + terms.b(1, k)
                 highest = exponent if highest is None else highest.call("smax", exponent)
             assert highest is not None
             top = top.call("smax", highest if shift is None else highest + shift)
@@ -70,11 +69,12 @@ class FusedSteps(Steps):
         lowest = self.how.lowest
         outside = (top - lowest).is_("ugt", HIGHEST - lowest)
         with code.branch(outside.bits(f"i{self.rows}", 0).is_("ne", 0)) as branch:
-            code.call_procedure(self.exact_column(terms), *terms.addresses, d, terms.columns)
+            exact = self._exactly(code, terms, c, c_exponents)
             branch.otherwise()
-            d.store(self._fast(terms, top, shifts, c), align=4 * self.rows)
+            fast = self._fast(terms, top, shifts, c)
+        return branch.merged(exact, fast)
 
-    def _addend(self, d: VectorValue) -> tuple[VectorValue, VectorValue]:
+    def _addend(self, words: VectorValue) -> tuple[VectorValue, VectorValue]:
         """Return the values and exponents of C.
 
         A zero C whose exponent would be too low for float32 counts as no term: where only such terms
@@ -82,7 +82,6 @@ class FusedSteps(Steps):
         """
         form, zero = self.how.addend, self.how.zero_exponent
         zero = zero if zero >= self.how.lowest else ZERO_EXPONENT
-        words = d.load("i32", self.rows, align=4 * self.rows)
         exponent = exponents(words, form, -form.bias, zero)
         return values(words, form), exponent.to("trunc", "i16")
 
@@ -91,7 +90,7 @@ class FusedSteps(Steps):
         """How many parts of a step have scales of their own."""
         return 1
 
-    def shift(self, terms: Terms, block: VectorValue | int) -> VectorValue | None:
+    def shift(self, terms: Terms, block: Index) -> VectorValue | None:
         """Return by how many powers of two scales multiply the products of a block."""
         return None
 
@@ -112,7 +111,7 @@ class FusedSteps(Steps):
             part = None
             for k in range(first, min(first + how.group, self.products)):
                 scale = scales[k * self.blocks // self.products]
-                term = (terms.left(0, k) * terms.right(0, k) * scale).to("fptosi", "i32")
+                term = (terms.a(0, k) * terms.b(0, k) * scale).to("fptosi", "i32")
                 part = term if part is None else part + term
             assert part is not None
             total = total + part.to("sitofp", "double")
@@ -123,27 +122,23 @@ class FusedSteps(Steps):
         kept = total.bits("i64") & (-1 << (F64.fraction_bits - how.result.fraction_bits))
         return (kept.bits("double").to("fptrunc", "float") * unit).bits("i32")
 
-    def exact_column(self, of_column: Terms) -> ModuleFunction:
-        """Return the function that adds one step's products to a column, whatever the numbers are."""
-        how, code = self.how, FunctionBuilder()
-        addresses = [code.parameter(f"at{i}", "ptr") for i in range(len(of_column.addresses))]
-        d = code.parameter("d", "ptr")
-        terms = replace(
-            of_column, addresses=tuple(addresses), columns=code.parameter("columns", "i64")
-        )
+    def _exactly(
+        self, code: FunctionBuilder, terms: Terms, c: VectorValue, c_exponents: VectorValue
+    ) -> VectorValue:
+        """Add one step's products to a column, whatever the numbers are."""
+        how = self.how
 
         def product(k: VectorValue) -> tuple[VectorValue, VectorValue]:
-            x, y = terms.left(1, k), terms.right(1, k)
-            left, right = special(terms.left(0, k), x, how.a), special(terms.right(0, k), y, how.b)
+            x, y = terms.a(1, k), terms.b(1, k)
+            left, right = special(terms.a(0, k), x, how.a), special(terms.b(0, k), y, how.b)
             shift = self.shift(terms, k * self.blocks // self.products)
             if shift is None:
                 return left * right, self._of_zeros(x + y)
             scale = shift.is_("sgt", _FAR).choose(float("nan"), power_of_two(shift))
             return left * right * scale, self._of_zeros(x + y + shift)
 
-        value, exponent = self._addend(d)
-        c = special(value, exponent, how.addend)
-        top = code.variable(self._of_zeros(exponent))
+        c = special(c, c_exponents, how.addend)
+        top = code.variable(self._of_zeros(c_exponents))
         rough = code.variable(c)
         with code.loop(self.products) as k:
             value, exponent = product(k)
@@ -158,8 +153,7 @@ class FusedSteps(Steps):
         with code.loop(self.products) as k:
             term = (product(k)[0] * scale).to("fptosi", "i32")
             total.value = total.value + term.to("sitofp", "double")
-        d.store(rounded(total.value * unit, rough.value, how.result), align=4 * self.rows)
-        return code.function("exact_column", rare=True)
+        return rounded(total.value * unit, rough.value, how.result)
 
     def _of_zeros(self, exponent: VectorValue) -> VectorValue:
         return exponent.is_("slt", NO_PRODUCT).choose(self.how.zero_exponent, exponent)

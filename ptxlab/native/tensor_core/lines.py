@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.native.value import VectorValue, vector
+from ptxlab.native.value import VectorValue, joined, vector
 
 WORDS = 4
 
@@ -79,13 +79,9 @@ class UnitMatrix:
             address = self.begin.at(line.word(unit), 1).at(first - unit * in_unit, bits // 8)
             return address.load(f"i{bits}", count, align=bits // 8)
         line = line.at(unit, 8)
-        parts = [
-            self.begin.at(line.word(i), 1).load(f"i{bits}", in_unit, align=bits // 8)
-            for i in range(count // in_unit)
-        ]
-        while len(parts) > 1:
-            parts = [
-                low.shuffle(range(2 * low.lanes), high)
-                for low, high in zip(parts[::2], parts[1::2], strict=True)
+        return joined(
+            [
+                self.begin.at(line.word(i), 1).load(f"i{bits}", in_unit, align=bits // 8)
+                for i in range(count // in_unit)
             ]
-        return parts[0]
+        )

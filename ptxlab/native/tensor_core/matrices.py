@@ -8,50 +8,17 @@ are kept, and which units of their chunks they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
-from ptxlab.native.tensor_core.terms import Chunks, Parts, Steps, Terms
+from ptxlab.native.tensor_core.terms import Chunks, Index, Kept, Steps, Terms
+from ptxlab.native.text import width
 from ptxlab.native.value import VectorValue
 
 NAME = "multiply"
 """What functions for whole products are called."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is kept of A or B, a buffer for each part: of each product ``depth`` times so many ``outer`` numbers."""
-
-    buffers: Sequence[VectorValue]
-    parts: Parts
-    depth: int
-    outer: int
-
-    @classmethod
-    def of(cls, code: FunctionBuilder, parts: Parts, depth: int, outer: int, many: int) -> _Kept:
-        buffers = [code.buffer(size * depth * outer * many) for _, size in parts]
-        return cls(buffers, parts, depth, outer)
-
-    def addresses(self, product: VectorValue | int, at: int) -> list[VectorValue]:
-        """Return where the numbers of a product are from one on."""
-        return [
-            buffer.at(product, size * self.depth * self.outer).at(at, size)
-            for buffer, (_, size) in zip(self.buffers, self.parts, strict=True)
-        ]
-
-    def keep(
-        self,
-        values: Sequence[VectorValue],
-        at: int,
-        first: VectorValue | int = 0,
-        product: VectorValue | int = 0,
-    ) -> None:
-        addresses = zip(values, self.addresses(product, at), self.parts, strict=True)
-        for value, address, (_, size) in addresses:
-            address.at(first, size).store(value, align=value.lanes * size)
 
 
 class Matrices:
@@ -76,12 +43,16 @@ class Matrices:
         self.steps, self.m, self.n, self.k, self.chunks = steps, m, n, k, chunks
         self.code = code = FunctionBuilder()
         of_right = k if chunks is None else k // chunks.kept * chunks.of
-        self._left = _Kept.of(code, steps.kept, depth or k, m, many)
-        self._right = _Kept.of(code, steps.kept, of_right, n, many)
-        self._units = _Kept.of(code, (("i32", 4),) if chunks else (), k, m, many)
-        self._scales = [_Kept.of(code, steps.scales, blocks, outer, many) for outer in (m, n)]
-        self._word = int(steps.word[1:]) // 8
-        self._sums = code.buffer(self._word * m * n)
+        blocks_of_rows = m // steps.rows
+
+        def room(kinds: Sequence[str], depth: int, outer: int) -> list[Kept]:
+            return [Kept.of(code, kind, depth, outer, many) for kind in kinds]
+
+        self._left = room(steps.kept, blocks_of_rows * (depth or k), steps.rows)
+        self._right = room(steps.kept, of_right, n)
+        self._units = room(["i32"] if chunks else [], blocks_of_rows * k, steps.rows)
+        self._scales = [room(steps.scales, blocks, outer) for outer in (m, n)]
+        self._sums = Kept.of(code, steps.word, blocks_of_rows * n, steps.rows)
 
     # ---- A and B ----
 
@@ -91,47 +62,44 @@ class Matrices:
         bits: int,
         inner: Sequence[int],
         block: int = 0,
-        product: VectorValue | int = 0,
+        product: Index = 0,
     ) -> None:
         """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
         elements = self.steps.left(words, bits)
         for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
-            self._left.keep(parts, self._of_rows(block, k), product=product)
+            _keep(self._left, parts, self._of_rows(block, k), product=product)
 
     def keep_right(
         self,
         words: VectorValue,
         bits: int,
         inner: Sequence[int],
-        first: VectorValue | int = 0,
-        product: VectorValue | int = 0,
+        first: Index = 0,
+        product: Index = 0,
     ) -> None:
         """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
         elements = self.steps.right(words, bits)
         kept, of = (1, 1) if self.chunks is None else (self.chunks.kept, self.chunks.of)
         for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
             place = self.steps.place(k // of * kept) // kept * of + k % of
-            self._right.keep(parts, place * self.n, first, product)
+            _keep(self._right, parts, place, first, product)
 
     def keep_units(
-        self, values: VectorValue, chunk: int, block: int = 0, product: VectorValue | int = 0
+        self, values: VectorValue, chunk: int, block: int = 0, product: Index = 0
     ) -> None:
         """Keep which units a block of rows of A has of a chunk, of metadata."""
         assert self.chunks is not None
         shift = 32 - (self.chunks.of // self.chunks.width).bit_length() + 1
         for i, unit in enumerate(self.chunks.units(values)):
-            at = self._of_rows(block, chunk * self.chunks.kept + i)
-            self._units.keep([unit << shift], at, product=product)
+            k = self._of_rows(block, chunk * self.chunks.kept + i)
+            _keep(self._units, [unit << shift], k, product=product)
 
-    def keep_scales(
-        self, side: int, words: VectorValue, block: int, first: VectorValue | int = 0
-    ) -> None:
+    def keep_scales(self, side: int, words: VectorValue, block: int, first: Index = 0) -> None:
         """Keep the scales of a block along k, of A's rows (0) or B's columns (1), in the low bytes of words."""
-        kept = self._scales[side]
-        kept.keep(self.steps.scale(words & 0xFF), block * kept.outer, first)
+        _keep(self._scales[side], self.steps.scale(words & 0xFF), block, first)
 
     def _of_rows(self, block: int, k: int) -> int:
-        return (block * self.k + self.steps.place(k)) * self.steps.rows
+        return block * self.k + self.steps.place(k)
 
     # ---- C and D ----
 
@@ -139,47 +107,39 @@ class Matrices:
         self,
         layout: FragmentLayout,
         addresses: Sequence[VectorValue],
-        first: VectorValue | int = 0,
+        first: Index = 0,
         mask: VectorValue | None = None,
     ) -> None:
         """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
         if self.steps.adds_last:
             mask = self.code.number("i32", 0).splat(self.steps.rows)
         for column, word in self._columns(layout, addresses, first):
-            given = word if mask is None else word & mask
-            column.store(given, align=self._word * self.steps.rows)
+            column.store(word if mask is None else word & mask)
 
     def end(
-        self, layout: FragmentLayout, addresses: Sequence[VectorValue], first: VectorValue | int = 0
+        self, layout: FragmentLayout, addresses: Sequence[VectorValue], first: Index = 0
     ) -> None:
         """Put the sums into the registers of D's fragment, from column ``first`` on."""
-        rows, done = self.steps.rows, []
+        done = []
         for line in lines(layout):
             words = None
             for i, inner in enumerate(line.inner):
-                column = self._column(layout, line.block, inner, first)
-                word = column.load(self.steps.word, rows, align=self._word * rows)
+                word = self._column(layout, line.block, inner, first).load(self.steps.rows)
                 words = word if words is None else words | (word << (layout.bits * i))
             assert words is not None
             done.append((line, words))
         for register, address in enumerate(addresses):
-            address.store(scatter(done, register, WARP), align=self._word)
+            address.store(scatter(done, register, WARP), align=width(self.steps.word) // 8)
 
     def add_last(self, layout: FragmentLayout, addresses: Sequence[VectorValue]) -> None:
         """Add C to the sums where the arithmetic has it so."""
-        if not self.steps.adds_last:
-            return
-        rows = self.steps.rows
-        for column, c in self._columns(layout, addresses, 0):
-            total = column.load(self.steps.word, rows, align=self._word * rows)
-            column.store(self.steps.last(total, c), align=self._word * rows)
+        if self.steps.adds_last:
+            for column, c in self._columns(layout, addresses, 0):
+                column.store(self.steps.last(column.load(self.steps.rows), c))
 
     def _columns(
-        self,
-        layout: FragmentLayout,
-        addresses: Sequence[VectorValue],
-        first: VectorValue | int,
-    ) -> Iterator[tuple[VectorValue, VectorValue]]:
+        self, layout: FragmentLayout, addresses: Sequence[VectorValue], first: Index
+    ) -> Iterator[tuple[Kept, VectorValue]]:
         """Yield for the columns of a fragment where its sums are, and its words."""
         for line, words in fragment(layout, addresses):
             for i, inner in enumerate(line.inner):
@@ -188,57 +148,49 @@ class Matrices:
                     word = word & ((1 << layout.bits) - 1)
                 yield self._column(layout, line.block, inner, first), word
 
-    def _column(
-        self, layout: FragmentLayout, block: int, inner: int, first: VectorValue | int
-    ) -> VectorValue:
-        number = block * self.n + order(layout.cols).index(inner)
-        return self.sums(number).at(first, self._word * self.steps.rows)
+    def _column(self, layout: FragmentLayout, block: int, inner: int, first: Index) -> Kept:
+        return self.sums(block * self.n + order(layout.cols).index(inner)).at(first)
 
-    def sums(self, column: VectorValue | int) -> VectorValue:
+    def sums(self, column: Index) -> Kept:
         """Return where the sums of a column are."""
-        return self._sums.at(column, self._word * self.steps.rows)
+        return self._sums.at(column)
 
     # ---- the product ----
 
-    def add(self, product: VectorValue | int = 0, places: VectorValue | None = None) -> None:
+    def add(self, product: Index = 0, places: Kept | None = None) -> None:
         """Add the products of A and B to the sums, step by step.
 
-        ``places`` is where the k of the numbers of a sparse B are, [k, n] words.
+        ``places`` is where the k of the numbers of a sparse B are, [k, n].
         """
-        rows, steps = self.steps.rows, self.steps
-        parts = *steps.kept, *steps.scales
-        columns = self.code.number("i64", self.n)
-        ratio = self._right.depth // self.k
-        for block in range(self.m // rows):
-            for first in range(0, self.k, steps.products):
-                at = (block * self.k + first) * rows if places is None else 0
-                with self.code.loop(self.n) as column:
-                    left = [
-                        *self._left.addresses(product, at),
-                        *self._scales[0].addresses(product, block * rows),
-                    ]
-                    right = [
-                        *self._right.addresses(product, first * ratio * self.n),
-                        *self._scales[1].addresses(product, 0),
-                    ]
-                    right = [
-                        address.at(column, size)
-                        for address, (_, size) in zip(right, parts, strict=True)
-                    ]
-                    units = self._units.addresses(product, at)
-                    if places is not None:
-                        units = [places.at(first * self.n, 8).at(column, 8)]
-                    terms = Terms(
-                        (*left, *right, *units),
-                        columns,
-                        rows,
-                        parts,
-                        len(steps.scales),
-                        self.chunks,
-                        places is not None,
-                    )
-                    d = self._sums.at(block * self.n, self._word * rows)
-                    steps.column(self.code, terms, d.at(column, self._word * rows))
+        steps, code = self.steps, self.code
+        ratio = self._right[0].depth // self.k
+        blocks, along = self.m // steps.rows, self.k // steps.products
+        with code.loop(blocks) as block, code.loop(along) as step, code.loop(self.n) as column:
+            first = step * steps.products
+            of_rows = block * self.k + first
+            terms = Terms(
+                steps.rows,
+                [kept.at(0 if places else of_rows, 0, product) for kept in self._left],
+                [kept.at(first * ratio, column, product) for kept in self._right],
+                [kept.at(0, block * steps.rows) for kept in self._scales[0]],
+                [kept.at(0, column) for kept in self._scales[1]],
+                self.chunks,
+                next((kept.at(of_rows, 0, product) for kept in self._units), None),
+                places and places.at(first, column),
+            )
+            sums = self.sums(block * self.n + column)
+            sums.store(steps.column(code, terms, sums.load(steps.rows)))
+
+
+def _keep(
+    room: Sequence[Kept],
+    values: Sequence[VectorValue],
+    k: int,
+    first: Index = 0,
+    product: Index = 0,
+) -> None:
+    for kept, value in zip(room, values, strict=True):
+        kept.at(k, first, product).store(value)
 
 
 def _numbers(inner: Sequence[int], count: int) -> Sequence[int]:

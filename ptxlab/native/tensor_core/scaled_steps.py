@@ -17,7 +17,7 @@ from ptxlab.native.tensor_core.decoding import (
     values,
 )
 from ptxlab.native.tensor_core.fused_step import FusedSteps, rounded
-from ptxlab.native.tensor_core.terms import Steps, Terms
+from ptxlab.native.tensor_core.terms import Index, Steps, Terms
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import E2M1, F32, UE8M0, Format
 
@@ -31,7 +31,7 @@ class ScaledSteps(FusedSteps):
 
     parts: int
 
-    scales = (("i16", 2),)
+    scales = ("i16",)
 
     @property
     def blocks(self) -> int:
@@ -40,9 +40,8 @@ class ScaledSteps(FusedSteps):
     def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
         return (significands(words, UE8M0)[0],)
 
-    def shift(self, terms: Terms, block: VectorValue | int) -> VectorValue:
-        part = len(self.kept)
-        return terms.left(part, block) + terms.right(part, block)
+    def shift(self, terms: Terms, block: Index) -> VectorValue:
+        return terms.a_scale(0, block) + terms.b_scale(0, block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,8 @@ class GroupedSteps(Steps):
     scale_form: Format
     blocks: int
 
-    kept = (("i16", 2),)
-    scales = (("i16", 2), ("i16", 2))
+    kept = ("i16",)
+    scales = ("i16", "i16")
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [
@@ -70,12 +69,11 @@ class GroupedSteps(Steps):
     def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
         return significands(words, self.scale_form)
 
-    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
-        """Add all groups to the words of a column at ``d``: in float64, where all of it is exact."""
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
+        """Add all groups in float64, where all of it is exact."""
         rules, count = self.rules, self.products // self.rules.group
-        words = d.load("i32", self.rows, align=4 * self.rows)
-        c_exponents = exponents(words, F32, -F32.bias, rules.zero_exponent)
-        c = special(values(words, F32), c_exponents, F32)
+        c_exponents = exponents(sums, F32, -F32.bias, rules.zero_exponent)
+        c = special(values(sums, F32), c_exponents, F32)
         top, highest, groups = c_exponents, None, []
         for group in range(count):
             number, exponent, is_zero = self._group(terms, group, group * self.blocks // count)
@@ -91,21 +89,21 @@ class GroupedSteps(Steps):
         for number, exponent in groups:
             total = total + (number * power_of_two(exponent + down - unit)).call("trunc")
         rough = highest.is_("sgt", _FAR).choose(float("nan"), c)
-        d.store(rounded(total * power_of_two(down.like(0) - down), rough, F32), align=4 * self.rows)
+        return rounded(total * power_of_two(down.like(0) - down), rough, F32)
 
     def _group(
         self, terms: Terms, group: int, block: int
     ) -> tuple[VectorValue, VectorValue, VectorValue]:
         """Return the sum of a group times its scales' significands, their exponent, and whether it counts as zero."""
         first = group * self.rules.group
-        total = terms.left(0, first) * terms.right(0, first)
+        total = terms.a(0, first) * terms.b(0, first)
         some = total
         for k in range(first + 1, first + self.rules.group):
-            product = terms.left(0, k) * terms.right(0, k)
+            product = terms.a(0, k) * terms.b(0, k)
             total, some = total + product, some | product
-        exponent, significand = (terms.left(part, block).to("sext", "i32") for part in (1, 2))
-        exponent = exponent + terms.right(1, block).to("sext", "i32")
-        significand = significand * terms.right(2, block).to("sext", "i32")
+        exponent, significand = (terms.a_scale(part, block).to("sext", "i32") for part in range(2))
+        exponent = exponent + terms.b_scale(0, block).to("sext", "i32")
+        significand = significand * terms.b_scale(1, block).to("sext", "i32")
         number = (total.to("sext", "i32") * significand).to("sitofp", "double")
         is_zero = some.is_("eq", 0) | significand.is_("eq", 0)
         return number, exponent, is_zero

@@ -21,6 +21,7 @@ from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.lines import WORDS, UnitMatrix
 from ptxlab.native.tensor_core.matrices import NAME, Matrices
 from ptxlab.native.tensor_core.steps import transposed
+from ptxlab.native.tensor_core.terms import Kept
 from ptxlab.native.text import ModuleFunction
 
 
@@ -38,7 +39,7 @@ def function(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> Mod
     task, start, end = code.task()
     a_words, b_words = task.at(HEADER, 8), task.at(HEADER + WORDS, 8)
     more = HEADER + 2 * WORDS
-    cells, firsts, adds, places = (task.address(more + i) for i in range(4))
+    cells, firsts, adds, row_cells = (task.address(more + i) for i in range(4))
     flips = task.word(more + 4).to("trunc", "i32").splat(BLOCK)
     a_scales, b_scales, chosen = (task.address(more + i) for i in (5, 6, 7))
     a, b = problem.a, replace(problem.b, cols=problem.n)
@@ -57,8 +58,10 @@ def function(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> Mod
         matrix = UnitMatrix.of(b, problem.majors[1], b_words, cta)
         d = cells.at(firsts.word(cta), 4)
         mask = adds.at(cta, 4).load("i32", align=4).splat(width)
-        rows = places.at(part, path.rows * 8)
-        sparse = chosen.at(item, 8 * a.cols * path.rows) if problem.form.sparse else None
+        rows = row_cells.at(part, path.rows * 8)
+        places = None
+        if problem.form.sparse:
+            places = Kept(chosen, "i64", a.cols, path.rows).at(0, 0, item)
         with code.loop(path.columns // width) as number:
             column = number * width
             for inner, words in matrix.words(part * path.columns + column, range(width)):
@@ -70,9 +73,9 @@ def function(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> Mod
                 matrices.keep_scales(0, words, block)
             with code.loop(path.rows) as row:
                 c = d.at(rows.word(row), 4).at(column, 4).load("i32", width, align=4)
-                matrices.sums(row).store(c & mask, align=4 * width)
-            matrices.add(places=sparse)
+                matrices.sums(row).store(c & mask)
+            matrices.add(places=places)
             with code.loop(path.rows) as row:
-                total = matrices.sums(row).load("i32", width, align=4 * width)
+                total = matrices.sums(row).load(width)
                 d.at(rows.word(row), 4).at(column, 4).store(total, align=4)
     return code.function(NAME)

@@ -4,15 +4,44 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.text import width
 from ptxlab.native.value import VectorValue
 
-Parts = tuple[tuple[str, int], ...]
-"""Of what is kept of a number the parts: their LLVM types, and bytes."""
+Index = VectorValue | int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Numbers in memory from an ``address`` on: arrays [depth, outer], one behind the other."""
+
+    address: VectorValue
+    kind: str
+    depth: int
+    outer: int
+
+    @classmethod
+    def of(cls, code: FunctionBuilder, kind: str, depth: int, outer: int, arrays: int = 1) -> Self:
+        """Return room for so many arrays."""
+        return cls(code.buffer(width(kind) // 8 * depth * outer * arrays), kind, depth, outer)
+
+    def at(self, k: Index, outer: Index = 0, array: Index = 0) -> Self:
+        """Return the numbers from another one on."""
+        address, size = self.address, width(self.kind) // 8
+        for index, apart in ((array, self.depth * self.outer), (k, self.outer), (outer, 1)):
+            address = address.at(index, apart * size)
+        return replace(self, address=address)
+
+    def load(self, lanes: int = 0) -> VectorValue:
+        """Return so many numbers of a row, just one for 0."""
+        return self.address.load(self.kind, lanes, align=width(self.kind) // 8 * max(1, lanes))
+
+    def store(self, value: VectorValue) -> None:
+        self.address.store(value, align=value.width // 8 * max(1, value.lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,67 +66,64 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Where the kept numbers of A and B lie: addresses of the first k of a block and of a column.
+    """What a step multiplies: of so many ``rows`` of A and a column of B what is kept, from the step's first k on.
 
-    A is [k, rows] and B [k, columns], each of several ``parts``; of a sparse A follow which units its numbers are of,
-    [k, rows] in the upper bits of words. If it is the other way round, and B is sparse, as ``placed`` says, follow the
-    k of its numbers, [k, columns] of words. The last ``scales`` parts are of scales, which have an index of their own.
+    Of a sparse A the ``units`` are, [k, rows] in the upper bits of words, which of a chunk its numbers are. If it is
+    the other way round, and B is sparse, the ``places`` are the k of its numbers, [k, columns] of words.
     """
 
-    addresses: tuple[VectorValue, ...]
-    columns: VectorValue
     rows: int
-    parts: Parts
-    scales: int
-    chunks: Chunks | None
-    placed: bool = False
+    left: Sequence[Kept]
+    right: Sequence[Kept]
+    left_scales: Sequence[Kept]
+    right_scales: Sequence[Kept]
+    chunks: Chunks | None = None
+    units: Kept | None = None
+    places: Kept | None = None
 
-    def left(self, part: int, k: VectorValue | int) -> VectorValue:
+    def a(self, part: int, k: Index) -> VectorValue:
         """Return a part of A's elements of all rows."""
-        kind, size = self.parts[part]
-        if self.placed and not self._is_scale(part):
-            k = self.addresses[-1].word(self.columns * k)
-        return self._of_rows(self.addresses[part], kind, size, k)
+        k = k if self.places is None else self.places.at(k).load()
+        return self.left[part].at(k).load(self.rows)
 
-    def right(self, part: int, k: VectorValue | int) -> VectorValue:
+    def b(self, part: int, k: Index) -> VectorValue:
         """Return a part of the elements of B that those of A belong to, in all rows."""
-        if self.chunks is None or self._is_scale(part):
-            return self._of_column(part, k)
+        column = self.right[part]
+        if self.chunks is None or self.units is None:
+            return self._spread(column, k)
         kept, of, width = self.chunks.kept, self.chunks.of, self.chunks.width
-        number = self.columns.like(k)
-        first = number // kept * of + (number & width - 1)
-        choices = [self._of_column(part, first + unit) for unit in range(0, of, width)]
-        unit = self._of_rows(self.addresses[-1], "i32", 4, k)
+        first = k // kept * of + (k & width - 1)
+        choices = [self._spread(column, first + unit) for unit in range(0, of, width)]
+        unit = self.units.at(k).load(self.rows)
         while len(choices) > 1:
             upper, half = unit.is_("slt", 0), len(choices) // 2
             choices = [upper.choose(choices[half + i], choices[i]) for i in range(half)]
             unit = unit << 1
         return choices[0]
 
-    def _is_scale(self, part: int) -> bool:
-        return part >= len(self.parts) - self.scales
+    def a_scale(self, part: int, block: Index) -> VectorValue:
+        return self.left_scales[part].at(block).load(self.rows)
 
-    def _of_rows(self, at: VectorValue, kind: str, size: int, k: VectorValue | int) -> VectorValue:
-        return at.at(k, size * self.rows).load(kind, self.rows, align=size * self.rows)
+    def b_scale(self, part: int, block: Index) -> VectorValue:
+        return self._spread(self.right_scales[part], block)
 
-    def _of_column(self, part: int, k: VectorValue | int) -> VectorValue:
-        kind, size = self.parts[part]
-        address = self.addresses[len(self.parts) + part].at(self.columns * k, size)
-        return address.load(kind, align=size).splat(self.rows)
+    def _spread(self, column: Kept, k: Index) -> VectorValue:
+        return column.at(k).load().splat(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps(ABC):
     """An arithmetic: what it keeps of elements and scales, and how it adds their products.
 
-    One step takes ``products`` of what is kept, for ``rows`` rows, and D has words of type ``word``.
+    One step takes ``products`` of what is kept, for ``rows`` rows, and D has words of type ``word``. Of a number
+    several parts may be kept, of these LLVM types.
     """
 
     products: int
     rows: int
 
-    kept: ClassVar[Parts]
-    scales: ClassVar[Parts] = ()
+    kept: ClassVar[Sequence[str]]
+    scales: ClassVar[Sequence[str]] = ()
     word: ClassVar[str] = "i32"
     adds_last: ClassVar[bool] = False
 
@@ -118,8 +144,8 @@ class Steps(ABC):
         return k
 
     @abstractmethod
-    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
-        """Write how a step's products are added to a column of D."""
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
+        """Return the words of a column of D: a step's products added to these."""
 
     def last(self, words: VectorValue, c: VectorValue) -> VectorValue:
         """Add C to words of D, where the arithmetic ``adds_last``."""

@@ -24,7 +24,7 @@ class IntegerSteps(Steps):
     b_type: str
     satfinite: bool
 
-    kept = (("i32", 4),)
+    kept = ("i32",)
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(integers,) for integers in _integers(words, self.a_type, bits)]
@@ -32,14 +32,11 @@ class IntegerSteps(Steps):
     def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(integers,) for integers in _integers(words, self.b_type, bits)]
 
-    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
-        """Add all products to the words of a column at ``d``."""
-        total = terms.left(0, 0) * terms.right(0, 0)
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
+        total = terms.a(0, 0) * terms.b(0, 0)
         for k in range(1, self.products):
-            total = total + terms.left(0, k) * terms.right(0, k)
-        c = d.load("i32", self.rows, align=4 * self.rows)
-        total = total.call("sadd.sat", c) if self.satfinite else total + c
-        d.store(total, align=4 * self.rows)
+            total = total + terms.a(0, k) * terms.b(0, k)
+        return total.call("sadd.sat", sums) if self.satfinite else total + sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +45,26 @@ class BitSteps(Steps):
 
     operation: str
 
-    kept = (("i32", 4),)
+    kept = ("i32",)
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(words,)]
 
     right = left
 
-    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
-        """Add all counts to the words of a column at ``d``."""
-        total = d.load("i32", self.rows, align=4 * self.rows)
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         for k in range(self.products):
-            left, right = terms.left(0, k), terms.right(0, k)
+            left, right = terms.a(0, k), terms.b(0, k)
             both = left & right if self.operation == "and" else left ^ right
-            total = total + both.call("ctpop")
-        d.store(total, align=4 * self.rows)
+            sums = sums + both.call("ctpop")
+        return sums
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleSteps(Steps):
     """Fused multiply-adds of float64, each rounded to nearest even, in increasing k."""
 
-    kept = (("double", 8),)
+    kept = ("double",)
     word = "i64"
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
@@ -77,14 +72,13 @@ class DoubleSteps(Steps):
 
     right = left
 
-    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
-        """Add all products to the words of a column at ``d``."""
-        total = d.load("i64", self.rows, align=8 * self.rows).bits("double")
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
+        total = sums.bits("double")
         for k in range(self.products):
-            left, right = terms.left(0, k), terms.right(0, k)
+            left, right = terms.a(0, k), terms.b(0, k)
             fused = left.call("fma", right, total)
             total = applied(settle_f64, np.float64, fused, left, right, total)
-        d.store(total.bits("i64"), align=8 * self.rows)
+        return total.bits("i64")
 
 
 def _integers(words: VectorValue, dtype: str, bits: int) -> list[VectorValue]:
