@@ -11,6 +11,8 @@ from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport, Finding
 from tests.emulator.blackwell.cells import device, module
 from tests.emulator.blackwell.operands import Problem
+from tests.emulator.blackwell.test_around import MAP
+from tests.emulator.blackwell.test_around import text as kernel_text
 from tests.emulator.blackwell.test_order import WAIT
 from tests.emulator.blackwell.test_product import issued
 from tests.emulator.blackwell.test_scaled_and_sparse import META_AT, put_metadata, sparse
@@ -336,3 +338,44 @@ def test_a_pair_gives_back_what_both_have_allocated(met: bool) -> None:
     assert "tcgen05.dealloc" in report.source.line(finding.line)
     assert "tcgen05.alloc" in report.source.line(finding.other_line or 0)
     assert "CTA (1, 0, 0)" in finding.message
+
+
+TOGETHER = """
+    mov.b64 d2, map;
+    cvta.param.u64 d2, d2;
+    mov.u32 r3, buffer;
+    mov.u32 r4, bar;
+    mov.u32 r5, 0;
+    mapa.shared::cluster.u32 r6, r4, SIDE;
+    setp.eq.u32 p1, r2, SIDE;
+    and.pred p2, p1, p0;
+    @p0 mbarrier.init.shared.b64 [bar], 1;
+    fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    @p2 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 2048;
+    @p0 cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.tile.mbarrier::complete_tx::bytes [r3], [d2, {r5, r5}], [r6];
+    @!p1 bra M;
+W:  mbarrier.try_wait.parity.shared.b64 p3, [bar], 0;
+    @!p3 bra W;
+M:  barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ld.shared.u32 r8, [r3];
+"""
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_copies_of_a_pair_are_waited_for_at_the_mbarrier_of_one_of_them(side: int) -> None:
+    gpu = device("sm_100a", "late")
+    unused = gpu.zeros(1, "u32")
+    tensor = gpu.tensor_map(gpu.zeros((8, 32), "u32"), box=(8, 32))
+
+    def rules(body: str) -> list[tuple[str, int]]:
+        kernel = gpu.load(kernel_text(body.replace("SIDE", str(side)), MAP)).kernel("k")
+        report = check(kernel, LaunchConfig.of(2, 32, cluster=2), [unused, unused, tensor])
+        return [(finding.rule, finding.count) for finding in report.findings]
+
+    assert rules(TOGETHER) == []
+    meet, load = "    barrier.cluster.wait;\n", "    ld.shared.u32 r8, [r3];\n"
+    at = TOGETHER.rindex(meet)
+    assert rules(TOGETHER[:at] + load + meet) == [("RAW", 4 * 32)]

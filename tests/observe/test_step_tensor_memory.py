@@ -18,21 +18,25 @@ from tests.emulator.blackwell.operands import Problem
 from tests.emulator.blackwell.test_product import issued
 
 
-def launched(problem: Problem, schedule: str, cells: Array) -> tuple[Any, LaunchConfig, list[Any]]:
+def launched(
+    problem: Problem, schedule: str, cells: Array, body: str = "", shared: Array | None = None
+) -> tuple[Any, LaunchConfig, list[Any]]:
+    """Return what ``step`` takes for a kernel that does the product, or ``body``, in each CTA that has cells."""
     gpu = device("sm_100a", schedule)
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
-    arrays = [gpu.upload(array) for array in (cells, problem.shared(), words)]
-    kernel = gpu.load(module(issued(problem), 32768, problem.group, "sm_100a")).kernel("k")
-    return kernel, LaunchConfig.of(problem.group, 128, cluster=problem.group), arrays
+    memory = problem.shared() if shared is None else shared
+    arrays = [gpu.upload(array) for array in (cells, memory, words)]
+    text = module(body or issued(problem), 32768, problem.group, "sm_100a")
+    config = LaunchConfig.of(len(cells), 128, cluster=problem.group)
+    return gpu.load(text).kernel("k"), config, arrays
 
 
 def recorded(
     problem: Problem, cta: int = 0, schedule: str = "late", cells: Array | None = None
 ) -> Recording:
     given = problem.cells() if cells is None else cells
-    kernel, config, arrays = launched(problem, schedule, given)
-    return step(kernel, config, arrays, (cta, 0, 0))
+    return step(*launched(problem, schedule, given), (cta, 0, 0))
 
 
 def cells_after(recording: Recording, last: int) -> Array:
@@ -115,3 +119,39 @@ def test_of_a_pair_each_cta_reads_its_own() -> None:
         memory = problem.shared()[cta]
         lines = memory[(a.units[..., np.newaxis] + np.arange(16))].reshape(128, -1)
         assert (lines.view(np.float16) == problem.a[128 * cta : 128 * (cta + 1)]).all()
+
+
+def test_ctas_whose_descriptors_differ_read_where_their_own_say() -> None:
+    """In the second CTA A begins 4096 bytes further on."""
+    problem = Problem("f16", 128, 16, "f16", "f16")
+    body = f"mul.wide.u32 at, cta, {4096 >> 4}; add.u64 x0, x0, at; {issued(problem)}"
+    cells, memory = (array.repeat(2, axis=0) for array in (problem.cells(), problem.shared()))
+    memory[1, 4096:8192] = memory[1, :4096]
+    launch = launched(problem, "late", cells, body, memory)
+    for cta in (0, 1):
+        [factors] = step(*launch, (cta, 0, 0)).factors.values()
+        [a] = [factor for factor in factors if factor.operand.operand == "A"]
+        assert a.units.min() == 4096 * cta
+
+
+COMMIT_TO_OTHER = """
+    mov.u32 r0, other;
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [r0];
+"""
+
+
+def test_what_lands_in_a_row_is_told_product_by_product() -> None:
+    """Nobody waits for the first commit, and the second lands right behind it: no instruction is between them."""
+    problem = Problem("f16", 128, 16, "f16", "f16")
+    product = issued(problem)
+    again = product[product.rindex("tcgen05.mma") :].replace("[d]", "[d+64]")
+    made = ".shared .align 8 .b64 other; mbarrier.init.shared::cta.b64 [other], 1;"
+    body = made + product + COMMIT_TO_OTHER + again
+    recording = step(*launched(problem, "late", problem.cells(), body))
+    products = [flight for flight in recording.timeline.flights if flight.work == "product"]
+    for flight, column in zip(products, (problem.d, problem.d + 64), strict=True):
+        assert flight.landed is not None
+        landing = recording.cells.step == flight.landed - 1
+        lanes, columns = np.divmod(recording.cells.first[landing], 512)
+        assert set(lanes.tolist()) == set(range(128))
+        assert set(columns.tolist()) <= set(range(column, column + problem.n))

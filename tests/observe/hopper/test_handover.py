@@ -231,3 +231,33 @@ def test_a_phase_that_ends_before_all_have_seen_the_one_before(checked: Check) -
     )
     met = looks.replace("    @!p7 mbarrier.arrive", "    bar.sync 1, 96;\n    @!p7 mbarrier.arrive")
     assert checked(met).verdict == "clean"
+
+
+REARMED = """
+    @p0 mbarrier.init.shared.b64 [bar], 1;
+    bar.sync 0;
+    @p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512;
+    @p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r3], [d1], 512, [r2];
+C:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0;
+    @!p1 bra C;
+    @p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512;
+    bar.sync 0;
+    @p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r3+512], [d1], 512, [r2];
+W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 1;
+    @!p1 bra W;
+"""
+
+
+def test_a_phase_ends_when_its_copy_does_although_it_was_armed_before_all_had_looked(
+    checked: Check,
+) -> None:
+    """Who arrives for the second phase has not met the others, who begins its copy has."""
+    report = checked(REARMED)
+    assert (report.verdict, report.findings) == ("clean", ())
+    meet, copy = REARMED.splitlines(keepends=True)[8:10]
+    error, warning = checked(REARMED.replace(meet + copy, copy + meet)).findings
+    assert [(each.severity, each.rule, each.count) for each in (error, warning)] == [
+        ("error", "phase", 96),
+        ("warning", "phase", 31),
+    ]
+    assert lines(report, error)[0] == "C:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0"
