@@ -63,6 +63,12 @@ def adding(*wanted: str) -> str:
     return " ".join([_pip(), "install", *quoted])
 
 
+def into(folder: Path, requirement: str) -> str:
+    """Return the command that puts a requirement into a folder of its own, without what it needs itself."""
+    pip = "uv pip" if find_spec("pip") is None else _pip()
+    return f'{pip} install --no-deps --target "{folder}" "{requirement}"'
+
+
 def adding_extra(extra: str) -> str:
     """Return the command that adds what an extra of ptxlab asks for."""
     return adding(*(dict(requirements(extra)).values() or [f"ptxlab[{extra}]"]))

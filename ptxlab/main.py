@@ -82,7 +82,12 @@ def dispatch(arguments: list[str]) -> int:
     if isolation.is_wanted(args):
         return isolation.run(arguments)
     execute: Callable[..., int] = module.execute
-    return execute(args)
+    if getattr(args, "toolchain", None) is None:
+        return execute(args)
+    from ptxlab.toolchain.release import using
+
+    with using(args.toolchain):
+        return execute(args)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

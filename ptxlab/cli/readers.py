@@ -51,6 +51,15 @@ def real(text: str) -> float:
         raise ValueError(f"{text!r} is not a number") from None
 
 
+def release(text: str) -> str:
+    """Read which nvJitLink is meant: the number of a release of CUDA, or a folder."""
+    from ptxlab.toolchain.release import is_name
+
+    if is_name(text):
+        return text
+    raise ValueError(f"{text!r} is neither a release of CUDA such as 12.8 nor a folder")
+
+
 def seconds(text: str) -> float:
     try:
         limit = float(text)

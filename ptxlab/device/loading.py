@@ -69,11 +69,21 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> P
 def load_assembled(
     source: Loadable, target: Target, options: Sequence[str] = ()
 ) -> tuple[PtxModule, Cubin]:
-    """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``."""
-    from ptxlab.toolchain import assemble_cuda, link_ptx
+    """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``.
+
+    Where the user names a release of nvJitLink, CUDA C goes through its PTX, as the installed NVRTC writes it.
+    """
+    from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
+    from ptxlab.toolchain.release import chosen
 
     if is_cuda(source):
         compilation = _compilation(source, target, options)
+        if chosen() is not None:
+            from ptxlab.toolchain.inventory import lowered
+
+            ptx = lowered(compile_cuda(**compilation))
+            module = _parsed(ptx, compilation, source, target)
+            return module, link_ptx(ptx, arch=target.name, path=module.source.path)
         ptx, cubin = assemble_cuda(**compilation)
         return _parsed(ptx, compilation, source, target), cubin
     module = load_ptx(source, target, options)

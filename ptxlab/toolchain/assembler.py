@@ -1,8 +1,7 @@
-"""nvJitLink in a process of its own: some inputs end the process that assembles them.
+"""nvJitLink in a process of its own: some inputs end the process that assembles them, and it has one release.
 
 The process is started when it is first needed and kept for the next texts, so that it costs its start
-once. ``python -c "from ptxlab.toolchain.assembler import serve; serve()"`` is what runs in it: requests
-come and answers go as pickles.
+once. ``serve`` is what runs in it: requests come and answers go as pickles.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ class Assembled:
 
 
 class _Process:
-    """The process, and whose child it is: a fork of that process must have its own."""
+    """The process, whose child it is, and of which ``library``: a fork of that process must have its own."""
 
-    def __init__(self) -> None:
-        self.parent = os.getpid()
+    def __init__(self, library: str) -> None:
+        self.parent, self.library = os.getpid(), library
         self._running = subprocess.Popen(
-            [sys.executable, "-c", "from ptxlab.toolchain.assembler import serve; serve()"],
+            [sys.executable, "-c", _SERVE, library],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -70,28 +69,37 @@ class _Process:
         self._running.wait()
 
 
+_SERVE = "import sys; from ptxlab.toolchain.assembler import serve; serve(sys.argv[1])"
 _lock = Lock()
 _process: _Process | None = None
 
 
-def assemble(texts: Sequence[str], options: Sequence[str], path: str) -> Assembled | None:
+def assemble(
+    texts: Sequence[str], options: Sequence[str], path: str, library: str = ""
+) -> Assembled | None:
     """Assemble and link PTX; ``path`` is what nvJitLink calls it by. None: it crashed.
+
+    ``library`` is its file, "" for the installed one.
 
     A process that has assembled other texts ends over some now and then that a new one takes
     (nvJitLink 13.5 over ``mov.b32 r4, {r3}``, one time in 45): what a new one says counts.
     """
+    global _process
     with _lock:
+        if _process is not None and _process.library != library:
+            _process.end()
+            _process = None
         used = _process is not None and _process.parent == os.getpid()
         request = (list(texts), list(options), path)
-        answer = _answer(request)
-        return _answer(request) if answer is None and used else answer
+        answer = _answer(request, library)
+        return _answer(request, library) if answer is None and used else answer
 
 
-def _answer(request: object) -> Assembled | None:
+def _answer(request: object, library: str) -> Assembled | None:
     """Ask the process, started where there is none; one that crashed is gone afterwards."""
     global _process
     if _process is None or _process.parent != os.getpid():
-        _process = _Process()
+        _process = _Process(library)
     answer = None
     try:
         answer = _process.ask(request)
@@ -103,10 +111,13 @@ def _answer(request: object) -> Assembled | None:
     return answer
 
 
-def serve() -> None:
-    """Answer requests until there are no more."""
+def serve(file: str) -> None:
+    """Answer requests until there are no more, with the library in ``file``."""
     import signal
 
+    if file:
+        with suppress(ImportError):  # which the first answer tells
+            _prefer(file)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What the library prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
@@ -116,6 +127,16 @@ def serve() -> None:
             answer = _assembled(*pickle.load(sys.stdin.buffer))
             pickle.dump(answer, answers)
             answers.flush()
+
+
+def _prefer(file: str) -> None:
+    """Have the bindings load the library in this file: they take what this function of pathfinder returns."""
+    import ctypes
+
+    from cuda import pathfinder
+
+    loaded = pathfinder.LoadedDL(file, False, ctypes.CDLL(file)._handle, "ptxlab")
+    pathfinder.load_nvidia_dynamic_lib = lambda name: loaded
 
 
 def library() -> Any:

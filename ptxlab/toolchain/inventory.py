@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.errors import ToolchainError
-from ptxlab.toolchain import nvdisasm, nvjitlink, nvrtc
+from ptxlab.toolchain import nvdisasm, nvjitlink, nvrtc, release
 
 _EMPTY = ".visible .entry empty() { ret; }"
+_VERSION = re.compile(r"^(\s*\.version\s+)([\d.]+)", re.MULTILINE)
 _CURRENT = re.compile(r"current version is '([\d.]+)'")
 
 
@@ -33,7 +34,7 @@ def tools() -> tuple[Tool, ...]:
     """Return NVRTC, nvJitLink and nvdisasm."""
     return (
         _tool("NVRTC", nvrtc.PACKAGE, nvrtc.version, lambda: _library("nvrtc")),
-        _tool("nvJitLink", nvjitlink.PACKAGE, nvjitlink.version, lambda: _library("nvJitLink")),
+        _tool("nvJitLink", release.PACKAGE, nvjitlink.version, lambda: _library("nvJitLink")),
         _tool("nvdisasm", nvdisasm.PACKAGE, nvdisasm.version, nvdisasm.program),
     )
 
@@ -48,6 +49,18 @@ def newest_ptx() -> str:
         match = _CURRENT.search(error.message)
         return match[1] if match else ""
     return ""
+
+
+def lowered(ptx: str) -> str:
+    """Return PTX text with the newest ``.version`` that nvJitLink takes, where its own is newer."""
+    newest, said = newest_ptx(), _VERSION.search(ptx)
+    if not newest or said is None or _numbers(said[2]) <= _numbers(newest):
+        return ptx
+    return _VERSION.sub(rf"\g<1>{newest}", ptx, count=1)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")]
 
 
 def newest_ptx_of_driver(cuda_version: int) -> str:

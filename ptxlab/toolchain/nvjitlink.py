@@ -14,9 +14,9 @@ from ptxlab.cache import cached, packed, unpacked
 from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.assembler import assemble, library
 from ptxlab.toolchain.cubin import Cubin, read_resources
+from ptxlab.toolchain.release import PACKAGE, chosen
 from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 
-PACKAGE = "nvidia-nvjitlink"
 # Per-kernel resources in the log, and the PTX line of every SASS instruction in the cubin.
 _ALWAYS = ("-Xptxas=-v", "-lineinfo")
 _PLACE = re.compile(r"ptx input, line (?P<line>\d+); (?:error|fatal) *: (?P<message>[^\n]*)")
@@ -45,9 +45,15 @@ def link_ptx(
     return Cubin(arch, image, log.decode())
 
 
-@cache
 def version() -> str:
-    """Return nvJitLink's version: the wheel's full one, or the library's own major.minor."""
+    """Return the version of nvJitLink, of the release chosen: the wheel's full one, or what is known."""
+    release = chosen()
+    return release.version if release else _installed()
+
+
+@cache
+def _installed() -> str:
+    """Return the version of the installed one: the wheel's full one, or the library's own major.minor."""
     try:
         return wheel_version(PACKAGE) or ".".join(map(str, library().version()))
     except (ImportError, RuntimeError) as error:
@@ -55,7 +61,8 @@ def version() -> str:
 
 
 def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) -> tuple[bytes, str]:
-    made = assemble(texts, options, path)
+    release = chosen()
+    made = assemble(texts, options, path, release.library if release else "")
     if made is None:
         raise ToolchainError(
             f"{path}: nvJitLink {version()} itself ended while it assembled this for {arch}",

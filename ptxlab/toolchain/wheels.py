@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from ptxlab.errors import ToolchainError
 
@@ -20,6 +21,13 @@ def wheel_version(package: str) -> str:
         return ""
 
 
+def wheel_folder(package: str) -> Path:
+    """Return the folder that an installed wheel is in."""
+    from importlib import metadata
+
+    return Path(str(metadata.distribution(package).locate_file("")))
+
+
 def wheel_versions(packages: Iterable[str]) -> dict[str, str]:
     return {package: version for package in packages if (version := wheel_version(package))}
 
@@ -30,8 +38,8 @@ class ToolAbsent(ToolchainError):
     exit_status = 3
     kind = "absent"
 
-    def __init__(self, tool: str, package: str, reason: str) -> None:
-        super().__init__(f"{tool} is not available: {reason}", hint=_way_to(package))
+    def __init__(self, tool: str, package: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{tool} is not available: {reason}", hint=hint or _way_to(package))
 
 
 def reason_of(error: Exception) -> str:

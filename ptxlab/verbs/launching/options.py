@@ -12,7 +12,7 @@ import argparse
 
 from ptxlab.cli.common import add_common
 from ptxlab.cli.options import add
-from ptxlab.cli.readers import count, dimensions, name_value, output_path, seconds
+from ptxlab.cli.readers import count, dimensions, name_value, output_path, release, seconds
 
 ARGUMENTS = """\
 What is not given comes from the "Run:" line in the header of the file. Arguments are bound by the
@@ -51,6 +51,8 @@ COMPILATION = """
 -D NAME=VALUE  a macro for a .cu file
 -I FOLDER      where a .cu file's headers are
 --std NAME     the C++ of a .cu file, such as c++20
+--toolchain RELEASE
+               the nvJitLink that assembles: of a release of CUDA, such as 12.8, or in a folder
 """
 LIMIT = f"""
 --timeout SECONDS  how long the kernel may run (default {TIMEOUT:g}); 0 for as long as it likes
@@ -117,7 +119,7 @@ def tolerance(text: str) -> tuple[float, float]:
 
 
 def add_compilation(parser: argparse._ActionsContainer) -> None:
-    add(parser, COMPILATION, D=[str], I=[str])
+    add(parser, COMPILATION, D=[str], I=[str], toolchain=release)
 
 
 def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:
