@@ -1,7 +1,7 @@
 """Every instruction verified by running it: the trials of all of them, a module for many at a time.
 
 What runs is also assembled for the target it runs on, and what nothing here can run is assembled for
-each of its targets: fences of ``wgmma``, and sparse ``tcgen05.mma`` with eight scales a row. So is a warpgroup's multiplication of most n: of each line of the table a few are
+each of its targets: fences of ``wgmma``. So is a warpgroup's multiplication of most n: of each line of the table a few are
 run.
 """
 
@@ -28,6 +28,7 @@ from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.toolchain import link_ptx
 from ptxlab.workers import Progress, results
 
@@ -106,16 +107,23 @@ def sweep(
 def _jobs(
     forms: Sequence[Form], targets: Mapping[str, tuple[str, ...]], able: Container[str]
 ) -> Iterator[_Job]:
-    """Yield what there is to do: the able are run on their first target, the others assembled for all."""
+    """Yield what there is to do: the able are run where there is something to try, the others assembled for all."""
     groups: dict[tuple[str, bool], list[Form]] = {}
     for form in forms:
         assembled = form.key not in able
-        for target in targets[form.key] if assembled else targets[form.key][:1]:
+        known = targets[form.key]
+        for target in known if assembled else _tried_on(form, known):
             groups.setdefault((target, assembled), []).append(form)
     for (target, assembled), group in sorted(groups.items(), key=lambda item: item[0][1]):
         size = _ASSEMBLED_TOGETHER if assembled else _RUN_TOGETHER
         for first in range(0, len(group), size):
             yield _Job(target, tuple(group[first : first + size]), assembled)
+
+
+def _tried_on(form: Form, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the first of the targets, and those on which it has more than there."""
+    more = form.long_k_targets if isinstance(form, TensorCoreProduct) else ()
+    return (*targets[:1], *(target for target in targets[1:] if target in more))
 
 
 def _able(device: Device, forms: Sequence[Form], every_n: bool) -> set[str]:
@@ -135,9 +143,10 @@ def _targets(device: Device, form: Form, everywhere: bool) -> tuple[str, ...]:
 
 
 def _both(known: FormOutcome, other: FormOutcome) -> FormOutcome:
-    """Return what came of an instruction that was assembled for one more target."""
+    """Return what came of an instruction that was assembled for one more target, or run there."""
     worse = other if other.status == "failed" else known
-    return replace(worse, targets=(*known.targets, *other.targets))
+    targets = (*known.targets, *other.targets)
+    return replace(worse, targets=targets, probes=known.probes + other.probes)
 
 
 def _outcomes(
@@ -148,7 +157,7 @@ def _outcomes(
         outcomes = [FormOutcome(form, "assembled", (job.target,)) for form in job.forms]
         rejected = _rejected(job.forms, job.target, partial(collection, target=job.target))
     else:
-        own = {form.key: list(trials(form)) for form in job.forms}
+        own = {form.key: list(trials(form, target=job.target)) for form in job.forms}
 
         def text(some: Sequence[Form]) -> str:
             return module([(form, t.body) for form in some for t in own[form.key]], job.target)

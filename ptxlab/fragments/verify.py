@@ -99,7 +99,7 @@ def leaves_open(device: Device) -> bool:
 
 def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool]:
     """Return how many probes ran, what is wrong, and whether what PTX leaves open is other than here."""
-    every: list[Trial] = list(trials(form))
+    every: list[Trial] = list(trials(form, target=device.target.name))
     bodies = [(form, trial.body) for trial in every]
     loaded = device.load(module(bodies, device.target.name))
     mismatches: list[Mismatch] = []

@@ -17,6 +17,8 @@ from typing import NamedTuple
 from ptxlab.matrix.bit_record import BitField, BitRecord, FieldValue, choice
 
 SECTION = "Instruction descriptor"
+LONG_K = 96
+"""The k that numbers of four bits have on some chips, beside that of their form."""
 _NO_YES = {"no": 0, "yes": 1}
 _MAJOR = {"k": 0, "mn": 1}
 _FLOAT8 = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
@@ -73,7 +75,7 @@ def _scaled(
     return BitRecord(f"kind::{kind}", 32, SECTION, fields)
 
 
-_K = choice("k", 31, {"64 (sparse 128)": 0, "96": 1})
+_K = choice("k", 31, {"64 (sparse 128)": 0, str(LONG_K): 1})
 
 INSTRUCTION_DESCRIPTORS: dict[str, BitRecord] = {
     "f16": _plain("f16", {"f32": 1, "f16": 0}, {"bf16": 1, "f16": 0}),

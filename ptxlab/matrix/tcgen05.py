@@ -116,8 +116,16 @@ class TensorCoreProduct(AsyncInstruction):
         return (*operands[:last], mask, *operands[last:])
 
     @property
+    def long_k_targets(self) -> tuple[str, ...]:
+        """The targets on which an instruction descriptor may say that k is LONG_K."""
+        return ("sm_103a",) if self.kind in ("mxf4", "mxf4nvf4") and not self.sparse else ()
+
+    @property
     def blocks(self) -> int:
-        """How many numbers along k share a scale; 0 without scales."""
+        """How many numbers of A along k, as they are stored, share a scale; 0 without scales.
+
+        Of a sparse A they stand for twice as many of B (CUTLASS, ``mma_traits_sm100.hpp``: ``SFVecSize``).
+        """
         if not self.scaling:
             return 0
         return 16 if self.scaling in ("scale_vec::4X", "block16") else 32

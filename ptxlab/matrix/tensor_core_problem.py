@@ -9,17 +9,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ptxlab.arrays import Array
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import container_bits
-from ptxlab.matrix.tensor_memory_operand import DataPath
+from ptxlab.matrix.instruction_descriptor import LONG_K
+from ptxlab.matrix.tensor_memory_operand import QUARTER, DataPath
 
 if TYPE_CHECKING:  # it makes tables that most programs can spare
     from ptxlab.matrix.tcgen05 import TensorCoreProduct
 
-_LONG_K = 96
 _PACKED = ("mxf4", "mxf4nvf4")
 _BYTE = 8
+_WORD_BYTES = 4
+_TOGETHER = 128
+"""How many rows, or columns, of scales lie side by side before the next four of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +74,25 @@ class TensorCoreProblem:
 
     @property
     def blocks(self) -> int:
-        """How many scales a row of A has, 0 without."""
-        return self.k // self.form.blocks if self.scale_type else 0
+        """How many scales a row of A has, 0 without. A sparse one has them for what is stored of it."""
+        return self.a.cols // self.form.blocks if self.scale_type else 0
+
+    @property
+    def scale_words(self) -> tuple[int, ...]:
+        """In how many words, one behind the other along k, the scales of A's rows and of B's columns are."""
+        return tuple(-(-(first + self.blocks) // _WORD_BYTES) for first in self.scale_ids)
+
+    def scale_cells(self, name: str) -> tuple[Array, Array]:
+        """Return where the scales of A or B lie: lanes [copies, lines, 1] and columns [lines, words] of int64.
+
+        A word has four along k, and the first of them is in the byte that the scale id says. CUTLASS's
+        ``tmem_sf_frg`` says where the next word is, ``sm103_blockscaled_mma_warpspecialized`` what is in it.
+        """
+        path = self.path
+        lanes, column = path.scales_of_a() if name == "A" else path.scales_of_b()
+        words = np.arange(self.scale_words["AB".index(name)])
+        apart = -(-column.size // _TOGETHER) * _TOGETHER // QUARTER
+        return lanes[..., np.newaxis], column[:, np.newaxis] + apart * words
 
     @property
     def a(self) -> SharedOperand:
@@ -92,12 +115,12 @@ def problem(form: TensorCoreProduct, word: int) -> TensorCoreProblem:
     values = instruction_descriptor.record(kind).decode(instruction_descriptor.checked(kind, word))
     [shapes] = form.shapes
     m, n = int(values["m"]), int(values["n"])
-    k = _LONG_K if values.get("k") == str(_LONG_K) else shapes.k
+    k = LONG_K if values.get("k") == str(LONG_K) else shapes.k
     if (values["sparse"] == "yes") != form.sparse:
         raise ValueError(
             f"sparse is {values['sparse']} in the descriptor of a {'sparse' * form.sparse or 'dense'} product"
         )
-    if k == _LONG_K and form.sparse:
+    if k == LONG_K and form.sparse:
         raise ValueError(f"k of {k} is for dense products")
     if m not in shapes.m or n not in shapes.n:
         raise ValueError(f"m {m} and n {n} are none of {shapes}")
@@ -120,7 +143,20 @@ def problem(form: TensorCoreProduct, word: int) -> TensorCoreProblem:
         selector=int(values.get("sparsity selector", 0)),
     )
     _check_majors(checked)
+    _check_scale_ids(checked)
     return checked
+
+
+def _check_scale_ids(problem: TensorCoreProblem) -> None:
+    """Raise ValueError where scales do not begin at a byte that they may: those of a k of 64 end in their word."""
+    step = 1 if problem.blocks % 2 else 2
+    last = _WORD_BYTES - (step if problem.k == LONG_K else problem.blocks)
+    for name, first in zip("AB", problem.scale_ids, strict=True):
+        if first % step or first > last:
+            allowed = " or ".join(map(str, range(0, last + 1, step)))
+            raise ValueError(
+                f"scale id of {name.lower()} is {allowed} with {problem.blocks} scales a row, not {first}"
+            )
 
 
 def _check_majors(problem: TensorCoreProblem) -> None:

@@ -21,6 +21,7 @@ from ptxlab.fragments.trials.trial import Trial, launch
 from ptxlab.matrix import tensor_memory_operand
 from ptxlab.matrix.catalog import forms, matching
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.matrix.tensor_memory_operand import DataPath
 from ptxlab.verbs.fragments import sweep as view
 from tests.fragments.test_trials import with_tampered
@@ -28,13 +29,41 @@ from tests.fragments.test_trials import with_tampered
 EVERY = [form for form in forms() if form.family.startswith("tcgen05")]
 
 
-def test_all_are_tried_but_those_with_eight_scales_a_row() -> None:
-    """Of a sparse A of k 128 and blocks of 16: where the last four of them lie is in no text."""
-    assert {form.name for form in EVERY if not tried(form)} == {
-        f"tcgen05.mma.sp.cta_group::{group}.kind::mxf4nvf4.block_scale.{scales}"
-        for group in (1, 2)
-        for scales in ("scale_vec::4X", "block16")
-    }
+def test_all_are_tried() -> None:
+    assert [form.name for form in EVERY if not tried(form)] == []
+
+
+def test_a_k_of_96_is_tried_where_there_is_one() -> None:
+    """Three scales a row from each byte on, or six from byte 0 or 2 on, which go on in the next cells."""
+    names = [
+        "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32.ss",
+        "tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.block16.ts",
+    ]
+    for name, ids in zip(names, ({(0, 3), (1, 2), (2, 1), (3, 0)}, {(0, 2), (2, 0)}), strict=True):
+        form = matching(name)[0]
+        made = [trial.problem for trial in trials(form, target="sm_103a")]  # type: ignore[attr-defined]
+        assert {problem.scale_ids for problem in made if problem.k == 96} == ids
+        assert {trial.problem.k for trial in trials(form)} == {64}  # type: ignore[attr-defined]
+    for outcome in sweep_of(*names):
+        assert (outcome.status, outcome.targets[-1]) == ("emulator", "sm_103a"), outcome
+    sparse = matching("tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale.block32.ss")[0]
+    assert {trial.problem.k for trial in trials(sparse, target="sm_103a")} == {128}  # type: ignore[attr-defined]
+
+
+def test_a_scale_behind_the_fourth_that_is_elsewhere_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = matching("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16.ss")[0]
+    right = TensorCoreProblem.scale_cells
+
+    def scale_cells(problem: TensorCoreProblem, name: str) -> tuple[Array, Array]:
+        lanes, columns = right(problem, name)
+        return lanes, columns + (np.arange(columns.shape[1]) > 0) * (name == "A")
+
+    with monkeypatch.context() as tampered:
+        tampered.setattr(TensorCoreProblem, "scale_cells", scale_cells)
+        every = list(trials(form, target="sm_103a"))
+    assert "scale-A" in {mismatch.operand for mismatch in found_in(form, every, "sm_103a")}
 
 
 def test_each_kind_of_product_is_tried_in_every_m_and_type() -> None:
@@ -78,20 +107,25 @@ SOME = [
     "tcgen05.cp.cta_group::1.32x128b.warpx4.b8x16.b6x16_p32", "tcgen05.shift.cta_group::2.down",
     "tcgen05.commit.cta_group::2.multicast::cluster", "tcgen05.alloc.cta_group::2",
     "tcgen05.mma.cta_group::1.kind::f16.ss", "tcgen05.mma.cta_group::2.kind::f16.ts", "tcgen05.mma.ws.cta_group::1.kind::i8.ss",
-    "tcgen05.mma.sp.cta_group::1.kind::tf32.ss", "tcgen05.mma.cta_group::2.kind::mxf4.block_scale.scale_vec::2X.ss",
+    "tcgen05.mma.sp.cta_group::1.kind::tf32.ss", "tcgen05.mma.sp.cta_group::1.kind::mxf4nvf4.block_scale.block16.ss",
+    "tcgen05.mma.cta_group::2.kind::mxf4.block_scale.scale_vec::2X.ss",
 ]  # fmt: skip
 
 
 def test_operands_are_where_the_tables_say() -> None:
     """A few of each family; ``ptxlab fragments --all`` takes every one."""
+    for outcome in sweep_of(*SOME):
+        assert outcome.status == "emulator", outcome
+        assert outcome.probes > 0
+
+
+def sweep_of(*names: str) -> tuple[FormOutcome, ...]:
     with open_device("emulator", arch="sm_100a") as device:
-        for outcome in sweep(device, [matching(name)[0] for name in SOME], everywhere=True):
-            assert outcome.status == "emulator", outcome
-            assert outcome.probes > 0
+        return sweep(device, [matching(name)[0] for name in names], everywhere=True)
 
 
-def found_in(form: Form, every: list[Trial]) -> list[Mismatch]:
-    target = form.targets[0]
+def found_in(form: Form, every: list[Trial], target: str = "") -> list[Mismatch]:
+    target = target or form.targets[0]
     with open_device("emulator", arch=target) as device:
         loaded = device.load(module([(form, trial.body) for trial in every], target))
         found: list[Mismatch] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,8 @@ from tests.emulator.blackwell.cells import after
 from tests.emulator.blackwell.operands import Problem
 from tests.emulator.blackwell.test_product import ISSUE, TYPES
 from tests.emulator.blackwell.test_scaled_and_sparse import (
-    META_AT,
     issued_scaled,
+    of_sparse,
     put_metadata,
     put_scales,
     sparse,
@@ -134,9 +133,15 @@ SCALED = [
         32,
         False,
     ),
-    (Problem(MXF8, 128, 24, "e5m2", "e2m3", more={"sparse": "yes"}), "", 32, True),
-    (Problem(MXF8, 256, 32, "e4m3", "e4m3", group=2, more={"sparse": "yes"}), "", 32, True),
-    (Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"sparse": "yes"}), ".block32", 32, True),
+    (Problem(MXF8, 128, 24, "e5m2", "e2m3", more={"sparse": "yes"}), "", 64, True),
+    (Problem(MXF8, 256, 32, "e4m3", "e4m3", group=2, more={"sparse": "yes"}), "", 64, True),
+    (Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"sparse": "yes"}), ".block32", 64, True),
+    (
+        Problem(NVF4, 128, 16, "e2m1", "e2m1", more={"sparse": "yes", "scale type": "ue4m3"}),
+        ".block16",
+        32,
+        True,
+    ),
 ]
 
 
@@ -158,7 +163,7 @@ def test_block_scaled(
         scales(cells)
         put_metadata(problem, cells, nibbles, 0)
 
-    compare(monkeypatch, problem, sparse_body(body), words, put)
+    compare(monkeypatch, problem, of_sparse(body), words, put)
 
 
 def sparse_words(problem: Problem) -> tuple[list[int], Array]:
@@ -166,11 +171,6 @@ def sparse_words(problem: Problem) -> tuple[list[int], Array]:
     words = problem.words()
     _, nibbles = sparse(problem)
     return [words[0], problem.tiles()[1].descriptor, problem.idesc], nibbles
-
-
-def sparse_body(body: str) -> str:
-    text = re.sub(r"(mma(\.ws)?)\.cta", r"\1.sp.cta", body)
-    return f"add.u32 r12, t, {META_AT};" + text.replace("x1,", "x1, [r12],")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_sparse(
     more = {"sparse": "yes", "sparsity selector": selector}
     problem = Problem(kind, m, n, *types, group=group, stationary=stationary, more=more)
     words, nibbles = sparse_words(problem)
-    body = sparse_body(body_of(problem, a_in_memory=a_in_memory))
+    body = of_sparse(body_of(problem, a_in_memory=a_in_memory))
 
     def put(cells: Array) -> None:
         put_metadata(problem, cells, nibbles, selector)

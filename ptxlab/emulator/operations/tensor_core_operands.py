@@ -105,12 +105,9 @@ def scales(wave: Wave, problem: TensorCoreProblem, name: str, cells: Cells) -> A
 
     Raises Differing where copies differ.
     """
-    path = problem.path
-    lanes, column = path.scales_of_a() if name == "A" else path.scales_of_b()
-    words = wave.tensor_memory.cells.take(cells.at(lanes, column))
-    first = problem.scale_ids[name == "B"]
-    octets = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 4)
-    octets = octets[..., first : first + problem.blocks]
+    words = wave.tensor_memory.cells.take(cells.at(*problem.scale_cells(name)))
+    first = problem.scale_ids["AB".index(name)]
+    octets = np.ascontiguousarray(words).view(np.uint8)[..., first : first + problem.blocks]
     differ = (octets != octets[:, :1]).any(axis=(1, 2, 3))
     if differ.any():
         raise Differing(name, int(differ.argmax()))

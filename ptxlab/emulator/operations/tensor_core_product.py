@@ -49,9 +49,10 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.matrix.descriptor import READERS, TCGEN05_DESCRIPTOR
+from ptxlab.matrix.instruction_descriptor import LONG_K
 from ptxlab.matrix.sparse import InvalidMetadata
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
-from ptxlab.matrix.tensor_memory_operand import QUARTER, zero_columns
+from ptxlab.matrix.tensor_memory_operand import zero_columns
 from ptxlab.syntax.tree import Address, Integer, Operand
 
 if TYPE_CHECKING:  # it makes tables that most programs can spare
@@ -61,7 +62,6 @@ _USES = ("fill", "use", "lastuse", "discard")
 _WORD_BITS = 32
 _HALF = 16
 _LOW = np.uint32(0xFFFF)
-_LONG_K_TARGET = "sm_103a"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,10 @@ class Multiplication:
         except ValueError as error:
             what = f"instruction descriptor {word:#010x}: {error}"
             raise issued.fault(0, what, kind="launch") from None
-        if asked.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
+        known = self.form.long_k_targets
+        if asked.k == LONG_K and self.target.name not in known:
             raise issued.unsupported(
-                f"k of {asked.k} is known of {_LONG_K_TARGET} alone, not of {self.target.name}"
+                f"k of {asked.k} is known of {' '.join(known)} alone, not of {self.target.name}"
             )
         self._refuse(issued, asked)
         if self.form.fidelity_on(self.target) == "unverified" or self.shift:
@@ -115,9 +116,9 @@ class Multiplication:
             )
         if self.shifted and product.path.rows != LANES:
             raise issued.fault(0, f".ashift with m of {product.m}", kind="launch")
-        if max(product.scale_ids) + product.blocks > _WORD_BITS // 8:
+        if product.path.parts > 1 and max(product.scale_words) > 1:
             raise issued.unsupported(
-                f"{product.blocks} scales from byte {max(product.scale_ids)} of a column on are not modelled"
+                f"where the scales behind the fourth of a row lie with m of {product.m} is not modelled"
             )
 
 
@@ -146,10 +147,11 @@ class _Product:
                 raise issued.fault(int(apart.argmax()) // product.form.group, what, hint=hint)
         width = 1 if product.bits >= _HALF else 2
         self._metadata = how.metadata and issued.cells(how.metadata, width, "the metadata")
-        counts = (path.rows, path.columns)
         self._scales = [
-            issued.cells(cells, -(-count // QUARTER), f"the scales of {name}")
-            for cells, count, name in zip(how.scales, counts, "AB", strict=False)
+            issued.cells(
+                cells, int(product.scale_cells(name)[1].max()) + 1, f"the scales of {name}"
+            )
+            for cells, name in zip(how.scales, "AB", strict=False)
         ]
         self._adds = issued.values(how.adds).repeat(product.form.group)
         self._masks = np.array([issued.values(mask) for mask in how.masks], np.uint32)
@@ -204,9 +206,8 @@ class _Product:
             shared["A"] = self._a.units * UNIT_BYTES
         if self._metadata is not None:
             read["metadata"], _ = metadata_cells(product, self._metadata)
-        tables = {"scale-A": path.scales_of_a, "scale-B": path.scales_of_b}
-        for (name, table), cells in zip(tables.items(), self._scales, strict=False):
-            read[name] = cells.at(*table())
+        for name, cells in zip("AB", self._scales, strict=False):
+            read[f"scale-{name}"] = cells.at(*product.scale_cells(name))
         written = {"D": self._d.at(*path.d())}
         return TensorCoreAccess(
             product.form.group, shared, read, written, product, self._adds, self._swizzles

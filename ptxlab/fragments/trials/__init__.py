@@ -7,7 +7,7 @@ from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.trials import tensor_moves
 from ptxlab.fragments.trials.multiply import multiply_trials
 from ptxlab.fragments.trials.rows import load_trial, move_trial, store_trial
-from ptxlab.fragments.trials.tensor_products import has_trials, product_trials
+from ptxlab.fragments.trials.tensor_products import product_trials
 from ptxlab.fragments.trials.trial import Trial
 from ptxlab.fragments.trials.warpgroup import warpgroup_trials
 from ptxlab.fragments.trials.wmma import wmma_trial
@@ -22,15 +22,16 @@ __all__ = ["Trial", "filled", "trials", "tried"]
 
 
 def tried(form: Form) -> bool:
-    if isinstance(form, TensorCoreProduct):
-        return has_trials(form)
     return form.family.startswith("tcgen05") or isinstance(
         form, MatrixInstruction | LdMatrix | StMatrix | MovMatrix | WmmaMove
     )
 
 
-def trials(form: Form, fill: Fill | None = None) -> Iterator[Trial]:
-    """Yield the trials of a form, or the one launch on what a ``fill`` means; none where it is not tried."""
+def trials(form: Form, fill: Fill | None = None, *, target: str = "") -> Iterator[Trial]:
+    """Yield the trials of a form, or the one launch on what a ``fill`` means; none where it is not tried.
+
+    What it has on a ``target`` alone is tried there.
+    """
     match form:
         case MatrixInstruction() if form.shared:
             yield from warpgroup_trials(form, fill)
@@ -47,12 +48,12 @@ def trials(form: Form, fill: Fill | None = None) -> Iterator[Trial]:
         case TensorMemoryMove():
             yield tensor_moves.move_trial(form, fill)
         case AsyncInstruction() if fill is None and form.family.startswith("tcgen05"):
-            yield from _of_tensor_cores(form)
+            yield from _of_tensor_cores(form, target)
 
 
-def _of_tensor_cores(form: AsyncInstruction) -> Iterator[Trial]:
+def _of_tensor_cores(form: AsyncInstruction, target: str) -> Iterator[Trial]:
     if isinstance(form, TensorCoreProduct):
-        yield from product_trials(form)
+        yield from product_trials(form, target)
     elif form.family == "tcgen05.cp":
         yield tensor_moves.copy_trial(form)
     elif form.family == "tcgen05.shift":

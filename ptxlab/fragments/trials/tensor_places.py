@@ -22,7 +22,7 @@ from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.matrix.tensor_memory_operand import LANES, metadata
 from ptxlab.numbers.formats import CONTAINED
 
-COLUMNS = {"d-tmem": 0, "a-tmem": 64, "scale-A-tmem": 80, "scale-B-tmem": 84, "sp-meta-tmem": 92}
+COLUMNS = {"d-tmem": 0, "a-tmem": 64, "scale-A-tmem": 76, "scale-B-tmem": 84, "sp-meta-tmem": 92}
 """The first column of each operand."""
 WIDTH = 96
 _AROUND = 0x7FFFFFFF
@@ -52,7 +52,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An operand in shared memory: its tile from byte ``first`` on, of which the last step along k is read."""
+    """An operand in shared memory: its tile from byte ``first`` on, of which the last steps along k are read."""
 
     operand: SharedOperand
     tile: SharedTile
@@ -60,14 +60,20 @@ class Placed:
 
     @property
     def descriptor(self) -> int:
-        depth = _depth(self.operand) * self.tile.bits // (8 * STEP_BYTES)
-        return of_tile(_READER, self.tile, self.first, self.tile.steps - depth)
+        return of_tile(_READER, self.tile, self.first, self._step)
+
+    @property
+    def _step(self) -> int:
+        """The step that is the first to be read: a k of 96 takes one and a half."""
+        read = _depth(self.operand) * self.tile.bits
+        return self.tile.steps - -(-read // (8 * STEP_BYTES))
 
     def write(self, memory: Array, matrix: Array) -> None:
         """Write a matrix [probes, rows, cols] into memory [probes, bytes]."""
         row, col = np.indices((self.operand.rows, self.operand.cols))
         mn, k = (row, col) if self.operand.operand == "A" else (col, row)
-        offset = np.asarray(self.tile.layout(mn, k + self.tile.k - _depth(self.operand)))
+        before = self._step * self.tile.k // self.tile.steps
+        offset = np.asarray(self.tile.layout(mn, k + before))
         part = memory[:, self.first : self.first + self.tile.bytes]
         if self.tile.bits == 4:
             nibbles = np.stack([part & 15, part >> 4], axis=-1).reshape(len(part), -1)
@@ -152,14 +158,14 @@ def cells_of(problem: TensorCoreProblem, contents: Contents, first_lane: int) ->
             columns = COLUMNS["a-tmem"] + np.arange(words.shape[-1])
             for lanes in first_lane + path.lanes():
                 own[:, lanes[:, np.newaxis], columns] = words
-        tables = (path.scales_of_a, path.scales_of_b)
         parts = (contents.scales[0][:, of_cta], contents.scales[1]) if contents.scales else ()
-        for name, codes, table, first in zip("AB", parts, tables, problem.scale_ids, strict=False):
-            lanes, column = table()
+        for name, codes, first in zip("AB", parts, problem.scale_ids, strict=False):
+            lanes, columns = problem.scale_cells(name)
             octets = own.view(np.uint8).reshape(*own.shape, 4)
-            at = COLUMNS[f"scale-{name}-tmem"] + column
             for block in range(codes.shape[-1]):
-                octets[:, lanes, at, first + block] = codes[:, np.newaxis, :, block]
+                word, byte = divmod(first + block, 4)
+                at = COLUMNS[f"scale-{name}-tmem"] + columns[:, word]
+                octets[:, lanes[..., 0], at, byte] = codes[:, np.newaxis, :, block]
         if contents.metadata is not None:
             _put_metadata(problem, own, contents.metadata[:, of_cta])
     return cells
@@ -223,6 +229,8 @@ def descriptor_of(problem: TensorCoreProblem) -> int:
         "scale type": problem.scale_type, "scale id of a": problem.scale_ids[0],
         "scale id of b": problem.scale_ids[1],
     }  # fmt: skip
+    if problem.k == instruction_descriptor.LONG_K:
+        known["k"] = str(problem.k)
     names = {field.name for field in record.fields}
     return instruction_descriptor.encode(
         problem.form.kind, {name: value for name, value in known.items() if name in names}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -28,11 +29,13 @@ from ptxlab.fragments.trials.tensor_places import (
 from ptxlab.fragments.trials.tensor_probes import ProductProbes
 from ptxlab.fragments.trials.trial import Trial
 from ptxlab.matrix import instruction_descriptor
+from ptxlab.matrix.instruction_descriptor import LONG_K
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
 from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER
 
 _SCALE_BYTES = 4
+_SMALL_BLOCK = 16
 _ALONG_K = ("mxf4", "mxf4nvf4")
 """Kinds whose A and B are contiguous along k alone."""
 
@@ -73,14 +76,10 @@ class ProductTrial(TensorTrial):
             yield Mismatch.of_cell("one-hot", operand, at, (lane, column), right, wrong)
 
 
-def has_trials(form: TensorCoreProduct) -> bool:
-    """Say whether there are any: not where more scales a row than a column holds go on where nothing public says."""
-    return any(True for _ in _problems(form))
-
-
-def product_trials(form: TensorCoreProduct) -> Iterator[Trial]:
-    """Yield the trials of a product, each of one instruction descriptor."""
-    for number, made in enumerate(_problems(form)):
+def product_trials(form: TensorCoreProduct, target: str) -> Iterator[Trial]:
+    """Yield the trials of a product on a target, each of one instruction descriptor."""
+    problems = chain(_problems(form), _long_problems(form) if target in form.long_k_targets else ())
+    for number, made in enumerate(problems):
         for first_lane in (0, QUARTER // 2) if made.path.scattered else (0,):
             yield _trial(made, number, first_lane)
 
@@ -101,14 +100,28 @@ def _problems(form: TensorCoreProduct) -> Iterator[TensorCoreProblem]:
     if form.sparse and form.kind in ("f16", "tf32"):
         choices["sparsity selector"] = [0, 1]
     if form.scaling:
-        blocks, step = shapes.k // form.blocks, 1 if form.kind == "mxf8f6f4" else 2
+        blocks, step = (shapes.k >> form.sparse) // form.blocks, 1 if form.kind == "mxf8f6f4" else 2
         ids = [*range(0, _SCALE_BYTES - blocks + 1, step)]
         choices["scale id of a"], choices["scale id of b"] = [*ids], ids[::-1]
-    least = 32 if form.kind == "tf32" else 16  # along n tf32 has atoms of 32
-    n = next(n for n in shapes.n if n >= least * form.group)
-    for turn in range(max(map(len, choices.values())) if all(choices.values()) else 0):
+    for turn in range(max(map(len, choices.values()))):
         values = {name: some[turn % len(some)] for name, some in choices.items()}
-        yield _problem(form, values | {"n": n})
+        yield _problem(form, values | {"n": _n(form)})
+
+
+def _long_problems(form: TensorCoreProduct) -> Iterator[TensorCoreProblem]:
+    """Yield those of the long k: scales from each byte on of a word that they may begin at."""
+    step = 2 if form.blocks == _SMALL_BLOCK else 1
+    ids = [*range(0, _SCALE_BYTES, step)]
+    m = max(form.shapes[0].m)
+    for first, other in zip(ids, ids[::-1], strict=True):
+        both = {"scale id of a": first, "scale id of b": other}
+        yield _problem(form, {"m": m, "n": _n(form), "k": str(LONG_K), **both})
+
+
+def _n(form: TensorCoreProduct) -> int:
+    """Return the least n that is tried."""
+    least = 32 if form.kind == "tf32" else 16  # along n tf32 has atoms of 32
+    return next(n for n in form.shapes[0].n if n >= least * form.group)
 
 
 def _scattered(form: TensorCoreProduct, m: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,20 +34,27 @@ def scaled(problem: Problem, block: int, kind: str) -> tuple[Array, Array, Array
 def put_scales(
     problem: Problem, cells: Array, a: Array, b: Array, ids: tuple[int, int] = (0, 0)
 ) -> None:
-    """Write scales: PTX ISA, "Scale factor layout". All lanes m mod 32 hold those of row m."""
+    """Write scales: PTX ISA, "Scale factor layout". All lanes m mod 32 hold those of row m.
+
+    Four along k are the bytes of a cell, the next are behind those of 128 rows, or of 128 or 256 columns: CUTLASS,
+    ``sm103_blockscaled_mma_warpspecialized.hpp``.
+    """
     octets = cells.view(np.uint8).reshape(problem.group, LANES, COLUMNS, 4)
     rows = problem.m // problem.group
     for m, j in np.ndindex(a.shape):
         for quarter in range(4):
             cta, row = divmod(m, rows)
-            octets[cta, row % 32 + 32 * quarter, A_AT + row // 32, ids[0] + j] = a[m, j]
+            word, byte = divmod(ids[0] + j, 4)
+            octets[cta, row % 32 + 32 * quarter, A_AT + 4 * word + row // 32, byte] = a[m, j]
     for n, j in np.ndindex(b.shape):
         if problem.form == "B":
             half, column = divmod(n, problem.n // 2)
             lanes = [column % 32 + 64 * half + 32 * r for r in range(2)]
         else:
             column, lanes = n, [n % 32 + 32 * r for r in range(4)]
-        octets[:, lanes, B_AT + column // 32, ids[1] + j] = b[n, j]
+        word, byte = divmod(ids[1] + j, 4)
+        apart = 4 if problem.n <= 128 else 8
+        octets[:, lanes, B_AT + apart * word + column // 32, byte] = b[n, j]
 
 
 def issued_scaled(problem: Problem, qualifier: str) -> str:
@@ -95,21 +103,40 @@ def test_each_kind_of_scales(
     run_scaled(problem, block, scale, qualifier)
 
 
-def test_a_k_of_96_on_the_chip_that_has_it() -> None:
-    """Rows of 48 bytes; three scales a row begin at byte 0 or 1."""
-    problem = Problem("mxf4", 128, 16, "e2m1", "e2m1", more={"k": "96", "scale id of a": 1})
-    run_scaled(problem, 32, "ue8m0", ".block32", target="sm_103a")
+@pytest.mark.parametrize(
+    ("qualifier", "scale", "m", "n", "ids"),
+    [
+        (".block32", "ue8m0", 128, 16, (1, 0)), (".block32", "ue8m0", 256, 48, (3, 2)),
+        (".block32", "ue8m0", 128, 32, (0, 1)), (".block16", "ue4m3", 128, 192, (0, 2)),
+        (".block16", "ue8m0", 256, 128, (2, 0)),
+    ],
+)  # fmt: skip
+def test_a_k_of_96_on_the_chip_that_has_it(
+    qualifier: str, scale: str, m: int, n: int, ids: tuple[int, int]
+) -> None:
+    """Rows of 48 bytes, and three or six scales for each, of which some are in the next cells."""
+    kind = "mxf4" if qualifier == ".block32" else "mxf4nvf4"
+    more = {"k": "96", "scale id of a": ids[0], "scale id of b": ids[1]}
+    if kind == "mxf4nvf4":
+        more["scale type"] = scale
+    problem = Problem(kind, m, n, "e2m1", "e2m1", group=m // 128, more=more)
+    run_scaled(problem, int(qualifier[-2:]), scale, qualifier, target="sm_103a")
+
+
+def test_a_k_of_96_elsewhere_is_refused() -> None:
+    def run(target: str, m: int, n: int, group: int, qualifier: str, **ids: int) -> None:
+        more = {"k": "96"} | {f"scale id of {name}": first for name, first in ids.items()}
+        kind = "mxf4" if qualifier == ".block32" else "mxf4nvf4"
+        problem = Problem(kind, m, n, "e2m1", "e2m1", group=group, more=more)
+        body = issued_scaled(problem, qualifier)
+        after(body, problem.cells(), problem.shared(), problem.words(), target)
+
     with pytest.raises(Unsupported, match="k of 96 is known of sm_103a alone, not of sm_100a"):
-        run_scaled(problem, 32, "ue8m0", ".block32")
-    problem = Problem("mxf4", 128, 16, "e2m1", "e2m1", more={"k": "96", "scale id of a": 2})
-    with pytest.raises(Unsupported, match="3 scales from byte 2"):
-        after(
-            issued_scaled(problem, ""),
-            problem.cells(),
-            problem.shared(),
-            problem.words(),
-            "sm_103a",
-        )
+        run("sm_100a", 128, 16, 1, ".block32")
+    with pytest.raises(LaunchError, match="scale id of a is 0 or 2 with 6 scales a row, not 1"):
+        run("sm_103a", 128, 16, 1, ".block16", a=1)
+    with pytest.raises(Unsupported, match="scales behind the fourth of a row lie with m of 128"):
+        run("sm_103a", 128, 32, 2, ".block16")
 
 
 def test_rows_of_96_go_on_at_an_absolute_address() -> None:
@@ -149,7 +176,7 @@ def test_copies_of_scales_must_be_the_same() -> None:
 
 # ---- sparse ---------------------------------------------------------------------------------
 
-META_AT = 310
+META_AT = 340
 
 
 def sparse(problem: Problem) -> tuple[Array, Array]:
@@ -157,7 +184,7 @@ def sparse(problem: Problem) -> tuple[Array, Array]:
 
     The problem's k is that of a dense product, as many numbers as are stored.
     """
-    of = {"tf32": 2, "mxf4": 8}.get(problem.kind, 4)
+    of = 2 if problem.kind == "tf32" else 8 if problem.packed else 4
     stored = problem.a
     problem.k *= 2
     problem.b = problem.rng.integers(-3, 4, (problem.n, problem.k)).astype(float)
@@ -219,19 +246,57 @@ def test_each_place_of_metadata(
     put_metadata(problem, before, nibbles, selector)
     expected = before.copy()
     problem.put(expected, problem.result())
-    full, problem.a = problem.a, stored
-    half = Problem(kind, m, n, dtype, dtype, d_type, group=group, stationary=stationary)
+    shared, words = sparse_operands(problem, stored)
+    cells = after(of_sparse(issued(problem)), before, shared, words)
+    np.testing.assert_array_equal(cells, expected)
+
+
+def sparse_operands(problem: Problem, stored: Array) -> tuple[Array, list[int]]:
+    """Return shared memory with what is stored of A and all of B, and what the instruction's registers hold."""
+    half = replace(problem, more={})
     half.a, half.b = stored, np.zeros_like(half.b)
     shared, words = half.shared(), half.words()
-    problem.a = full
     b_tile = problem.tiles()[1]
-    for cta, lines in enumerate(
-        np.split(in_units(coded(problem.b, dtype), dtype, packed=False), group)
-    ):
-        b_tile.write(shared[cta], lines)
+    lines = in_units(coded(problem.b, problem.b_type), problem.b_type, packed=problem.packed)
+    for memory, of_cta in zip(shared, np.split(lines, problem.group), strict=True):
+        b_tile.write(memory, of_cta)
     words[1:] = [b_tile.descriptor, problem.idesc]
-    body = re.sub(r"(mma(\.ws)?)\.cta", r"\1.sp.cta", issued(problem)).replace("x1,", "x1, [r10],")
-    cells = after(f"add.u32 r10, t, {META_AT};" + body, before, shared, words)
+    return shared, words
+
+
+def of_sparse(body: str) -> str:
+    """Return what issues a product with A as it is, with the metadata of a sparse A."""
+    issue = re.sub(r"(mma(\.ws)?)\.cta", r"\1.sp.cta", body).replace("x1,", "x1, [r12],")
+    return f"add.u32 r12, t, {META_AT};" + issue
+
+
+@pytest.mark.parametrize(
+    ("kind", "qualifier", "scale", "block", "m", "group", "ids"),
+    [
+        ("mxf8f6f4", ".block32", "ue8m0", 64, 128, 1, (3, 1)), ("mxf4", ".block32", "ue8m0", 64, 128, 1, (0, 2)),
+        ("mxf4nvf4", ".scale_vec::2X", "ue8m0", 64, 256, 2, (2, 0)),
+        ("mxf4nvf4", ".block16", "ue4m3", 32, 128, 1, (0, 0)), ("mxf4nvf4", ".scale_vec::4X", "ue8m0", 32, 256, 2, (0, 0)),
+    ],
+)  # fmt: skip
+def test_a_scale_of_a_sparse_a_is_for_as_many_stored_numbers(
+    kind: str, qualifier: str, scale: str, block: int, m: int, group: int, ids: tuple[int, int]
+) -> None:
+    """So a row has as many as a dense one, each for ``block`` numbers of B. CUTLASS: SFVecSize of .sp is doubled."""
+    dtype = "e4m3" if kind == "mxf8f6f4" else "e2m1"
+    more = {"sparse": "yes", "scale id of a": ids[0], "scale id of b": ids[1]}
+    if kind == "mxf4nvf4":
+        more["scale type"] = scale
+    problem = Problem(kind, m, 32, dtype, dtype, group=group, more=more)
+    stored, nibbles = sparse(problem)
+    a_codes, a, b_codes, b = scaled(problem, block, scale)
+    before = problem.cells()
+    put_metadata(problem, before, nibbles, 0)
+    put_scales(problem, before, a_codes, b_codes, ids)
+    expected = before.copy()
+    left, right = problem.a * a.repeat(block, axis=1), problem.b * b.repeat(block, axis=1)
+    problem.put(expected, left @ right.T + problem.c)
+    shared, words = sparse_operands(problem, stored)
+    cells = after(of_sparse(issued_scaled(problem, qualifier)), before, shared, words)
     np.testing.assert_array_equal(cells, expected)
 
 
@@ -240,12 +305,12 @@ def test_metadata_that_is_undefined_is_refused() -> None:
     problem = Problem("f16", 128, 8, "f16", "f16", more=more)
     before = problem.cells()
     before[0, :, META_AT] = 0x4444444F
-    body = issued(problem).replace("mma.cta", "mma.sp.cta").replace("x1,", "x1, [r10],")
+    body = of_sparse(issued(problem))
     with pytest.raises(LaunchError, match=r"metadata 0b1111 of chunk 0 of row 0 is undefined"):
-        after(f"add.u32 r10, t, {META_AT};" + body, before, problem.shared(), problem.words())
+        after(body, before, problem.shared(), problem.words())
     problem = Problem("f16", 64, 8, "f16", "f16", more=more)
     with pytest.raises(Unsupported, match="metadata of a sparse A of m 64"):
-        after(f"add.u32 r10, t, {META_AT};" + body, before, problem.shared(), problem.words())
+        after(body, before, problem.shared(), problem.words())
 
 
 # ---- zero columns ---------------------------------------------------------------------------
