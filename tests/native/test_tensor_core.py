@@ -22,7 +22,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.compiler import available, compile
 from ptxlab.native.cores import HEADER, Function
-from ptxlab.native.tensor_core import mma
+from ptxlab.native.tensor_core.products import mma
 from ptxlab.native.tensor_core.steps import steps
 from ptxlab.numbers.formats import CONTAINED, FORMATS
 
@@ -212,7 +212,7 @@ def by_arrays(
 def by_machine_code(
     form: MatrixInstruction, target: Target, registers: list[Array], sides: Sides
 ) -> list[Array]:
-    function = mma.function(form, target, sides.selector, sum(sides.ids, ()))
+    function = mma(form, target, sides.selector, sum(sides.ids, ()))
     assert function is not None
     layout = form.operand("D")
     made = [np.empty(WARPS * WARP, word(layout)) for _ in range(layout.registers_per_lane)]
@@ -250,7 +250,7 @@ def test_every_form_has_the_bits_of_arrays(form: MatrixInstruction) -> None:
     """On every target where its arithmetic is another."""
     targets = {steps(form, TARGETS[name]): TARGETS[name] for name in form.targets}
     for target in targets.values():
-        if mma.function(form, target) is not None:
+        if mma(form, target) is not None:
             compare(form, target)
 
 

@@ -84,12 +84,13 @@ def native_product(
 ) -> NativeProduct | None:
     """Return what all instructions of a form share, on a target and with what else tells their functions apart.
 
-    They are those of the ``family``'s file in ``ptxlab.native.tensor_core``. None where there is no LLVM or it
+    They are those that ``ptxlab.native.tensor_core.products`` has by the ``family``. None where there is no LLVM or it
     would not find the registers.
     """
 
     def write() -> ModuleFunction | None:
-        function: ModuleFunction | None = _module(family).function(form, *more)
+        products = import_module("ptxlab.native.tensor_core.products")  # when something is compiled
+        function: ModuleFunction | None = getattr(products, family)(form, *more)
         return function
 
     key = ANY, family, *map(_called, (form, *more))
@@ -98,10 +99,6 @@ def native_product(
 
 def _called(what: Hashable) -> str:
     return what.name if isinstance(what, MatrixInstruction | Target) else str(what)
-
-
-def _module(family: str) -> Any:
-    return import_module(f"ptxlab.native.tensor_core.{family}")  # when something is compiled
 
 
 @dataclass(eq=False)

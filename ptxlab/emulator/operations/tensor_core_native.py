@@ -1,4 +1,4 @@
-"""tcgen05.mma as machine code, where it has some: see ``ptxlab.native.tensor_core.tcgen05``."""
+"""tcgen05.mma as machine code, where it has some: see ``ptxlab.native.tensor_core.products``."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ptxlab.matrix.shared_matrix import addresses
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitLines:
-    """Matrices in ``data``, which are lines of units, as ``ptxlab.native.tensor_core.lines`` has them.
+    """Matrices in ``data``, which are lines of units, as ``ptxlab.native.tensor_core.operands`` has them.
 
     In bytes: a matrix begins at ``starts`` [matrices]; ``which`` [matrices] of the ``patterns`` [patterns, lines,
     units] says where its units are from there on.

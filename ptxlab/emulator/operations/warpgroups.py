@@ -20,7 +20,7 @@ from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.shared_matrix import core_matrices, elements
-from ptxlab.native.tensor_core.lines import WORDS
+from ptxlab.native.tensor_core.operands import WORDS
 
 
 class Warpgroups(WholeWarps):

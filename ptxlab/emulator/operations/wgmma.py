@@ -184,7 +184,7 @@ def _execute(chains: Iterable[Sequence[_Begun]]) -> None:
 
 
 def _natively(native: NativeProduct, chain: Sequence[_Begun]) -> None:
-    """Execute products of one D by machine code: see ``ptxlab.native.tensor_core.wgmma``."""
+    """Execute products of one D by machine code: see ``ptxlab.native.tensor_core.products``."""
     first = chain[0]
     how, groups = first.how, first.now
     told = [product.metadata for product in chain]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.native.builder import FunctionBuilder
-from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
+from ptxlab.native.tensor_core.operands import fragment, lines, order, scatter
 from ptxlab.native.tensor_core.terms import Chunks, Index, Kept, Steps, Terms
 from ptxlab.native.text import width
 from ptxlab.native.value import VectorValue
@@ -197,12 +197,3 @@ def _numbers(inner: Sequence[int], count: int) -> Sequence[int]:
     """Return the numbers along k of what is kept, some of it of several elements."""
     step = max(1, len(inner) // count)
     return [element // step for element in inner[::step]]
-
-
-def fragment(
-    layout: FragmentLayout, addresses: Sequence[VectorValue]
-) -> list[tuple[Line, VectorValue]]:
-    """Return the lines of a fragment, whose registers are at these addresses, and their words."""
-    kind, size = f"i{layout.register_bits}", layout.register_bits // 8
-    registers = [address.load(kind, WARP, align=size) for address in addresses]
-    return [(line, gather(registers, line)) for line in lines(layout)]

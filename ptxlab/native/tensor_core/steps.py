@@ -6,8 +6,8 @@ from ptxlab.isa.targets import DotProduct, GroupedDotProduct, Target, UnpackedDo
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating, of_problem
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.fused_step import FusedSteps, UnpackedSteps
+from ptxlab.native.tensor_core.operands import BLOCK
 from ptxlab.native.tensor_core.scaled_steps import GroupedSteps, ScaledSteps
 from ptxlab.native.tensor_core.terms import Steps
 from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, IntegerSteps
