@@ -7,6 +7,7 @@ unless an instruction carries a flag that allows it.
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -16,6 +17,10 @@ from ptxlab.cache import cached
 
 PASSES = "O2 vectorized"
 """How code is optimised, as a part of its name on disk."""
+
+
+X86 = "x86_64", "AMD64"
+"""What systems call processors of x86."""
 
 
 @cache
@@ -28,6 +33,11 @@ def has(*extensions: str) -> bool:
     return available() and {f"+{extension}" for extension in extensions} <= {
         *_host().features.split(",")
     }
+
+
+def has_halves() -> bool:
+    """Say whether code for this processor converts numbers of float16 itself; LLVM would call functions that may be nowhere."""
+    return available() and (platform.machine() not in X86 or has("f16c"))
 
 
 def compile(text: str, name: str, kind: type[Any], *, masked: bool = True) -> Any:

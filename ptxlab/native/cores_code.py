@@ -7,6 +7,7 @@ from functools import cache
 
 from ptxlab.native import dispatch_code
 from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.compiler import X86
 from ptxlab.native.value import VectorValue
 
 PATIENCE = 20_000
@@ -174,7 +175,7 @@ def _serve() -> str:
     return f.function("serve").text
 
 
-_PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
+_PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in X86 else ""
 
 
 @cache

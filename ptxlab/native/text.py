@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-_FLOATS = {"float": 32, "double": 64}
+_FLOATS = {"half": 16, "float": 32, "double": 64}
 
 
 def is_float(kind: str) -> bool:

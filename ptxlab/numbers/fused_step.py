@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, some
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import DotProduct
 from ptxlab.numbers.formats import CONTAINED, F16, F32, Format, alone
@@ -142,7 +142,7 @@ def round_result(values: Array, result: Format) -> Array:
     Overflow gives infinity, but what truncates to the largest float32 stays finite. Zero is positive,
     and NaN the canonical one: all bits set but the sign. ``values`` may be overwritten.
     """
-    if ((np.abs(values) >= result.min_normal) | (values == 0)).all():
+    if not some(~((np.abs(values) >= result.min_normal) | (values == 0))):
         quickly = np.empty(values.shape, result.word)
         with np.errstate(over="ignore"):
             store(values, result, quickly)

@@ -55,7 +55,7 @@ def multiply_add_bytes(
             acc=acc,
             rules=rules.halves,
         )
-    return _add(total, c, acc)
+    return add_words(total, c, acc)
 
 
 @np.errstate(all="ignore")
@@ -109,7 +109,7 @@ def unpack(words: Array, dtype: str) -> Array:
 
 
 @np.errstate(all="ignore")
-def _add(x: Array, c: Array, acc: str) -> Array:
+def add_words(x: Array, c: Array, acc: str) -> Array:
     """Add words of ``acc``, rounding to nearest even once: for float16 that of float32 cannot be seen."""
     return _to_words(_widen(x, acc) + _widen(c, acc), ACCUMULATORS[acc])
 

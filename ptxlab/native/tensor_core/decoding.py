@@ -54,17 +54,6 @@ def widened(
     return pairs
 
 
-def singles(words: VectorValue, form: Format) -> VectorValue:
-    """Return as float32 the numbers in int32 words, infinities and NaNs too, of ``form`` like IEEE's."""
-    numbers = values(words, form)
-    if form.bias == F32.bias:
-        return numbers
-    highest = form.infinity or 0
-    is_special = (words & (form.nan << form.low_bit)).is_("uge", highest << form.low_bit)
-    special_bits = numbers.bits("i32") | (F32.infinity or 0)
-    return is_special.choose(special_bits.bits("float"), numbers)
-
-
 def _marked(exponent: VectorValue, magnitude: VectorValue, form: Format, zero: int) -> VectorValue:
     """Mark the exponents of what has none."""
     exponent = magnitude.is_("eq", 0).choose(zero, exponent)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,17 +18,17 @@ from ptxlab.native.tensor_core.decoding import (
     exponents,
     magnitude,
     power_of_two,
-    singles,
     special,
     values,
     widened,
 )
 from ptxlab.native.tensor_core.terms import Index, Steps, Terms
-from ptxlab.native.tracing.casts import half_words, odd_single
+from ptxlab.native.tracing.casts import odd_single
 from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
-from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep
+from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep, round_result
+from ptxlab.numbers.tensor_core_software import add_words
 
 _LOST = F64.fraction_bits - F32.fraction_bits
 """The bits that float64 has more than float32."""
@@ -185,11 +186,10 @@ class UnpackedSteps(FusedSteps):
         return self.depth // 2 * (within // 2) + 2 * block + within % 2
 
     def last(self, words: VectorValue, c: VectorValue) -> VectorValue:
-        """Add C to words of D, rounding to nearest even."""
         form = self.how.result
-        total = singles(words, form) + singles(c, form)
-        rounded = to_f16(total) if form is F16 else total.bits("i32")
-        return total.is_("uno", total).choose(form.nan_word, rounded)
+        given = (each.extended(form.word_bits, signed=False) for each in (words, c))
+        total = applied(partial(add_words, acc=form.name), form.word, *given)
+        return total.extended(32, signed=False)
 
 
 def _shifted(field: VectorValue, shift: VectorValue) -> VectorValue:
@@ -203,31 +203,10 @@ def _shifted(field: VectorValue, shift: VectorValue) -> VectorValue:
 
 
 def rounded(v: VectorValue, rough: VectorValue, result: Format) -> VectorValue:
-    """Round float64 to words as ``ptxlab.numbers.fused_step.round_result`` does.
-
-    ``rough`` has the infinities and NaNs.
-    """
-    words = to_f16(to_odd(v).to("fptrunc", "float")) if result is F16 else to_f32(v, result)
-    assert result.infinity is not None
-    sign = (rough.bits("i64") >> 63).to("trunc", "i32") << (result.sign_bit + result.low_bit)
-    infinite = sign | (result.infinity << result.low_bit)
-    words = magnitude(rough).is_("oeq", float("inf")).choose(infinite, words)
-    return rough.is_("uno", rough).choose(result.nan_word, words)
-
-
-def to_f32(numbers: VectorValue, result: Format) -> VectorValue:
-    """Round finite float64 toward zero to words of ``result``, which has float32's exponents.
-
-    What is too large becomes infinity, a zero is positive.
-    """
-    bits, size = numbers.bits("i64"), magnitude(numbers)
-    kept = bits & (-1 << (F32.fraction_bits + _LOST - result.fraction_bits))
-    words = kept.bits("double").to("fptrunc", "float").bits("i32")
-    sign = (bits >> 63).to("trunc", "i32") << 31
-    unit = F32.fraction_bits - F32.lowest_exponent
-    small = (size * 2.0**unit).to("fptosi", "i32") & (-1 << result.low_bit)
-    small = small.is_("eq", 0).choose(0, small | sign)
-    return size.is_("olt", result.min_normal).choose(small, words)
+    """Round float64 to words; ``rough`` has the infinities and NaNs."""
+    finite = magnitude(rough).is_("olt", float("inf"))
+    words = applied(partial(round_result, result=result), np.float64, finite.choose(v, rough))
+    return words.extended(32, signed=False)
 
 
 def to_odd(numbers: VectorValue) -> VectorValue:
@@ -240,5 +219,5 @@ def to_f16(numbers: VectorValue) -> VectorValue:
 
     Not for NaN.
     """
-    words = applied(half_words, np.float32, numbers)
+    words = numbers.to("fptrunc", "half").bits("i16").extended(32, signed=False)
     return (words & F16.nan).is_("eq", 0).choose(0, words)

@@ -6,6 +6,7 @@ from ptxlab.isa.targets import DotProduct, GroupedDotProduct, Target, UnpackedDo
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating, of_problem
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
+from ptxlab.native.compiler import has_halves
 from ptxlab.native.tensor_core.fused_step import FusedSteps, UnpackedSteps
 from ptxlab.native.tensor_core.operands import BLOCK
 from ptxlab.native.tensor_core.scaled_steps import GroupedSteps, ScaledSteps
@@ -24,7 +25,7 @@ def depth(form: MatrixInstruction) -> int:
 def steps(form: MatrixInstruction, target: Target) -> Steps | None:
     """Return the arithmetic of ``form``, None where it has no native one."""
     rows, k = min(BLOCK, form.m), depth(form)
-    if form.c_type != form.d_type:
+    if form.c_type != form.d_type or (form.d_type == "f16" and not has_halves()):
         return None
     match form.a_type:
         case "s8" | "u8" | "s4" | "u4":
@@ -60,6 +61,8 @@ def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
 
     Its rows are the columns of the problem.
     """
+    if problem.d_type == "f16" and not has_halves():
+        return None
     rows = BLOCK if problem.path.columns % BLOCK == 0 else BLOCK // 2
     k = problem.a.cols
     if problem.form.kind == "i8":

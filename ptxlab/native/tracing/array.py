@@ -14,7 +14,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ptxlab.arrays import Symbolic
 from ptxlab.native.builder import LANES
-from ptxlab.native.tensor_core.decoding import singles
 from ptxlab.native.tracing import casts
 from ptxlab.native.tracing.ufuncs import (
     BITWISE,
@@ -30,7 +29,7 @@ from ptxlab.numbers.formats import BF16, F16
 INTRINSICS: dict[str, Callable[..., Any]] = {}
 """What has a way of its own, by the name of the function (``ptxlab.arrays.intrinsic``)."""
 
-_WIDENED = {form.dtype: form for form in (F16, BF16)}
+_WIDENED = {F16.dtype: casts.single_from_half, BF16.dtype: casts.single_from_brain}
 _NARROWED = {F16.dtype: casts.half_from_single, BF16.dtype: casts.brain_from_single}
 
 
@@ -91,11 +90,9 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
         if dtype == self.dtype:
             return self
         if self.dtype in _WIDENED:
-            wide = self.bits().value.extended(32, signed=False)
-            return TracedArray(singles(wide, _WIDENED[self.dtype]), np.float32).astype(dtype)
+            return TracedArray(_WIDENED[self.dtype](self.value), np.float32).astype(dtype)
         if dtype in _NARROWED:
-            words: TracedArray = _NARROWED[dtype](self._single(dtype))
-            return words.view(dtype)
+            return TracedArray(_NARROWED[dtype](self._single(dtype).value), dtype)
         if not (_has_instructions(self.dtype) and _has_instructions(dtype)):
             raise NotTraced
         return TracedArray(self._converted(dtype), dtype)
