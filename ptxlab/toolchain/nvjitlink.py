@@ -18,7 +18,8 @@ from ptxlab.toolchain.release import PACKAGE, chosen
 from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 
 # Per-kernel resources in the log, and the PTX line of every SASS instruction in the cubin.
-_ALWAYS = ("-Xptxas=-v", "-lineinfo")
+_LINES = "-lineinfo"
+_ALWAYS = ("-Xptxas=-v", _LINES)
 _PLACE = re.compile(r"ptx input, line (?P<line>\d+); (?:error|fatal) *: (?P<message>[^\n]*)")
 _SHOWN = 10  # lines of a log that an error shows
 
@@ -62,7 +63,10 @@ def _installed() -> str:
 
 def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) -> tuple[bytes, str]:
     release = chosen()
-    made = assemble(texts, options, path, release.library if release else "")
+    library = release.library if release else ""
+    made = assemble(texts, options, path, library)
+    if made is None:  # 12.8 ends over lines for sm_100a
+        made = assemble(texts, [option for option in options if option != _LINES], path, library)
     if made is None:
         raise ToolchainError(
             f"{path}: nvJitLink {version()} itself ended while it assembled this for {arch}",
