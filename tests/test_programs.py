@@ -201,7 +201,9 @@ def execute(device: Device, run: Run, source: str | Path) -> tuple[dict[str, Any
     if not device.target.runs(needed(run.file)):
         pytest.skip(f"{run.file} needs {needed(run.file)}")
     kernel = device.load(source).kernel(run.kernel)
-    passed = [one for name, one in zip(before, given, strict=True) if name not in ONLY_MAPPED]
+    passed = [
+        argument for name, argument in zip(before, given, strict=True) if name not in ONLY_MAPPED
+    ]
     kernel.launch(run.grid, run.block, passed, run.shared, cluster=run.cluster)
     after = {
         name: buffer.numpy() if isinstance(before[name], np.ndarray) else before[name]

@@ -111,8 +111,8 @@ def test_the_ladder_is_the_same_everywhere(
     assert explain(device, rungs, GPUS[0], executor=workers) == told
     assert found.agreements == here.agreements
     assert found.absent == here.absent
-    assert [(one.rung, one.verdict) for one in found.results] == [
-        (one.rung, one.verdict) for one in here.results
+    assert [(result.rung, result.verdict) for result in found.results] == [
+        (result.rung, result.verdict) for result in here.results
     ]
 
 

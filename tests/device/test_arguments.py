@@ -327,9 +327,9 @@ def test_128_bits() -> None:
 
 
 def test_a_struct_of_one_byte_is_bytes_of_its_size() -> None:
-    one = np.zeros((), [("c", "u1")])[()]
-    one["c"] = 7
-    for value in (b"\7", np.array([7], np.uint8), one, 7):
+    record = np.zeros((), [("c", "u1")])[()]
+    record["c"] = 7
+    for value in (b"\7", np.array([7], np.uint8), record, 7):
         assert bind("b8", value, dimensions=(1,)) == b"\7"
     refuse("b8", b"\7\7", dimensions=(1,))
     refuse("b8", np.zeros(2, np.uint8), dimensions=(1,))

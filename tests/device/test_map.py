@@ -151,9 +151,9 @@ def test_threads_on_both_sides_of_an_edge(device: Device) -> None:
         down.kernel().launch(1, 64, [second.ctypes.data, 10])
     assert whole[2] == 2
     device.unmap(first)
-    for one, start in ((kernel, second.ctypes.data - 4), (down.kernel(), second.ctypes.data)):
+    for side, start in ((kernel, second.ctypes.data - 4), (down.kernel(), second.ctypes.data)):
         with pytest.raises(LaunchError, match="out of bounds"):
-            one.launch(1, 64, [start, 2])
+            side.launch(1, 64, [start, 2])
     kernel.launch(1, 64, [second.ctypes.data, 3])
 
 
@@ -238,11 +238,11 @@ def test_what_is_refused(device: Device, memory: Any, nbytes: Any, words: str, h
 def test_overlaps_and_what_is_not_mapped(device: Device) -> None:
     x = np.zeros(32, np.uint8)
     device.map(x[8:16])
-    for one in (x[8:16], x[:9], x[15:], x, x[10:11]):
+    for overlapping in (x[8:16], x[:9], x[15:], x, x[10:11]):
         with pytest.raises(
             PtxlabError, match=r"overlaps array uint8\[8\] \(8 bytes at 0x\w+\), which"
         ):
-            device.map(one)
+            device.map(overlapping)
     device.map(x[:8])
     device.map(x[16:])
     buffer = device.zeros(4, "u32")

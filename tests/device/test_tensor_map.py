@@ -216,7 +216,9 @@ def test_a_pointer_to_a_map_is_another_thing(device: Device) -> None:
 
 
 def numbers(value: Any) -> Any:
-    return [int(one) for one in value] if isinstance(value, list | tuple) else int(value)
+    return (
+        [int(coordinate) for coordinate in value] if isinstance(value, list | tuple) else int(value)
+    )
 
 
 def test_the_driver_is_given_the_innermost_dimension_first(driver: Any) -> None:

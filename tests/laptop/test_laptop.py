@@ -98,7 +98,8 @@ def results(folder: Path) -> dict[str, Ran]:
     )
     assert done.returncode == 0, done.stderr
     return {
-        command: Ran(*one) for command, one in zip(commands, json.loads(done.stdout), strict=True)
+        command: Ran(*outcome)
+        for command, outcome in zip(commands, json.loads(done.stdout), strict=True)
     }
 
 
@@ -173,9 +174,9 @@ def test_packages_are_asked_for_where_nvidia_has_wheels(
     """The file names of releases 13.4 and 13.5 of these packages on PyPI."""
     here = {"sys_platform": system, "platform_machine": machine}
     asked = {
-        one.name
-        for one in map(Requirement, PROJECT["dependencies"])
-        if one.marker is None or one.marker.evaluate(here)
+        requirement.name
+        for requirement in map(Requirement, PROJECT["dependencies"])
+        if requirement.marker is None or requirement.marker.evaluate(here)
     }
     nvidia = {"cuda-python", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-nvdisasm"}
     assert asked == {"numpy", "ml_dtypes", "rich"} | (nvidia if wanted else set())

@@ -133,7 +133,7 @@ def test_addresses_of_global_memory_have_64_bits() -> None:
                        ("LDL R0, [R2]", [False]), ("LDGSTS.E [R2], [R4.64]", [False, True])):  # fmt: skip
         i = instruction(text)
         places = [operand for operand in i.operands if isinstance(operand, SassAddress)]
-        assert [i.is_wide(one) for one in places] == wide, text
+        assert [i.is_wide(number) for number in places] == wide, text
 
 
 def test_what_nobody_knows_has_no_row() -> None:

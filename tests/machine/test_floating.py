@@ -33,7 +33,7 @@ VALUES = [
 def given() -> tuple[list[float], list[float]]:
     a = np.array((VALUES * 5)[:64], np.float32)
     b = np.roll(a, 7)
-    return [float(one) for one in a], [float(one) for one in b]
+    return [float(value) for value in a], [float(value) for value in b]
 
 
 def of(text: str) -> list[np.float32]:
@@ -41,7 +41,7 @@ def of(text: str) -> list[np.float32]:
     r = registers()
     for number, numbers in zip((1, 2), given(), strict=True):
         r.words.write(number, ALL, np.array(numbers, np.float32).view(np.uint32))
-    return [np.uint32(one).view(np.float32) for one in word(run(text, r), 0)]
+    return [np.uint32(bits).view(np.float32) for bits in word(run(text, r), 0)]
 
 
 def rounded(value: Fraction, mode: str) -> float:
@@ -94,7 +94,7 @@ def test_numbers_next_to_zero_are_flushed_where_it_says_so() -> None:
 def test_whole_numbers_end_at_their_limits(
     text: str, low: int, high: int, whole: Callable[[float], float]
 ) -> None:
-    got = [int(one.view(np.uint32)) for one in of(text)]
+    got = [int(result.view(np.uint32)) for result in of(text)]
     assert got == [min(max(int(whole(a)), low), high) & 0xFFFFFFFF for a in given()[0]]
 
 
@@ -102,12 +102,12 @@ def test_whole_numbers_become_floating_ones() -> None:
     r = registers()
     words = word(r, 3)
     run("I2F R0, R3", r)
-    signed = [one - (1 << 32) if one >> 31 else one for one in words]
-    assert word(r, 0) == [int(np.float32(one).view(np.uint32)) for one in signed]
+    signed = [bits - (1 << 32) if bits >> 31 else bits for bits in words]
+    assert word(r, 0) == [int(np.float32(number).view(np.uint32)) for number in signed]
     run("I2FP.F32.U32 R0, R3", r)
-    assert word(r, 0) == [int(np.float32(one).view(np.uint32)) for one in words]
+    assert word(r, 0) == [int(np.float32(bits).view(np.uint32)) for bits in words]
     run("I2F.U16 R0, R3", r)
-    assert word(r, 0) == [int(np.float32(one & 0xFFFF).view(np.uint32)) for one in words]
+    assert word(r, 0) == [int(np.float32(bits & 0xFFFF).view(np.uint32)) for bits in words]
 
 
 def test_comparisons_choices_and_the_least() -> None:
@@ -120,15 +120,15 @@ def test_comparisons_choices_and_the_least() -> None:
     assert found is not None
     assert found.tolist() == [x > y for x, y in zip(a, b, strict=True)]
     run("FSEL R0, R1, R2, P4", r)
-    most = [np.uint32(one).view(np.float32) for one in word(r, 0)]
+    most = [np.uint32(bits).view(np.float32) for bits in word(r, 0)]
     run("FMNMX R3, R1, R2, !PT", r)
-    assert most == [np.uint32(one).view(np.float32) for one in word(r, 3)]
+    assert most == [np.uint32(bits).view(np.float32) for bits in word(r, 3)]
     assert most == [np.float32(max(x, y)) for x, y in zip(a, b, strict=True)]
 
 
 def test_two_halves_that_are_known_are_a_word() -> None:
     r = run("HFMA2.MMA R0, -RZ, RZ, 1.875, 0.5")
-    upper, lower = (int(np.float16(one).view(np.uint16)) for one in (1.875, 0.5))
+    upper, lower = (int(np.float16(half).view(np.uint16)) for half in (1.875, 0.5))
     assert set(word(r, 0)) == {upper << 16 | lower}
 
 

@@ -70,7 +70,7 @@ def pair(r: Registers, number: int) -> list[int]:
 def holds(r: Registers, number: int) -> list[bool]:
     found = r.predicates.read(number, ALL)
     assert found is not None
-    return [bool(one) for one in found]
+    return [bool(bit) for bit in found]
 
 
 def signed(value: int, bits: int = 32) -> int:
@@ -182,7 +182,7 @@ def test_wide_products_add_a_pair(suffix: str, read: Callable[[int], int]) -> No
     over = [(product & WIDE) + c > WIDE for product, c in zip(sums, pair(r, 4), strict=True)]
     assert holds(r, 1) == over
     run(f"IMAD.WIDE{suffix}.X R12, R1, R2, R4, P1", r)
-    assert pair(r, 12) == [(one + carry) & WIDE for one, carry in zip(want, over, strict=True)]
+    assert pair(r, 12) == [(total + carry) & WIDE for total, carry in zip(want, over, strict=True)]
 
 
 def test_addresses_carry_to_their_upper_half() -> None:

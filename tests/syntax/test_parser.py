@@ -57,13 +57,13 @@ def body(text: str) -> Sequence[Statement]:
     return function.body
 
 
-def one(text: str) -> Statement:
+def only_statement(text: str) -> Statement:
     (statement,) = body(text)
     return statement
 
 
 def operand(text: str) -> Operand:
-    statement = one(f"mov.b32 {text};")
+    statement = only_statement(f"mov.b32 {text};")
     assert isinstance(statement, Instruction)
     return statement.operands[0]
 
@@ -130,7 +130,7 @@ def test_operand(text: str, tree: Operand) -> None:
 
 
 def test_call_operands_are_groups() -> None:
-    assert one("call.uni (r, s), f, (a, 1, [p]), proto;") == Instruction(
+    assert only_statement("call.uni (r, s), f, (a, 1, [p]), proto;") == Instruction(
         "call",
         ("uni",),
         (
@@ -140,7 +140,7 @@ def test_call_operands_are_groups() -> None:
             Name("proto"),
         ),
     )
-    assert one("call f, ();") == Instruction("call", (), (Name("f"), Group(())))
+    assert only_statement("call f, ();") == Instruction("call", (), (Name("f"), Group(())))
 
 
 # ---- instructions ---------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_call_operands_are_groups() -> None:
 
 def test_modifiers_keep_their_parts() -> None:
     text = "ld.global.L1::no_allocate.L2::cache_hint.v4.b32 {a, b, c, d}, [x], y;"
-    statement = one(text)
+    statement = only_statement(text)
     assert isinstance(statement, Instruction)
     assert statement.opcode == "ld"
     assert statement.modifiers == ("global", "L1::no_allocate", "L2::cache_hint", "v4", "b32")
@@ -165,21 +165,21 @@ def test_modifiers_keep_their_parts() -> None:
     ],
 )
 def test_modifiers_of_any_shape(name: str) -> None:
-    statement = one(f"{name} x;")
+    statement = only_statement(f"{name} x;")
     assert isinstance(statement, Instruction)
     assert statement.name == name
 
 
 def test_spaces_between_modifiers() -> None:
-    assert one("mov .u32\n\tx , 1 ;") == one("mov.u32 x,1;")
+    assert only_statement("mov .u32\n\tx , 1 ;") == only_statement("mov.u32 x,1;")
 
 
 def test_guards() -> None:
     x = (X,)
-    assert one("@p bra x;") == Instruction("bra", (), x, Guard("p"))
-    assert one("@!%p1 bra.uni x;") == Instruction("bra", ("uni",), x, Guard("%p1", True))
-    assert one("@ ! p bra x;") == Instruction("bra", (), x, Guard("p", True))
-    assert one("ret;") == Instruction("ret", (), ())
+    assert only_statement("@p bra x;") == Instruction("bra", (), x, Guard("p"))
+    assert only_statement("@!%p1 bra.uni x;") == Instruction("bra", ("uni",), x, Guard("%p1", True))
+    assert only_statement("@ ! p bra x;") == Instruction("bra", (), x, Guard("p", True))
+    assert only_statement("ret;") == Instruction("ret", (), ())
 
 
 def test_positions() -> None:
@@ -202,14 +202,14 @@ def test_positions() -> None:
 
 
 def test_positions_do_not_compare() -> None:
-    assert one("mov.u32 x, 1;") == one("\n\n   mov.u32    x,   1;")
-    assert one("mov.u32 x, 1;") != one("mov.u32 x, 2;")
+    assert only_statement("mov.u32 x, 1;") == only_statement("\n\n   mov.u32    x,   1;")
+    assert only_statement("mov.u32 x, 1;") != only_statement("mov.u32 x, 2;")
 
 
 def test_comments_are_blanks() -> None:
     text = 'mov/*a*/.u32 // ; "\n x,/* // */1/**/; // end'
-    assert one(text) == one("mov.u32 x, 1;")
-    assert one('.pragma "/* no // comment */";') == Pragma(("/* no // comment */",))
+    assert only_statement(text) == only_statement("mov.u32 x, 1;")
+    assert only_statement('.pragma "/* no // comment */";') == Pragma(("/* no // comment */",))
 
 
 # ---- statements -----------------------------------------------------------------------------
@@ -229,18 +229,18 @@ def test_scopes_and_labels() -> None:
 
 
 def test_labelled_directives() -> None:
-    assert one("t: .branchtargets a, $b;") == BranchTargets("t", ("a", "$b"))
-    assert one("t: .calltargets f;") == CallTargets("t", ("f",))
+    assert only_statement("t: .branchtargets a, $b;") == BranchTargets("t", ("a", "$b"))
+    assert only_statement("t: .calltargets f;") == CallTargets("t", ("f",))
     word = Declaration("param", "b32", (Declarator("_"),))
     array = Declaration("param", "b8", (Declarator("_", dimensions=(12,)),), alignment=4)
-    assert one("t : .callprototype (.param .b32 _) _ (.param .align 4 .b8 _[12]);") == (
+    assert only_statement("t : .callprototype (.param .b32 _) _ (.param .align 4 .b8 _[12]);") == (
         CallPrototype("t", (word,), (array,))
     )
-    assert one("t: .callprototype _ (.param .b32 _, .param .b32 _) .noreturn;") == (
+    assert only_statement("t: .callprototype _ (.param .b32 _, .param .b32 _) .noreturn;") == (
         CallPrototype("t", (), (word, word), (Directive("noreturn"),))
     )
-    assert one("t: .callprototype _;") == CallPrototype("t", (), ())
-    assert one("t: .callprototype () _ () .abi_preserve 3;") == (
+    assert only_statement("t: .callprototype _;") == CallPrototype("t", (), ())
+    assert only_statement("t: .callprototype () _ () .abi_preserve 3;") == (
         CallPrototype("t", (), (), (Directive("abi_preserve", (3,)),))
     )
 
@@ -248,13 +248,13 @@ def test_labelled_directives() -> None:
 def test_source_locations() -> None:
     assert body(".loc 1 23 5\n.loc\t2 1 0\n") == (Loc(1, 23, 5), Loc(2, 1, 0))
     text = ".loc 1 2 3, function_name $L__info_string0, inlined_at 1 40 3"
-    assert one(text) == Loc(1, 2, 3, "function_name $L__info_string0, inlined_at 1 40 3")
+    assert only_statement(text) == Loc(1, 2, 3, "function_name $L__info_string0, inlined_at 1 40 3")
     text = ".loc 1 2 3,function_name s + 16 ,inlined_at 1 40 3"
-    assert one(text) == Loc(1, 2, 3, "function_name s+16, inlined_at 1 40 3")
+    assert only_statement(text) == Loc(1, 2, 3, "function_name s+16, inlined_at 1 40 3")
 
 
 def test_pragmas() -> None:
-    assert one('.pragma "nounroll";') == Pragma(("nounroll",))
+    assert only_statement('.pragma "nounroll";') == Pragma(("nounroll",))
     assert item('.pragma "a", "b";') == Pragma(("a", "b"))
 
 
@@ -372,13 +372,13 @@ def test_pragmas() -> None:
 )
 def test_declaration(text: str, tree: Declaration) -> None:
     assert item(text) == tree
-    assert one(text) == tree
+    assert only_statement(text) == tree
 
 
 def test_declaration_in_mid_block() -> None:
     before, declared, after = body("mov.u32 x, 1; .reg .pred p; ret;")
-    assert (before, after) == (one("mov.u32 x, 1;"), one("ret;"))
-    assert declared == one(".reg .pred p;")
+    assert (before, after) == (only_statement("mov.u32 x, 1;"), only_statement("ret;"))
+    assert declared == only_statement(".reg .pred p;")
 
 
 # ---- functions and modules ------------------------------------------------------------------

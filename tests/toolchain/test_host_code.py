@@ -172,8 +172,11 @@ don't }
 #endif
 int f(void);
 """
-    found = [one for outer in declarations(text) for one in outer.all()]
-    names = [(one.kind, one.name, one.outer and one.outer.name) for one in found]
+    found = [declaration for outer in declarations(text) for declaration in outer.all()]
+    names = [
+        (declaration.kind, declaration.name, declaration.outer and declaration.outer.name)
+        for declaration in found
+    ]
     assert names == [
         ("namespace", "n", None),
         ("namespace", "", None),

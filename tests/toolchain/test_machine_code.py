@@ -87,14 +87,14 @@ def test_the_members_of_a_fatbin() -> None:
         member(8, 80, b"something that is neither"),
     ]
     found = members(container(*parts))
-    assert [(str(one), one.compression) for one in found] == [
+    assert [(str(member), member.compression) for member in found] == [
         ("machine code for sm_80", ""),
         ("machine code for sm_90a", ""),
         ("PTX for sm_100f", ""),
         ("PTX for sm_75", "zstd"),
         ("PTX for sm_120a", "LZ4"),
     ]
-    assert [one.content.rstrip(b"\0") for one in found[:3]] == [b"code", b"more", b"text"]
+    assert [member.content.rstrip(b"\0") for member in found[:3]] == [b"code", b"more", b"text"]
     # A program of the host has several, with gaps between them.
     inside = container(*parts[:2]) + bytes(16) + container(*parts[2:])
     assert members(executable(inside)) == found

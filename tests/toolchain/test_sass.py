@@ -105,12 +105,14 @@ def test_text_holds_what_json_does(arch: str) -> None:
     for function in functions:
         ours = found[function["function-name"]].instructions
         theirs = function["sass-instructions"]
-        assert [one.name for one in ours] == [one["opcode"] for one in theirs[: len(ours)]]
+        assert [instruction.name for instruction in ours] == [
+            instruction["opcode"] for instruction in theirs[: len(ours)]
+        ]
         padding = theirs[len(ours) :]
-        assert {one["opcode"] for one in padding} <= {"BRA", "NOP"}
-        for one, other in zip(ours, theirs, strict=False):
-            if one.target is None and "lo(" not in one.text and "hi(" not in one.text:
-                operands = ",".join(one.operands).replace(" ", ",")  # "RET.ABS R20 0x0"
+        assert {instruction["opcode"] for instruction in padding} <= {"BRA", "NOP"}
+        for decoded, other in zip(ours, theirs, strict=False):
+            if decoded.target is None and "lo(" not in decoded.text and "hi(" not in decoded.text:
+                operands = ",".join(decoded.operands).replace(" ", ",")  # "RET.ABS R20 0x0"
                 assert operands == other.get("operands", "").replace(" ", ",")
 
 
@@ -132,7 +134,7 @@ def test_each_line_of_ptx_has_its_machine_code() -> None:
     assert "BAR" in [instruction.opcode for instruction in barrier.sass]
     shown = [instruction for line in lines for instruction in line.sass]
     instructions = assembly.functions["k"].instructions
-    assert sorted(shown, key=lambda one: one.address) == list(instructions)
+    assert sorted(shown, key=lambda instruction: instruction.address) == list(instructions)
 
 
 LOG = """\

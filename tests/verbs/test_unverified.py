@@ -148,7 +148,7 @@ def test_sums_on_a_chip_that_nobody_has_measured_are_unverified(
         assert main([*words, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         some = found.get("instructions", [found])
-        return {one["instruction"]: one["fidelity"] for one in some}
+        return {instruction["instruction"]: instruction["fidelity"] for instruction in some}
 
     for arch, unverified in ((measured, False), (borrowing, told)):
         found = fidelity("explain", name, "--arch", arch)

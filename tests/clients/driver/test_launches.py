@@ -83,7 +83,7 @@ def test_attributes_of_a_launch(launcher: Launcher) -> None:
 
 def test_cooperative_launches_are_on_the_gpu_together(launcher: Launcher) -> None:
     many = 1 << 20
-    wanted, unwanted = (struct.pack("<i4xi", COOPERATIVE, one) for one in (1, 0))
+    wanted, unwanted = (struct.pack("<i4xi", COOPERATIVE, enabled) for enabled in (1, 0))
     assert launcher.extended(wanted) == "SUCCESS"
     refused = launcher.extended(wanted, grid=many)
     assert refused != "SUCCESS"
@@ -168,7 +168,7 @@ def test_what_a_stream_calls() -> None:
     callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p)(
         lambda *given: heard.append(given)
     )
-    places = [ctypes.cast(one, ctypes.c_void_p).value for one in (plain, callback)]
+    places = [ctypes.cast(function, ctypes.c_void_p).value for function in (plain, callback)]
     driver("cuLaunchHostFunc", stream, places[0], 0x1234)
     driver("cuStreamAddCallback", stream, places[1], 0x5678)
     assert heard == [0x1234, (stream, 0, 0x5678)]

@@ -31,8 +31,8 @@ def test_functions_jump_to_what_the_slots_say(tmp_path: Path) -> None:
     called = kind(lambda *given: sum(value << place for place, value in enumerate(given)))
     slots[7] = ctypes.cast(called, ctypes.c_void_p).value or 0
     slots[8] = ctypes.cast(library[NOTHING], ctypes.c_void_p).value or 0
-    given = [ctypes.c_uint64(one) for one in (3, 1, 4, 1, 5, 9, 2, 6, 5)]
-    assert library.function_7(*given) == sum(one.value << at for at, one in enumerate(given))
+    given = [ctypes.c_uint64(value) for value in (3, 1, 4, 1, 5, 9, 2, 6, 5)]
+    assert library.function_7(*given) == sum(word.value << at for at, word in enumerate(given))
     assert library.function_8(*given) == 0
     assert {library[name]() for name in (NAMES[0], NAMES[6], NAMES[9], NAMES[-1])} == {
         DriverResult.STUB_LIBRARY

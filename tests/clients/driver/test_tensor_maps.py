@@ -32,7 +32,7 @@ def tiled(
     place = ctypes.create_string_buffer(MAP_BYTES)
     dims, strides = numbers(ctypes.c_uint64, (64, 32)), numbers(ctypes.c_uint64, (256,))
     box, steps = numbers(ctypes.c_uint32, (16, 8)), numbers(ctypes.c_uint32, (1, 2))
-    given = [ctypes.addressof(one) for one in (dims, strides, box, steps)]
+    given = [ctypes.addressof(field) for field in (dims, strides, box, steps)]
     interleave, promotion, fill = 0, 3, 1
     result = driver.result(
         "cuTensorMapEncodeTiled", ctypes.addressof(place), type_, rank, ADDRESS, *given,

@@ -230,11 +230,13 @@ def test_tensors_are_where_the_program_put_them(emulate: Emulate, torch: Any) ->
     (leaf * 2).sum().backward()
     assert leaf.grad.is_cuda
     seeded = [torch.Generator("cuda").manual_seed(7) for _ in range(2)]
-    one, other = (torch.rand(3, device="cuda", generator=source) for source in seeded)
+    drawn, other = (torch.rand(3, device="cuda", generator=source) for source in seeded)
     assert (
-        one.tolist() == other.tolist() != torch.rand(3, device="cuda", generator=seeded[0]).tolist()
+        drawn.tolist()
+        == other.tolist()
+        != torch.rand(3, device="cuda", generator=seeded[0]).tolist()
     )
-    assert (seeded[0].device.type, one.is_cuda) == ("cuda", True)
+    assert (seeded[0].device.type, drawn.is_cuda) == ("cuda", True)
     assert isinstance(torch.default_generator, torch.Generator)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()

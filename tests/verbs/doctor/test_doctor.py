@@ -157,8 +157,12 @@ def test_what_is_not_to_be_had_is_not_prescribed(monkeypatch: pytest.MonkeyPatch
     """On a Mac, say; that it is absent costs what it costs elsewhere."""
     for here in (True, False):
         monkeypatch.setattr(installation, "has_nvidia_wheels", lambda here=here: here)
-        found = {package["name"]: package for package in doctor.packages()}
+        packages = {package["name"]: package for package in doctor.packages()}
         for name, cost in doctor.COSTS.items():
-            one = found[name]
-            assert (one["needed"], bool(one["advice"]), one["costs"]) == (here, here, cost)
-        assert found["numpy"]["needed"], "numpy is to be had everywhere"
+            package = packages[name]
+            assert (package["needed"], bool(package["advice"]), package["costs"]) == (
+                here,
+                here,
+                cost,
+            )
+        assert packages["numpy"]["needed"], "numpy is to be had everywhere"

@@ -124,5 +124,5 @@ def test_negative_integers_have_the_bits_of_their_type(name: str, bits: int) -> 
     numbers = np.arange(-(1 << bits - 1), 1 << bits - 1).reshape(2, -1)
     found = patterns(layout, numbers)
     assert found is not None
-    assert found.tolist() == [[int(one) % (1 << bits) for one in row] for row in numbers]
+    assert found.tolist() == [[int(value) % (1 << bits) for value in row] for row in numbers]
     assert patterns(layout, numbers.astype(np.float32)) is None

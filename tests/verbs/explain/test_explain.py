@@ -51,7 +51,7 @@ def test_what_has_no_tensor_core_instruction_is_seen_in_sass(
 ) -> None:
     name = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
     output = explain(capsys, name, "--arch", "sm_89", "--arch", "sm_90a")
-    ada, hopper = (dict(one["sass"]) for one in output["compiled"])
+    ada, hopper = (dict(compiled["sass"]) for compiled in output["compiled"])
     assert list(ada) == ["QMMA.16832.F32.E4M3.E4M3"]
     assert "HMMA.16816.F32" in hopper
     assert any(opcode.startswith("F2FP") for opcode in hopper)

@@ -196,9 +196,12 @@ def test_a_wrong_layout_fails_and_is_named(
     )
     assert lines[-1] == "  32 words of 1 probe differ"
     status, out, _ = cli(capsys, "--all", "--family", "movmatrix", "--json")
-    (one,) = json.loads(out)["instructions"]
-    assert (status, one["status"], one["wrong"]) == (1, "failed", 32)
-    assert one["mismatches"][0] | {"expected": "0x0001", "found": "0x0008"} == one["mismatches"][0]
+    (instruction,) = json.loads(out)["instructions"]
+    assert (status, instruction["status"], instruction["wrong"]) == (1, "failed", 32)
+    assert (
+        instruction["mismatches"][0] | {"expected": "0x0001", "found": "0x0008"}
+        == instruction["mismatches"][0]
+    )
     status, out, _ = cli(capsys, "--op", "movmatrix")
     assert status == 1
     assert "layout    WRONG: " in out

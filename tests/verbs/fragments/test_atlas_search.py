@@ -40,7 +40,7 @@ def test_opcodes_are_those_of_ptxas(target: str) -> None:
 
 
 def test_what_has_no_fragments_says_why() -> None:
-    told = {one["name"]: one for one in elsewhere()}
+    told = {instruction["name"]: instruction for instruction in elsewhere()}
     assert "no operand is a matrix in registers" in told["tcgen05.cp"]["why"]
     assert "D in Tensor Memory" in told["tcgen05.mma"]["why"]
     assert "utcqmma" in told["tcgen05.mma"]["words"]

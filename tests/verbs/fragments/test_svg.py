@@ -195,8 +195,8 @@ def luminance(colour: str) -> float:
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(ink: str, paper: str) -> float:
+    low, high = sorted((luminance(ink), luminance(paper)))
     return (high + 0.05) / (low + 0.05)
 
 

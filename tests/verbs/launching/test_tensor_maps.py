@@ -84,7 +84,7 @@ def test_every_option_and_arguments_in_order(file: str, capsys: pytest.CaptureFi
     )
     given = ["z=arange(64x32,f32)", "x=zeros(16,u64)", f"y={text}"]
     headless(file)
-    words = [word for one in given for word in ("--arg", one)]
+    words = [word for argument in given for word in ("--arg", argument)]
     x, y, z = run(capsys, file, "--block", "16", *words)["arguments"]
     assert (x["name"], y["name"], z["name"]) == ("x", "y", "z")
     decoded = decode(np.array(x["values"], np.uint64).tobytes())

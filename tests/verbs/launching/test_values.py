@@ -73,9 +73,9 @@ def test_integers_count_past_their_width_as_bits_do() -> None:
 
 
 def test_randn_is_the_seed_and_nothing_else() -> None:
-    one = array("randn(64x32,bf16,seed=1)")
+    seeded = array("randn(64x32,bf16,seed=1)")
     expected = np.random.default_rng(1).standard_normal((64, 32)).astype(ml_dtypes.bfloat16)
-    assert one.array.tobytes() == expected.tobytes()
+    assert seeded.array.tobytes() == expected.tobytes()
     assert array("randn(64x32,bf16,seed=1)", (7, 7)).array.tobytes() == expected.tobytes()
     assert array("randn(64,f32)", (0, 1)).array.tobytes() != array("randn(64,f32)").array.tobytes()
 
@@ -120,10 +120,10 @@ def test_files_come_back_to_the_bit(tmp_path: Path) -> None:
 
 def test_an_archive_gives_the_array_that_is_named(tmp_path: Path) -> None:
     path = tmp_path / "all.npz"
-    one, two = np.arange(3, dtype=np.int32), np.array([1.5, -2], ml_dtypes.bfloat16)
-    np.savez(path, one=one, two=two)
+    integers, halves = np.arange(3, dtype=np.int32), np.array([1.5, -2], ml_dtypes.bfloat16)
+    np.savez(path, one=integers, two=halves)
     assert array(f"@{path}:one").array.tolist() == [0, 1, 2]
-    assert array(f"@{path}:two:bf16").array.tobytes() == two.tobytes()
+    assert array(f"@{path}:two:bf16").array.tobytes() == halves.tobytes()
     for text, why in (
         (f"@{path}", "holds one, two; say @.*npz:NAME"),
         (f"@{path}:oen", r"has no 'oen', it holds one, two; did you mean one\?"),
@@ -132,7 +132,7 @@ def test_an_archive_gives_the_array_that_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(PtxlabError, match=why):
             read("A", text, SEED)
-    np.savez(path, only=one)
+    np.savez(path, only=integers)
     assert array(f"@{path}").array.tolist() == [0, 1, 2]
 
 

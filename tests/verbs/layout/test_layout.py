@@ -125,12 +125,12 @@ def test_offsets_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bank_conflicts_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     output = data(capsys, "64x64", "--swizzle", "2,3,3", "--banks", "ldmatrix,st128")
     before, after = output["conflicts"]["before"], output["conflicts"]["after"]
-    assert [one["access"] for one in before] == ["ldmatrix", "st128"]
-    assert [(one["wavefronts"], one["ideal"], one["excess"], one["worst"]) for one in before] == [
+    assert [row["access"] for row in before] == ["ldmatrix", "st128"]
+    assert [(row["wavefronts"], row["ideal"], row["excess"], row["worst"]) for row in before] == [
         (512, 64, 448, 8),
         (64, 64, 0, 1),
     ]
-    assert [(one["wavefronts"], one["worst"]) for one in after] == [(128, 2), (64, 1)]
+    assert [(row["wavefronts"], row["worst"]) for row in after] == [(128, 2), (64, 1)]
     assert output["smallest_swizzle"] == [3, 3, 3]
     assert output["smallest_padding"]["layout"] == "(64,64):(72,1)"
     written = text(capsys, "64x64", "--banks", "ldmatrix,st128")

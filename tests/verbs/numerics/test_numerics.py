@@ -113,10 +113,10 @@ def test_targets_that_compute_alike_share_a_row(capsys: pytest.CaptureFixture[st
 
 def test_the_seed_decides_what_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--dtype", "bf16", "--k", "5", "--spread", "20"]
-    one = run_json(capsys, *words, "--seed", "1")
-    assert one == run_json(capsys, *words, "--seed", "1")
-    assert one["a"] != run_json(capsys, *words, "--seed", "2")["a"]
-    assert len(one["a"]) == len(one["b"]) == 5
+    drawn = run_json(capsys, *words, "--seed", "1")
+    assert drawn == run_json(capsys, *words, "--seed", "1")
+    assert drawn["a"] != run_json(capsys, *words, "--seed", "2")["a"]
+    assert len(drawn["a"]) == len(drawn["b"]) == 5
     assert run_json(capsys, *words, "--c", "-1")["c"] == "0xbf800000"
 
 

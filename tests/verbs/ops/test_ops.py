@@ -37,10 +37,10 @@ def test_every_instruction_of_every_table_is_listed_once(
     output = ops(capsys)
     moves: list[Form] = [*WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX]
     run = [*MULTIPLICATIONS, *moves, *WGMMA, *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES]
-    names = Counter(one["instruction"] for one in output)
+    names = Counter(row["instruction"] for row in output)
     assert names == Counter(form.name for form in run)
-    assert len({(one["instruction"], one["variant"]) for one in output}) == len(output)
-    emulated = {one["instruction"] for one in output if one["emulated"]}
+    assert len({(row["instruction"], row["variant"]) for row in output}) == len(output)
+    emulated = {row["instruction"] for row in output if row["emulated"]}
     assert emulated == {form.name for form in run}
     assert set(output[0]) >= {
         "instruction",
@@ -54,13 +54,13 @@ def test_every_instruction_of_every_table_is_listed_once(
 
 def test_target_version_and_family_filter(capsys: pytest.CaptureFixture[str]) -> None:
     """PTX ISA: e4m3 with f32 since PTX 8.4 on sm_89, with f16 since 8.7; stmatrix since sm_90."""
-    names = {one["instruction"] for one in ops(capsys, "--arch", "sm_89", "--ptx", "8.4")}
+    names = {row["instruction"] for row in ops(capsys, "--arch", "sm_89", "--ptx", "8.4")}
     assert "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32" in names
     assert "mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16" not in names
     assert not any(name.startswith("stmatrix") or "kind::" in name for name in names)
-    later = {one["instruction"] for one in ops(capsys, "--arch", "sm_89", "--ptx", "8.10")}
+    later = {row["instruction"] for row in ops(capsys, "--arch", "sm_89", "--ptx", "8.10")}
     assert "mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16" in later
-    assert [one["family"] for one in ops(capsys, "--family", "stmatrix", "--arch", "sm_90")] == [
+    assert [row["family"] for row in ops(capsys, "--family", "stmatrix", "--arch", "sm_90")] == [
         "stmatrix"
     ] * 6
     assert ops(capsys, "--family", "stmatrix", "--arch", "sm_80") == []

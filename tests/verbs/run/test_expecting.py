@@ -37,7 +37,7 @@ def test_an_expectation_is_rounded_to_the_type_of_its_array() -> None:
     assert half.array.dtype == np.float16
     assert half.array.tolist() == THIRD.astype(np.float16).tolist()
     assert brain.array.dtype == ml_dtypes.bfloat16
-    assert {float(one) for one in brain.array.reshape(-1)} == {0.333984375}
+    assert {float(value) for value in brain.array.reshape(-1)} == {0.333984375}
     assert whole.array.tolist() == (THIRD + 7).tolist()  # integers are compared with what it is
 
 

@@ -95,8 +95,8 @@ def test_all_members_or_those_for_a_target(file: str, capsys: pytest.CaptureFixt
         ("sm_120", "machine code for sm_120"),
     ]
     assert output["compressed"] == [{"member": "PTX for sm_90", "compression": "zstd"}]
-    (one,) = _json([file, "--arch", "sm_120"], capsys)["programs"]
-    assert one["arch"] == "sm_120"
+    (of_target,) = _json([file, "--arch", "sm_120"], capsys)["programs"]
+    assert of_target["arch"] == "sm_120"
     assert main(["sass", file, "--summary"]) == 0
     assert f"cuobjdump --extract-ptx all {file}" in capsys.readouterr().out
 
@@ -122,7 +122,9 @@ def test_standard_input(
         monkeypatch.setattr(sys, "stdin", piped)
         given = _json(["-"], capsys)["programs"]
         named = _json([file], capsys)["programs"]
-        assert [one["kernels"] for one in given] == [one["kernels"] for one in named]
+        assert [program["kernels"] for program in given] == [
+            program["kernels"] for program in named
+        ]
     loading._standard_input.cache_clear()
 
 

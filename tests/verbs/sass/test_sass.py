@@ -79,14 +79,14 @@ def test_the_examples_of_the_help(scale: str, capsys: pytest.CaptureFixture[str]
         more = DEFINES if scale in line else []
         assert main([*shlex.split(line)[1:], *more]) == 0, capsys.readouterr().err
         shown.append(capsys.readouterr().out)
-    one, summary, two, changed, data = shown
-    assert summary.splitlines() == one.splitlines()[: len(summary.splitlines())]
+    listing, summary, two, changed, data = shown
+    assert summary.splitlines() == listing.splitlines()[: len(summary.splitlines())]
     assert "registers     30" in summary
     assert "0000  " not in summary
     name = "mma_m16n8k16_bf16_f32"
-    assert one.splitlines()[0] == f"{name} on sm_90a"
+    assert listing.splitlines()[0] == f"{name} on sm_90a"
     assert re.findall(rf"^{name} on (\w+)$", two, re.MULTILINE) == ["sm_80", "sm_90a"]
-    assert (one.count("HMMA.16816.F32.BF16"), two.count("HMMA.16816.F32.BF16")) == (1, 2)
+    assert (listing.count("HMMA.16816.F32.BF16"), two.count("HMMA.16816.F32.BF16")) == (1, 2)
     assert changed.startswith("naive of kernels/naive.cu and coalescing of kernels/coalescing.cu")
     (program,) = json.loads(data)["programs"]
     assert program["arch"] == "sm_120a"

@@ -33,13 +33,15 @@ def test_json_says_what_every_step_changed(capsys: pytest.CaptureFixture[str]) -
         "ldmatrix_x1", "sm_90a", [0, 0, 0], [0]
     )  # fmt: skip
     loaded = next(
-        n for n, one in enumerate(told["instructions"]) if one["text"].startswith("ldmatrix")
+        n
+        for n, instruction in enumerate(told["instructions"])
+        if instruction["text"].startswith("ldmatrix")
     )
     [turn] = [step for step in told["steps"] if step["instruction"] == loaded]
     assert turn["lanes"] == "0xffffffff"
     [change] = [change for change in told["changes"] if change["step"] == turn["step"]]
     assert change["values"][5] == "0x000b000a"  # as the header of the file says
-    stored = {one["address"]: one["words"] for one in told["shared"]}
+    stored = {change["address"]: change["words"] for change in told["shared"]}
     assert [stored[0][word] for word in (0, 3)] == ["0x00010000", "0x00070006"]
 
 
@@ -83,7 +85,7 @@ def test_the_page_of_a_kernel_is_small_and_has_its_source(
     named = re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', "\n".join(facts["ptx"]), re.MULTILINE)
     assert named
     assert facts["sources"].keys() <= set(named)
-    chains = [one["sources"] for one in facts["places"] if one["sources"]]
+    chains = [line["sources"] for line in facts["places"] if line["sources"]]
     assert any(len(chain) > 1 for chain in chains)
     assert {chain[-1][0].rsplit("/", 1)[-1] for chain in chains} == {"tiled.cu"}
 

@@ -129,9 +129,9 @@ def test_fragments_are_drawn_with_what_the_registers_hold(
     at = int(browser.js("return state.step"))
     now, before = held(product, 0, at), held(product, 0, at - 1)
     names = {
-        one.name: n
-        for n, one in enumerate(product.registers)
-        if one.function == product.timeline.kernel
+        register.name: n
+        for n, register in enumerate(product.registers)
+        if register.function == product.timeline.kernel
     }
     for name, source, dtype in (
         ("D", now, np.float32),
@@ -220,8 +220,8 @@ def test_the_address_keeps_the_moment_and_keys_go_on(
     last = held(product, 0, 70)
     [number] = [
         n
-        for n, one in enumerate(product.registers)
-        if (one.name, one.function) == ("d1", product.timeline.kernel)
+        for n, register in enumerate(product.registers)
+        if (register.name, register.function) == ("d1", product.timeline.kernel)
     ]
     bits = f"{last[number][9]:08x}"
     assert f"0x{bits}" in browser.text("#chosen")

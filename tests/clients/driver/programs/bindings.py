@@ -125,8 +125,8 @@ assert call("cuOccupancyMaxActiveBlocksPerMultiprocessor", add, 128, 40 * 1024) 
 # ---- variables: each module has its own -----------------------------------------------------
 again = call("cuModuleLoadData", PTX)
 counts = []
-for one in (module, again):
-    address, nbytes = call("cuModuleGetGlobal", one, b"calls")
+for handle in (module, again):
+    address, nbytes = call("cuModuleGetGlobal", handle, b"calls")
     assert nbytes == 4
     word = np.zeros(1, np.uint32)
     call("cuMemcpyDtoH", word.ctypes.data, address, 4)
@@ -160,7 +160,7 @@ A_type = call(
     "cuPointerGetAttribute", cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, int(A) + 100
 )
 assert A_type == cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
-assert [int(one) for one in call("cuMemGetAddressRange", int(A) + 100)] == [int(A), 4 * N]
+assert [int(part) for part in call("cuMemGetAddressRange", int(A) + 100)] == [int(A), 4 * N]
 call("cuMemFreeHost", pinned)
 call("cuMemFree", managed)
 

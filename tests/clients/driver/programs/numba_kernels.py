@@ -86,7 +86,9 @@ numbers = rng.integers(0, 100, 32).astype(np.int32)
 sums, votes = cuda.to_device(numbers), cuda.to_device(np.zeros(32, np.uint32))
 warp_sums[1, 32](sums, votes)
 assert (sums.copy_to_host() == numbers.sum()).all()
-assert (votes.copy_to_host() == sum(int(one & 1) << at for at, one in enumerate(numbers))).all()
+assert (
+    votes.copy_to_host() == sum(int(number & 1) << at for at, number in enumerate(numbers))
+).all()
 
 rows = cuda.to_device(np.zeros((5, 256), np.int32))
 mirrored_rows[8, 32](rows)

@@ -50,7 +50,7 @@ options = ProgramOptions(arch="sm_90a")
 kernel = Program(CODE, code_type="c++", options=options).compile("ptx").get_kernel("box")
 pinned = LegacyPinnedMemoryResource()
 held = [pinned.allocate(4 * 32 * 32) for _ in range(3)]
-x, y, out = (np.from_dlpack(one).view(np.float32).reshape(32, 32) for one in held)
+x, y, out = (np.from_dlpack(capsule).view(np.float32).reshape(32, 32) for capsule in held)
 x[:] = np.arange(1024).reshape(32, 32)
 y[:] = -x
 made = StridedMemoryView.from_any_interface(Array(x), stream_ptr=-1).as_tensor_map(box_dim=(16, 8))
