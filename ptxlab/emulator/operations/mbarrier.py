@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 UNDEFINED = "what a GPU does then is undefined"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Objects:
     """The mbarrier operand of an instruction."""
 
@@ -59,7 +59,17 @@ class Objects:
         )
 
     def index(self, frame: Frame, threads: Threads) -> Array:
-        """Return which 64-bit words of shared memory the threads' objects are, one for each thread."""
+        """Return which 64-bit words of shared memory the threads' objects are, one for each thread.
+
+        Threads that wait ask for theirs again and again: what is asked for last is kept.
+        """
+        last, base = frame.wave.mbarriers.last, frame.registers[self.access.base.slot]
+        known = last.get(self)
+        if known is None or known[0] is not base or known[1] is not threads:
+            known = last[self] = base, threads, self._located(frame, threads)
+        return known[2]
+
+    def _located(self, frame: Frame, threads: Threads) -> Array:
         index = np.empty(threads.size, np.int64)
         for part in located(self.access, frame, threads):
             if part.memory.name != "shared":
@@ -257,11 +267,11 @@ class Phase:
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the mask of the threads that get their answer now."""
-        passed = self.passed(frame, threads) | frame.wave.mbarriers.hurried[threads.index]
+        passed = self.passed(frame, threads)
         if passed.all():
             return threads.mask
-        mask = np.zeros(threads.width, bool)
-        mask[threads.index] = passed
+        mask: Array = frame.wave.mbarriers.hurried.copy()
+        mask[threads.index] |= passed
         return mask
 
     def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:

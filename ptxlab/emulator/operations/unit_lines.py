@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class UnitLines:
         words, which = descriptors[:1], np.zeros(descriptors.size, np.int64)
         if (descriptors != words).any():
             words, which = np.unique(descriptors, return_inverse=True)
-        return cls(region.data, starts, which, addresses(operand, major, words, record))
+        return cls(region.data, starts, which, _patterns(operand, major, words.tobytes(), record))
 
     @classmethod
     def dense(cls, lines: Array) -> UnitLines:
@@ -72,10 +73,10 @@ class UnitLines:
 
     def outside(self, region: Region) -> tuple[int, int, int] | None:
         """Return a matrix that is not in its CTA's memory, its first address and that behind it; None if all are."""
+        if region.first <= self.patterns.min() and self.patterns.max() + UNIT_BYTES <= region.size:
+            return None
         low, high = self.patterns.min(axis=(1, 2)), self.patterns.max(axis=(1, 2))
         wrong = (low < region.first) | (high + UNIT_BYTES > region.size)
-        if not wrong.any():
-            return None
         at = int(wrong[self.which].argmax())
         pattern = self.patterns[self.which[at]]
         return at, int(pattern.min()), int(pattern.max()) + UNIT_BYTES
@@ -92,3 +93,9 @@ class UnitLines:
         apart = starts[0] - starts[0, 0]
         patterns = np.concatenate([self.patterns + far for far in apart], axis=axis)
         return replace(self, starts=starts[:, 0].repeat(group), patterns=patterns)
+
+
+@lru_cache(maxsize=256)
+def _patterns(operand: SharedOperand, major: str, descriptors: bytes, record: BitRecord) -> Array:
+    """Return the patterns that descriptors say: a loop has the same few again and again."""
+    return addresses(operand, major, np.frombuffer(descriptors, np.uint64), record)

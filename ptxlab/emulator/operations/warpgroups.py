@@ -42,9 +42,9 @@ class Warpgroups(WholeWarps):
     def agreed(self, source: Source, what: str) -> Array:
         """Return an operand that all threads of a warpgroup agree on, [warpgroups]."""
         values = self.read(source)
-        differ = (values != values[:, :1]).any(axis=1)
-        if differ.any():
-            first = self.wave.thread(self.first_thread(int(differ.argmax())))
+        same = values == values[:, :1]
+        if not same.all():
+            first = self.wave.thread(self.first_thread(int(same.all(axis=1).argmin())))
             raise self.fault(
                 f"{self.name}: {what} differs between the threads of the warpgroup of {first}",
                 hint="all 128 threads must give the same",

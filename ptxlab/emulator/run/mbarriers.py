@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.run.threads import Threads
 
 OBJECT_BYTES = 8
 
@@ -90,8 +91,10 @@ class UndefinedUse(Exception):
 class Mbarriers:
     """The objects of a wave of ``width`` threads: ``words`` are all 64-bit words of its shared memory.
 
-    ``changes`` counts what may end somebody's wait. Who is among the ``hurried`` gets an answer though
-    the phase is not complete. If somebody watches, ``tell`` gets the words whose phases complete.
+    ``changes`` grows where phases end, which may end somebody's wait. Who is among the ``hurried`` gets an
+    answer though the phase is not complete; ``told`` counts how often somebody did since an object changed.
+    If somebody watches, ``tell`` gets the words whose phases complete. For each operand that names
+    objects ``last`` has a register, threads, and which objects the register named for them.
     """
 
     tell: Callable[[Array], None] | None = None
@@ -99,8 +102,9 @@ class Mbarriers:
     def __init__(self, words: Array, width: int) -> None:
         self._words = words
         self.valid = np.zeros(words.shape, bool)
-        self.changes = 0
+        self.changes = self.told = 0
         self.hurried = np.zeros(width, bool)
+        self.last: dict[object, tuple[Array, Threads, Array]] = {}
 
     def init(self, index: Array, counts: Array) -> None:
         """Make objects that expect ``counts`` arrivals in each phase."""
@@ -116,8 +120,15 @@ class Mbarriers:
         self.valid[index] = False
 
     def state(self, index: Array) -> MbarrierState:
-        self._require(~self.valid[index], index, "memory that holds no mbarrier")
-        return MbarrierState.of(self._words[index])
+        return MbarrierState.of(self._held(index))
+
+    def _held(self, index: Array) -> Array:
+        """Return the words of objects."""
+        valid = self.valid[index]
+        if not valid.all():
+            self._require(~valid, index, "memory that holds no mbarrier")
+        words: Array = self._words[index]
+        return words
 
     def among(self, words: slice) -> tuple[Array, MbarrierState]:
         """Return which of some words are objects, by number, and their states."""
@@ -126,7 +137,7 @@ class Mbarriers:
 
     def passed(self, index: Array, phases: Array) -> Array:
         """Return whether the phases (of each the lowest bit counts) are complete."""
-        passed: Array = (self.state(index).phase & 1) != (phases & 1)
+        passed: Array = (self._held(index) >> _PHASE_AT & 1) != (phases & 1)
         return passed
 
     def expect(self, index: Array, tx: Array) -> None:
@@ -139,11 +150,13 @@ class Mbarriers:
 
     def _change(self, index: Array, arrive: Arrive) -> Array:
         """Change objects in the order of the entries, all at once where no phase ends in between."""
-        self.changes += 1
+        self.told = 0
+        words = self._held(index)  # of the entries, so that one of them is at fault
+        before = MbarrierState.of(words)
+        if (index[1:] > index[:-1]).all():
+            self._apply(index, before, arrive, None)
+            return words
         objects, which = np.unique(index, return_inverse=True)
-        before = self.state(index)  # of the entries, so that one of them is at fault
-        if len(objects) == len(index):
-            return self._change_each(index, arrive, np.arange(len(index)))
         counts = _sums(which, arrive.counts)
         each = self.state(objects)
         # No phase ends before the last entry, if that is an arrival.
@@ -157,7 +170,6 @@ class Mbarriers:
             words = before.words()
             self._apply(objects, each, Arrive(counts, _sums(which, arrive.tx)), None)
             return words
-        words = np.empty(len(index), np.uint64)
         turn = _turns(which)
         for number in range(int(turn.max()) + 1):
             at = np.flatnonzero(turn == number)
@@ -184,8 +196,10 @@ class Mbarriers:
             self._require(done, arrive.counts, "{} arrivals that complete the phase", at)
         complete = state.settle()
         self._words[index] = state.words()
-        if self.tell is not None and complete.any():
-            self.tell(index[complete])
+        if complete.any():
+            self.changes += 1
+            if self.tell is not None:
+                self.tell(index[complete])
 
     def _require(self, wrong: Array, values: Array, what: str, at: Array | None = None) -> None:
         if wrong.any():

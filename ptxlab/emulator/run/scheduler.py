@@ -55,7 +55,6 @@ class Scheduler:
         self._turns = 0
         self._patience = PATIENCE
         self._changes = 0
-        self._told = 0
         self.instructions = 0
 
     def run(self) -> None:
@@ -78,9 +77,9 @@ class Scheduler:
         while self._waiting and not self._ready:
             if self._land():
                 continue
-            if self._told == TOLD or not self._hurry():
+            if self.wave.mbarriers.told == TOLD or not self._hurry():
                 raise self._waiting.deadlock(self.wave, self._alive)
-            self._told += 1
+            self.wave.mbarriers.told += 1
         return bool(self._ready)
 
     def _land(self) -> bool:
@@ -88,7 +87,8 @@ class Scheduler:
         if not self.wave.signals:
             return False
         self.wave.signals.land_next()
-        self._free()
+        if self.wave.changes != self._changes:
+            self._free()
         return True
 
     def _hurry(self) -> bool:
@@ -223,7 +223,7 @@ class Scheduler:
 
     def _changed(self) -> None:
         """Let those go on whose wait a step of some threads has ended."""
-        self._told = 0
+        self.wave.mbarriers.told = 0
         self._free()
 
     def _arrive(self, arrival: Arrival) -> None:

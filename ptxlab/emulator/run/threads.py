@@ -96,7 +96,9 @@ class Threads:
 
     def apart(self) -> Threads:
         """Return the same threads where others may see what they write."""
-        return Threads(self.width) if self.everyone else Threads(self.width, index=self.index)
+        threads = Threads(self.width, mask=self._mask, index=self.index)
+        threads.everyone = self.everyone
+        return threads
 
     def pick(self, value: Array) -> Array:
         """Return one element per active thread of a register value; a shared value stays single."""
