@@ -6,7 +6,7 @@ Source: PTX ISA, "Matrix Shape", "Instruction descriptor" and "Major-ness suppor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +28,7 @@ _TOGETHER = 128
 """How many rows, or columns, of scales lie side by side before the next four of each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TensorCoreProblem:
     """One product of ``m`` x ``n`` x ``k``, k being that of B: of types, majors and signs.
 
@@ -54,7 +54,7 @@ class TensorCoreProblem:
         both = self.a_type if self.a_type == self.b_type else f"{self.a_type} x {self.b_type}"
         return f"{self.m} x {self.n} x {self.k} of {both}, D {self.d_type}"
 
-    @property
+    @cached_property
     def path(self) -> DataPath:
         """How D lies."""
         form = self.form
@@ -94,14 +94,14 @@ class TensorCoreProblem:
         apart = -(-column.size // _TOGETHER) * _TOGETHER // QUARTER
         return lanes[..., np.newaxis], column[:, np.newaxis] + apart * words
 
-    @property
+    @cached_property
     def a(self) -> SharedOperand:
         """A of one CTA; half of it where it is sparse."""
         return SharedOperand(
             "A", self.path.rows, self.k >> self.form.sparse, self.a_type, self.bits, self.majors[:1]
         )
 
-    @property
+    @cached_property
     def b(self) -> SharedOperand:
         """The columns of B that one CTA has."""
         n = self.n // self.form.group

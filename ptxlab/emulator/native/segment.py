@@ -181,7 +181,7 @@ class Segment:
         """Run as machine code; False if nothing was done."""
         wave, registers = frame.wave, frame.registers
         everyone, full = threads.everyone, threads.full or threads.everyone
-        if threads.sparse or not self.is_native_in(wave):
+        if not self.is_native_in(wave):
             return False
         slots = self.inputs if full else self.merged
         values = [registers[slot] for slot in slots]

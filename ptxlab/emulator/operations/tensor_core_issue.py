@@ -113,7 +113,7 @@ class Issued:
     def values(self, source: Source) -> Array:
         """Return an operand of each operation, as it is now."""
         value = self.threads.pick(source.read(self.frame.registers))
-        return np.broadcast_to(value, (self.threads.size,)).copy()
+        return value.repeat(self.threads.size // len(value))
 
     @staticmethod
     def distinct(words: Array) -> list[tuple[int, int]]:

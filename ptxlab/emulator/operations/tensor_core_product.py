@@ -87,8 +87,8 @@ class Multiplication:
         """Issue the products of threads."""
         for issued in self.operation.issued(frame, threads):
             words = issued.values(self.descriptor)
-            for word in np.unique(words).tolist():
-                self._begin(issued.part(words == word), int(word))
+            for word in sorted(set(words.tolist())):
+                self._begin(issued.part(words == word), word)
 
     def _begin(self, issued: Issued, word: int) -> None:
         """Take the operands of products of one instruction descriptor, and have them executed in turn."""
@@ -156,7 +156,6 @@ class _Product:
         self._adds = issued.values(how.adds).repeat(product.form.group)
         self._masks = np.array([issued.values(mask) for mask in how.masks], np.uint32)
         self._zeros = None if how.zeros is None else self._zero_columns(issued.values(how.zeros))
-        self._compute = arithmetic(product, how.target)
         self._native = self._machine_code()
 
     def _machine_code(self) -> NativeProduct | None:
@@ -269,13 +268,13 @@ class _Product:
             parts = from_tensor_memory(wave, product, self._a.part(some), shifted=shifted)
         else:
             parts = [from_shared(product, "A", self._a.part(some))]
-        d = np.empty_like(c)
+        d, compute = np.empty_like(c), arithmetic(product, self._how.target)
         width = path.n // len(parts)
         for number, a in enumerate(parts):
             of = slice(number * width, (number + 1) * width)
             its_scales = (scaled[0], scaled[1][:, of]) if scaled else ()
             factors = Factors(a, b[:, of], c[:, of], self._places(some, number), its_scales)
-            d[:, of] = self._compute(factors)
+            d[:, of] = compute(factors)
         memory = wave.tensor_memory.cells
         kept = self._disabled(operations, some)
         before = memory[kept]

@@ -54,15 +54,14 @@ def read_map(pieces: Sequence[Access], frame: Frame, threads: Threads) -> bytes 
         return None
     first_thread = Threads(threads.width, index=threads.index[:1])
     try:
-        [first], [last] = (located(piece, frame, first_thread) for piece in (pieces[0], pieces[-1]))
+        [first] = located(pieces[0], frame, first_thread)
     except LaunchError:  # which is told of all threads that it is for
         return None
-    memory, at = first.memory, int(first.index[0])
+    memory, begin = first.memory, int(first.index[0]) * PIECE
     is_own = isinstance(memory, Region) and memory.name != "param"
-    if is_own or last.memory is not memory or int(last.index[0]) != at + len(pieces) - 1:
+    if is_own or begin + MAP_BYTES > memory.size:
         return None
-    data: bytes = memory.items(PIECE)[at : at + len(pieces)].tobytes()
-    return data
+    return memory.data[begin : begin + MAP_BYTES].tobytes()
 
 
 def _write_maps(

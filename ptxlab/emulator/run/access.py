@@ -6,6 +6,7 @@ All active threads are checked at once; only when one of them is out of line is 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -96,7 +97,7 @@ def _in_space(
         return _global(access, address, wave, threads, where)
     address = _offset(address, access.offset)
     if space == "generic":
-        return _by_window(replace(access, offset=0), address, wave, threads)
+        return _by_window(_without_offset(access), address, wave, threads)
     region = wave.regions["shared" if space == CLUSTER else space]
     if (access.writes and space == "param") or access.nbytes > LARGEST:
         raise LaunchError(
@@ -115,6 +116,11 @@ def _in_space(
         wrong = _wrong(address, access.nbytes, region.size, region.first)
         raise _fault(access, address, wrong, wave, threads, where, region)
     return [Part(region, (address.view(np.int64) + start) >> SHIFT[access.nbytes], where)]
+
+
+@lru_cache(maxsize=1024)
+def _without_offset(access: Access) -> Access:
+    return replace(access, offset=0)
 
 
 def _in_cluster(

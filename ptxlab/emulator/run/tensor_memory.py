@@ -45,6 +45,7 @@ class TensorMemory:
         self.most = np.full(ctas, COLUMNS)
         self._first = np.full((ctas, GRANULES), -1)
         self._line = np.zeros((ctas, GRANULES), np.int64)
+        self._before: Array | None = None
 
     @cached_property
     def cells(self) -> Array:
@@ -83,6 +84,7 @@ class TensorMemory:
 
     def take(self, ctas: Array, starts: Array, counts: Array, line: int) -> None:
         """Allocate ``counts`` columns from ``starts`` on in the CTAs [requests, group]."""
+        self._before = None
         for own, start, count in zip(ctas.tolist(), starts.tolist(), counts.tolist(), strict=True):
             granules = slice(start // GRANULE, (start + count) // GRANULE)
             self._first[own, granules] = start // GRANULE
@@ -99,6 +101,7 @@ class TensorMemory:
 
     def free(self, cta: int, start: int) -> None:
         """Give back the allocation that begins at ``start``."""
+        self._before = None
         self._first[cta][self._first[cta] == start // GRANULE] = -1
         self.changes += 1
 
@@ -111,13 +114,18 @@ class TensorMemory:
         """Return of ``width`` columns from each of ``columns`` on whether some are not allocated."""
         last = columns + width - 1
         beyond: Array = (columns < 0) | (last >= COLUMNS)
-        held = np.concatenate(
-            [np.zeros((self.ctas, 1), int), np.cumsum(self._first >= 0, axis=1)], 1
-        )
+        held = self._allocated_before()
         low = np.clip(columns, 0, COLUMNS - 1) // GRANULE
         high = np.clip(last, 0, COLUMNS - 1) // GRANULE + 1
         whole: Array = held[ctas, high] - held[ctas, low] == high - low
         return beyond | ~whole
+
+    def _allocated_before(self) -> Array:
+        """Return how many granules of a CTA are allocated before each of them, and of all."""
+        if self._before is None:
+            counts = np.cumsum(self._first >= 0, axis=1)
+            self._before = np.concatenate([np.zeros((self.ctas, 1), int), counts], 1)
+        return self._before
 
     def left(self) -> tuple[int, int, int] | None:
         """Return a CTA that holds columns, how many, and the line that allocated them; None if none does."""
