@@ -128,11 +128,11 @@ def sound(seed: int) -> tuple[list[str], str]:
     target = draw.choice(("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"))
     found = []
     for _ in range(IN_A_PROGRAM):
-        one = instruction(draw)
-        error = outcome(program([one], target), target)
-        assert error is None or len(str(error)) < 1000, one
+        drawn = instruction(draw)
+        error = outcome(program([drawn], target), target)
+        assert error is None or len(str(error)) < 1000, drawn
         if error is None:
-            found.append(one)
+            found.append(drawn)
     return found, target
 
 

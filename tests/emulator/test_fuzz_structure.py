@@ -93,7 +93,7 @@ def statements(text: str) -> list[Statement]:
         found[-1].append(token.text)
         if token.text in (";", "{", "}", ":"):
             found.append([])
-    return [one for one in found if one]
+    return [statement for statement in found if statement]
 
 
 def operands(statement: Statement) -> list[Statement]:
@@ -155,7 +155,10 @@ def of_words(draw: random.Random, program: list[Statement]) -> None:
 
 def of_numbers(draw: random.Random, program: list[Statement]) -> None:
     places = [
-        (s, w) for s, one in enumerate(program) for w, word in enumerate(one) if word.isdigit()
+        (s, w)
+        for s, statement in enumerate(program)
+        for w, word in enumerate(statement)
+        if word.isdigit()
     ]
     for s, w in draw.sample(places, min(1, len(places))):
         program[s][w] = draw.choice(NUMBERS)
@@ -172,7 +175,7 @@ def changed(draw: random.Random) -> str:
     for _ in range(draw.choice((1, 1, 2, 4))):
         if program:
             draw.choice(CHANGES)(draw, program)
-    return "\n".join(" ".join(one) for one in program)
+    return "\n".join(" ".join(statement) for statement in program)
 
 
 def outcome(text: str, target: str) -> PtxlabError | None:

@@ -97,7 +97,7 @@ def test_tiles_of_a_warp_vote_each_for_itself(launch: Launch) -> None:
         values = given[tile : tile + 8].tolist()
 
         def mask(chosen: list[bool], shift: int = shift) -> int:
-            return sum(one << (shift + i) for i, one in enumerate(chosen))
+            return sum(bit << (shift + i) for i, bit in enumerate(chosen))
 
         negative = [value < 0 for value in values]
         parities = {value & 1 for value in values}

@@ -197,7 +197,7 @@ def held(name: str, number: int) -> str:
 def written(form: RowForm) -> list[str]:
     """Return the operands of ``form`` as its row asks for them, each of its own type."""
 
-    def one(kind: OperandClass, name: str, number: int) -> str:
+    def operand(kind: OperandClass, name: str, number: int) -> str:
         if kind.kind == "address":
             return "[%xu64_3]"
         if kind.kind == "constant":
@@ -210,8 +210,8 @@ def written(form: RowForm) -> list[str]:
 
     results = [x for x in zip(form.row.results, form.results, strict=True) if x[1] != CARRY]
     sources = [x for x in zip(form.row.sources, form.operands, strict=True) if x[1] != CARRY]
-    target = [one(*pair, 0) for pair in results if not pair[0].optional or len(results) == 1]
-    return target + [one(*pair, number % 4) for number, pair in enumerate(sources)]
+    target = [operand(*pair, 0) for pair in results if not pair[0].optional or len(results) == 1]
+    return target + [operand(*pair, number % 4) for number, pair in enumerate(sources)]
 
 
 def sampled(rows: Iterator[Row], dice: random.Random) -> Iterator[RowForm]:
@@ -224,7 +224,7 @@ def sampled(rows: Iterator[Row], dice: random.Random) -> Iterator[RowForm]:
 def of_a_table(form: Form) -> list[str]:
     """Return the operands of a matrix instruction as its table has them, each of its own type."""
 
-    def one(operand: SignatureOperand) -> str:
+    def in_text(operand: SignatureOperand) -> str:
         if operand.role == "address":
             return "[%xu64_3]"
         listed = [held(operand.type, i % 4) for i in range(operand.count)]
@@ -233,7 +233,7 @@ def of_a_table(form: Form) -> list[str]:
         braces = operand.braces and (operand.role != "constant" or operand.count > 1)
         return f"{{{','.join(listed)}}}" if braces else listed[0]
 
-    return [one(operand) for operand in form.signature]
+    return [in_text(operand) for operand in form.signature]
 
 
 def reordered(name: str, dice: random.Random) -> str:
@@ -503,9 +503,9 @@ def accepts() -> Callable[[str, str], bool]:
     def accept(line: str, target: str) -> bool:
         # Of the registers only those that are in the line: reading all takes most of the time.
         head = [
-            one
-            for one in HEAD
-            if not one.startswith(".reg") or one.split()[2].removesuffix("<4>;") in line
+            declared
+            for declared in HEAD
+            if not declared.startswith(".reg") or declared.split()[2].removesuffix("<4>;") in line
         ]
         text = "\n".join([*head, line, "ret;", "}"]).replace("{target}", target)
         try:

@@ -122,9 +122,12 @@ def test_a_row_that_makes_no_sense_is_not_taken(
 
 def test_every_operand_has_a_type() -> None:
     for rows in ROWS.values():
-        for one in rows:
-            slots = {slot.name: slot.choices for slot in one.slots}
-            for operand in (*one.sources, *one.results):
+        for operation in rows:
+            slots = {slot.name: slot.choices for slot in operation.slots}
+            for operand in (*operation.sources, *operation.results):
                 for name in slots.get(operand.type, (operand.type,)):
-                    assert name in TYPES or name == "cc" or operand.kind == "name", (one, name)
+                    assert name in TYPES or name == "cc" or operand.kind == "name", (
+                        operation,
+                        name,
+                    )
                 assert operand.vector in ("", *slots)

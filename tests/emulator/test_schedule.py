@@ -342,10 +342,10 @@ both:
     st.global.u32 [d1], r8;
 """
     before = ".func (.reg .b32 out) idle(.reg .b32 a) { mov.u32 out, a; ret; }"
-    one, two, many = (
+    short, twice, long = (
         int(emulate(body.format(rounds=rounds), before=before)[0, 0]) for rounds in (1, 2, 3000)
     )
-    assert many - one == 2999 * (two - one)
+    assert long - short == 2999 * (twice - short)
 
 
 def test_a_lock_that_is_taken_inside_a_branch_of_the_loop(bounded: Any) -> None:

@@ -65,7 +65,7 @@ def ballot(lanes: list[int]) -> int:
 def vote(mode: str, values: list[int], lanes: list[int], lane: int) -> tuple[int, int]:
     holding = [v & 0xFFFFFFFF != 0 for v in values]
     if mode == "ballot":
-        return ballot([k for k, one in zip(lanes, holding, strict=True) if one]), 0
+        return ballot([k for k, holds in zip(lanes, holding, strict=True) if holds]), 0
     answer = {"all": all(holding), "any": any(holding), "uni": len(set(holding)) == 1}[mode]
     return int(answer), 0
 

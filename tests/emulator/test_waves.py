@@ -250,8 +250,8 @@ def test_merge_and_fill_choose_by_the_mask(dtype: str) -> None:
     assert lanes.merge(value(old), value(new)).tobytes() == expected.tobytes()
     if size <= 8:
         assert lanes.fill(value(new)).tobytes() == filled.tobytes()
-        one = lanes.merge(value(old)[:1], value(new)[:1])
-        assert one.tobytes() == np.where(mask[:, None], new[:1], old[:1]).tobytes()
+        alike = lanes.merge(value(old)[:1], value(new)[:1])
+        assert alike.tobytes() == np.where(mask[:, None], new[:1], old[:1]).tobytes()
 
 
 def test_lanes_count_themselves() -> None:

@@ -72,11 +72,15 @@ def test_each_kind_of_product_is_tried_in_every_m_and_type() -> None:
             continue
         made = [trial.problem for trial in trials(form)]  # type: ignore[attr-defined]
         [shapes] = form.shapes  # type: ignore[attr-defined]
-        assert {one.m for one in made} == set(shapes.m)
+        assert {problem.m for problem in made} == set(shapes.m)
         types = {"f16": 2, "tf32": 1, "f8f6f4": 5, "i8": 2}[form.kind]  # type: ignore[attr-defined]
-        assert len({one.a_type for one in made}) == len({one.b_type for one in made}) == types
+        assert (
+            len({problem.a_type for problem in made})
+            == len({problem.b_type for problem in made})
+            == types
+        )
         if form.variant == "ss":
-            assert {one.majors for one in made} >= {("k", "k"), ("mn", "mn")}
+            assert {problem.majors for problem in made} >= {("k", "k"), ("mn", "mn")}
 
 
 @pytest.mark.parametrize("variant", ["ss", "ts"])
@@ -85,7 +89,7 @@ def test_a_d_of_half_of_the_lanes_is_tried_in_either_half(
 ) -> None:
     """PTX ISA, layout F: rows 16 i on lie in lanes 32 i on, or 16 behind; A in Tensor Memory beside them."""
     form = matching(f"tcgen05.mma.cta_group::1.kind::f16.{variant}")[0]
-    tried_at = {(one.problem.m, one.first_lane) for one in trials(form)}  # type: ignore[attr-defined]
+    tried_at = {(trial.problem.m, trial.first_lane) for trial in trials(form)}  # type: ignore[attr-defined]
     assert tried_at == {(64, 0), (64, 16), (128, 0)}
     assert found_in(form, list(trials(form))) == []
     right = tensor_places.put_d
@@ -97,8 +101,8 @@ def test_a_d_of_half_of_the_lanes_is_tried_in_either_half(
         )
         every = list(trials(form))
     found = found_in(form, every)
-    assert {one.operand for one in found} == {"A", "B", "T"}
-    assert {(one.lane or 0) % 32 // 16 for one in found if one.operand != "T"} == {1}
+    assert {mismatch.operand for mismatch in found} == {"A", "B", "T"}
+    assert {(mismatch.lane or 0) % 32 // 16 for mismatch in found if mismatch.operand != "T"} == {1}
 
 
 SOME = [
@@ -135,8 +139,8 @@ def found_in(form: Form, every: list[Trial], target: str = "") -> list[Mismatch]
     return found
 
 
-def swapped(one: int, other: int) -> Callable[[Array], Array]:
-    return lambda table: np.where(table == one, other, np.where(table == other, one, table))
+def swapped(first: int, other: int) -> Callable[[Array], Array]:
+    return lambda table: np.where(table == first, other, np.where(table == other, first, table))
 
 
 def _d(path: DataPath) -> tuple[Array, Array]:
@@ -177,12 +181,12 @@ def test_what_is_elsewhere_is_named(
         every = list(trials(form))
     found = found_in(form, every)
     assert found
-    assert {one.operand for one in found} <= operands | {"T"}
-    named = [one for one in found if one.operand in operands]
+    assert {mismatch.operand for mismatch in found} <= operands | {"T"}
+    named = [mismatch for mismatch in found if mismatch.operand in operands]
     if table.startswith("scales"):
-        assert {one.row % 32 for one in named} == set(element)
+        assert {mismatch.row % 32 for mismatch in named} == set(element)
     else:
-        assert {one.lane for one in named} >= set(element)
+        assert {mismatch.lane for mismatch in named} >= set(element)
 
 
 def test_an_a_in_tensor_memory_in_another_order_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +197,7 @@ def test_an_a_in_tensor_memory_in_another_order_is_named(monkeypatch: pytest.Mon
             tensor_places, "_in_words", lambda matrix, bits: right(matrix[..., ::-1], bits)
         )
         every = list(trials(form))
-    assert {one.operand for one in found_in(form, every)} == {"A", "B"}
+    assert {mismatch.operand for mismatch in found_in(form, every)} == {"A", "B"}
 
 
 def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +212,7 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
         tampered.setattr(tensor_places, "metadata", metadata)
         every = list(trials(form))
     found = found_in(form, every)
-    assert {one.operand for one in found} == {"E"}
+    assert {mismatch.operand for mismatch in found} == {"E"}
     assert view.sentence(
         FormOutcome(form, "failed", (), mismatches=(found[0],)), found[0]
     ).startswith(f"E[{found[0].row},{found[0].col}] in column {found[0].column} of lane ")
@@ -221,8 +225,12 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_registers_that_are_elsewhere_are_named(name: str, what: str) -> None:
     form = with_tampered(name, ("R", "row", 3, 5))
     found = found_in(form, list(trials(form)))
-    assert {one.where for one in found} == {what}
-    rows = {one.row % 16 for one in found} if what == "memory" else {one.row for one in found}
+    assert {mismatch.where for mismatch in found} == {what}
+    rows = (
+        {mismatch.row % 16 for mismatch in found}
+        if what == "memory"
+        else {mismatch.row for mismatch in found}
+    )
     assert rows == {3, 5}
 
 
@@ -238,5 +246,5 @@ def test_a_copy_to_other_lanes_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         tampered.setattr(tensor_moves, "lanes_of_copy", lanes)
         every = list(trials(form))
     found = found_in(form, every)
-    assert {one.lane for one in found} == {70, 71}
-    assert {one.column for one in found} == {16, 17, 18, 19}
+    assert {mismatch.lane for mismatch in found} == {70, 71}
+    assert {mismatch.column for mismatch in found} == {16, 17, 18, 19}

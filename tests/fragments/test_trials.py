@@ -70,12 +70,12 @@ class Tampered(FragmentLayout):
     def table(self) -> np.ndarray[Any, Any]:
         """Exchange two rows, two columns, or two registers."""
         table = FragmentLayout.table(self).copy()
-        what, one, other = self.change
+        what, first, other = self.change
         if what == "register":
-            table[:, [one, other]] = table[:, [other, one]]
+            table[:, [first, other]] = table[:, [other, first]]
             return table
         line = table[..., 0 if what == "row" else 1]
-        line[...] = np.where(line == one, other, np.where(line == other, one, line))
+        line[...] = np.where(line == first, other, np.where(line == other, first, line))
         return table
 
     def numbers(self) -> np.ndarray[Any, Any]:

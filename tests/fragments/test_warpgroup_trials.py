@@ -51,10 +51,10 @@ def form(name: str) -> MatrixInstruction:
 
 
 def test_of_each_line_a_few_n_are_run_and_the_others_assembled(hopper: Device) -> None:
-    line = [one for one in WGMMA if one.line == LEAST[0].line and one.variant == "ss"][:5]
+    line = [form for form in WGMMA if form.line == LEAST[0].line and form.variant == "ss"][:5]
     outcomes = sweep(hopper, line, everywhere=False)
     ran = {outcome.form.key: outcome.probes > 0 for outcome in outcomes}
-    assert ran == {one.key: one.n in SAMPLED for one in line}
+    assert ran == {instruction.key: instruction.n in SAMPLED for instruction in line}
     assert {outcome.status for outcome in outcomes} == {"emulator", "assembled"}
     every = sweep(hopper, line, everywhere=False, every_n=True)
     assert all(outcome.probes for outcome in every)
@@ -62,43 +62,47 @@ def test_of_each_line_a_few_n_are_run_and_the_others_assembled(hopper: Device) -
 
 
 @pytest.mark.parametrize("one", LEAST[::7], ids=lambda form: form.key)
-def test_instructions_are_where_the_layouts_say(hopper: Device, one: MatrixInstruction) -> None:
+def test_instructions_are_where_the_layouts_say(
+    hopper: Device, instruction: MatrixInstruction
+) -> None:
     """One in seven of all types; ``ptxlab fragments --all`` takes every one."""
-    assert found_in(hopper, one) == []
+    assert found_in(hopper, instruction) == []
 
 
 @pytest.mark.parametrize("name", ["m64n24k16.f32.bf16.ss", "m64n8k32.s32.s8.ss"])
 def test_matrices_lie_where_the_ptx_isa_says(name: str) -> None:
     """D is the product of what the descriptors of the record lead to, by the formula of the ISA."""
-    one = form(f"wgmma.{name}")
+    instruction = form(f"wgmma.{name}")
     seen = set()
-    for trial in trials(one):
+    for trial in trials(instruction):
         assert isinstance(trial, MultiplyTrial)
-        along = trial.choices[0][-1] if one.a_type == "bf16" else 0
+        along = trial.choices[0][-1] if instruction.a_type == "bf16" else 0
         kept = len(trial.body.sources)
         shared = np.ascontiguousarray(trial.given[..., kept:]).view(np.uint8)
-        expected = unpack_groups(trial.expected, one.n, 4)
+        expected = unpack_groups(trial.expected, instruction.n, 4)
         for probe, memory in enumerate(shared.reshape(trial.count, -1)):
             a, b = (
-                gathered(memory, int(word), "mn" if along else "k", mn, one)
-                for word, mn in zip(trial.given[probe, 0], (64, one.n), strict=False)
+                gathered(memory, int(word), "mn" if along else "k", mn, instruction)
+                for word, mn in zip(trial.given[probe, 0], (64, instruction.n), strict=False)
             )
             adds = bool(trial.given[probe, 0, 2])
-            d = np.zeros((64, one.n)) if adds else a @ b.T
-            found = expected[probe].view("f4" if one.d_type == "f32" else "i4")
+            d = np.zeros((64, instruction.n)) if adds else a @ b.T
+            found = expected[probe].view("f4" if instruction.d_type == "f32" else "i4")
             assert adds or np.array_equal(found, d)
             assert not adds or not (a.any() or b.any())
             seen.add((along, int(trial.given[probe, 0, 0]) >> 62))
     assert {code for _, code in seen} == set(CODES.values())
-    assert one.a_type != "bf16" or (1, CODES["none"]) in seen
+    assert instruction.a_type != "bf16" or (1, CODES["none"]) in seen
 
 
-def gathered(memory: Any, descriptor: int, major: str, mn: int, one: MatrixInstruction) -> Any:
+def gathered(
+    memory: Any, descriptor: int, major: str, mn: int, instruction: MatrixInstruction
+) -> Any:
     """The matrix [mn, k] a descriptor leads to, of numbers."""
     start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
     swizzle = next(name for name, code in CODES.items() if code == descriptor >> 62)
-    size = 2 if one.a_type == "bf16" else 1
-    row, k = np.indices((mn, one.k))
+    size = 2 if instruction.a_type == "bf16" else 1
+    row, k = np.indices((mn, instruction.k))
     at = Placed(start, leading, stride, swizzle, major).address(row, k, size)
     words = memory.view(f"u{size}")[at // size]
     if size == 1:
@@ -117,9 +121,9 @@ def test_d_is_looked_at_after_the_wait(hopper: Device) -> None:
 # ---- faulty twins ---------------------------------------------------------------------------
 
 
-def found_in(device: Device, one: Form) -> list[Mismatch]:
-    every = list(trials(one))
-    loaded = device.load(module([(one, trial.body) for trial in every], "sm_90a"))
+def found_in(device: Device, instruction: Form) -> list[Mismatch]:
+    every = list(trials(instruction))
+    loaded = device.load(module([(instruction, trial.body) for trial in every], "sm_90a"))
     found: list[Mismatch] = []
     for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
         words = launch(device, kernel, trial)
@@ -176,9 +180,9 @@ def of_order(patch: Patch) -> None:
 def test_a_slip_in_shared_memory(
     hopper: Device, monkeypatch: Patch, name: str, slip: Callable[[Patch], None]
 ) -> None:
-    one = form(f"wgmma.{name}")
+    instruction = form(f"wgmma.{name}")
     slip(monkeypatch)
-    (outcome,) = sweep(hopper, [one], everywhere=False)
+    (outcome,) = sweep(hopper, [instruction], everywhere=False)
     assert outcome.status == "failed"
     assert outcome.note or {mismatch.operand for mismatch in outcome.mismatches} & {"A", "B"}
     for mismatch in outcome.mismatches:

@@ -51,7 +51,9 @@ def problems(choice: int, turn: int) -> Iterator[Problem]:
             m, n, k, dtype, layout=layout, epilogue=epilogue, alpha=alpha, beta=beta, seed=number
         )
         room = (None, 1, 8)[number % 3]
-        leading = [None if room is None else -(-one // 8) * 8 + room for one in tight.leading]
+        leading = [
+            None if room is None else -(-leading // 8) * 8 + room for leading in tight.leading
+        ]
         yield replace(tight, lda=leading[0], ldb=leading[1], ldd=leading[2])
 
 

@@ -61,8 +61,8 @@ def changed(folder: Path, old: str, new: str) -> Path:
 def sum_of(profile: Profile, opcode: str, *modifiers: str) -> Counts:
     """Add up the counters of all instructions that begin like that."""
 
-    def is_one(one: Counted) -> bool:
-        instruction = one.instruction
+    def is_one(counted: Counted) -> bool:
+        instruction = counted.instruction
         return instruction.opcode == opcode and set(modifiers) <= set(instruction.modifiers)
 
     return total(instruction.counts for instruction in profile.instructions if is_one(instruction))

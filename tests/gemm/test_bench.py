@@ -362,8 +362,8 @@ def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
 def test_clock_and_power_give_the_flops_of_an_sm(gpu: CudaDevice) -> None:
     found = told(gpu)
     read = [
-        replace(one, timed=one.timed and replace(one.timed, reading=Reading(1000, 500)))
-        for one in found.results
+        replace(result, timed=result.timed and replace(result.timed, reading=Reading(1000, 500)))
+        for result in found.results
     ]
     found = replace(found, results=tuple(read))
     naive = view.as_json(found)["results"][1]

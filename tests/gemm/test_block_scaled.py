@@ -94,10 +94,10 @@ def test_numbers_are_the_nearest_that_their_scale_has(dtype: str) -> None:
         if largest and dtype == "mxfp8":
             assert by == 2.0 ** (math.floor(math.log2(largest)) - 8)
         elif largest:
-            assert min(E4M3, key=lambda one: abs(one - largest / most)) == by
+            assert min(E4M3, key=lambda value: abs(value - largest / most)) == by
         value = number(dtype, int(found.codes[row, k])) * by
         assert value == found.values[row, k]
-        errors = [abs(Fraction(float(values[row, k])) - Fraction(one * by)) for one in table]
+        errors = [abs(Fraction(float(values[row, k])) - Fraction(value * by)) for value in table]
         assert abs(Fraction(float(values[row, k])) - Fraction(value)) == min(errors)
 
 

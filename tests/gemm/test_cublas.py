@@ -69,8 +69,8 @@ def multiply(
 ) -> None:
     """D = op(A) op(B), column-major, in float64; D is read only if beta is not 0."""
     x, y = (
-        one.astype(np.float64).T if operation else one.astype(np.float64)
-        for one, operation in zip((a, b), operations, strict=True)
+        matrix.astype(np.float64).T if operation else matrix.astype(np.float64)
+        for matrix, operation in zip((a, b), operations, strict=True)
     )
     result = alpha * (x @ y)
     if beta:

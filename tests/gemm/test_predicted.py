@@ -165,8 +165,8 @@ def test_tiles_are_predicted_the_fastest_first(
     words += ["--algorithm", "tiled", "--tiles", "--json"]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)["algorithms"]
-    rates = [one["tflops"] for one in found if one["tflops"]]
-    assert len({str(one["tile"]) for one in found}) == len(found) > 2
+    rates = [row["tflops"] for row in found if row["tflops"]]
+    assert len({str(row["tile"]) for row in found}) == len(found) > 2
     assert rates == sorted(rates, reverse=True)
     monkeypatch.setattr("ptxlab.prediction.predict.modelled", None)  # what is kept is not made anew
     assert main(words) == 0
@@ -182,7 +182,7 @@ def test_workers_say_what_one_process_says() -> None:
     alone = list(predict_ladder(jobs, find("a6000"), None))
     with ThreadPoolExecutor(2) as executor:
         assert list(predict_ladder(jobs, find("a6000"), None, executor)) == alone
-    assert [one.rung.name for one in alone] == ["tiled", "wgmma", "naive"]
+    assert [result.rung.name for result in alone] == ["tiled", "wgmma", "naive"]
     assert pickle.loads(pickle.dumps((jobs, alone))) == (jobs, alone)
 
 

@@ -128,8 +128,8 @@ def test_tf32_is_rounded_to_nearest(keeping: Device, layout: str) -> None:
     bits[::2] |= 0x80000000
     kept = bits & 0xFFFFE000
     rounded = np.where(bits & 0x1FFF < 0x1000, kept, kept + 0x2000).astype(np.uint32)
-    values, one = bits.view(np.float32), np.eye(size, dtype=np.float32)
-    for a, b in ((values, one), (one, values)):
+    values, identity = bits.view(np.float32), np.eye(size, dtype=np.float32)
+    for a, b in ((values, identity), (identity, values)):
         inputs = Inputs(a, b, np.zeros_like(a), None)
         found = compute(keeping, problem, inputs, KERNEL, SMALL).d
         np.testing.assert_array_equal(found.view(np.uint32), rounded)
@@ -366,15 +366,15 @@ def test_the_main_loop_is_mma_and_loads(layout: str, tile: Tile, arch: str) -> N
     products, loads = steps * (tile.wm // 16) * (tile.wn // 8), steps * (tile.wm + tile.wn) // 16
     copies = 2 * tile.bk * (tile.bm + tile.bn) // 16 // tile.threads
     assert (loop.count("HMMA"), loop.count("LDSM")) == (products, loads)
-    wide = [one for one in loop.instructions if one.opcode == "LDGSTS"]
+    wide = [instruction for instruction in loop.instructions if instruction.opcode == "LDGSTS"]
     assert len(wide) == copies
-    assert all({"BYPASS", "128"} <= set(one.modifiers) for one in wide)
+    assert all({"BYPASS", "128"} <= set(load.modifiers) for load in wide)
     assert (loop.count("BAR"), loop.count("LDG"), loop.count("STS")) == (1, 0, 0)
     # Addresses of copies, the ring and the loop; nothing of it is the swizzle's.
     rest = len(loop.instructions) - products - loads - copies
     assert rest <= 0.7 * products
     assert loop.count("S2R") == loop.count("CALL") == 0
-    turned = sum("MT88" in one.modifiers for one in loop.instructions)
+    turned = sum("MT88" in instruction.modifiers for instruction in loop.instructions)
     assert turned == steps * (tile.wm * (layout[0] == "t") + tile.wn * (layout[1] == "n")) // 16
 
 
@@ -386,5 +386,9 @@ def test_tf32_lies_in_words_where_ldmatrix_cannot_turn_it(layout: str, arch: str
     by_word = of_a * (layout[0] == "t") + of_b * (layout[1] == "n")
     assert loop.count("HMMA") == steps * of_a * 2 * of_b
     assert loop.count("LDSM") == steps * (of_a + of_b - by_word)
-    words = [one for one in loop.instructions if one.opcode == "LDS" and not one.guard]
+    words = [
+        instruction
+        for instruction in loop.instructions
+        if instruction.opcode == "LDS" and not instruction.guard
+    ]
     assert len(words) == 4 * steps * by_word

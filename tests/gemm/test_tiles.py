@@ -54,11 +54,11 @@ def test_candidates_differ_from_the_usual_tile_by_one_or_two_sizes() -> None:
     near = list(candidates(TILED, "f32", own, together=1))
     assert near[0] == own.macros
     assert changed(own, near[2]) == {"BM": 64}
-    assert all(len(changed(own, one)) <= 1 for one in near)
-    assert {one["GROUP"] for one in near} == {1, 4, 8, 16}
+    assert all(len(changed(own, tile)) <= 1 for tile in near)
+    assert {tile["GROUP"] for tile in near} == {1, 4, 8, 16}
     wide = list(candidates(TILED, "f32", own, together=2))
-    assert {"BM": 16, "BK": 64} in [changed(own, one) for one in wide]
-    assert len({tuple(one.items()) for one in wide}) == len(wide)
+    assert {"BM": 16, "BK": 64} in [changed(own, tile) for tile in wide]
+    assert len({tuple(tile.items()) for tile in wide}) == len(wide)
     core = ALGORITHMS["tensor_core"]
     assert {2, 3, 4} <= {
         candidate["STAGES"] for candidate in candidates(core, "bf16", core.tile, together=1)

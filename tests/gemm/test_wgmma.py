@@ -76,8 +76,8 @@ def test_matrices_begin_anywhere(keeping: Device) -> None:
     with uploaded(keeping, problem, inputs) as aligned:
         _, _, arguments = prepare(keeping, aligned, algorithm, algorithm.tile)
         maps = [arguments[place] for place in (3, 4, 7)]
-        assert [one.buffer for one in maps] == [aligned.a, aligned.b, aligned.d]
-    off = [keeping.upload(np.append(np.zeros(1, one.dtype), one)) for one in memory]
+        assert [tensor_map.buffer for tensor_map in maps] == [aligned.a, aligned.b, aligned.d]
+    off = [keeping.upload(np.append(np.zeros(1, matrix.dtype), matrix)) for matrix in memory]
     parts: list[Any] = [_Part(buffer) for buffer in off]
     operands = DeviceOperands(problem, *parts)
     kernel, config, arguments = prepare(keeping, operands, algorithm, algorithm.tile)

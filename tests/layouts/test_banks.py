@@ -107,8 +107,8 @@ def test_whole_tiles(name: str) -> None:
 def test_a_column_major_tile_is_read_along_its_columns() -> None:
     rows, columns = Layout.row_major((64, 32)), Layout.col_major((32, 64))
     for name in ("ldmatrix", "st128", "ld32.across"):
-        one, other = (passes(ACCESSES[name], layout, 16) for layout in (rows, columns))
-        assert (one == other).all()
+        by_row, other = (passes(ACCESSES[name], layout, 16) for layout in (rows, columns))
+        assert (by_row == other).all()
 
 
 @pytest.mark.parametrize(

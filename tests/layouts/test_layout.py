@@ -166,8 +166,8 @@ def test_tiles_are_the_blocks_of_the_table(shape: tuple[object, ...], data: st.D
     tile = tuple(data.draw(st.sampled_from([n for n in (1, 2, 4) if s % n == 0])) for s in sizes)
     swizzled = Swizzle(2, 0, 3).compose(whole)
     offsets = whole(np.arange(whole.size)).reshape(sizes, order="F")
-    for one, expected in ((whole, offsets), (swizzled, Swizzle(2, 0, 3)(offsets))):
-        tiling = one.tile(tile)
+    for layout, expected in ((whole, offsets), (swizzled, Swizzle(2, 0, 3)(offsets))):
+        tiling = layout.tile(tile)
         for place in itertools.product(*(range(s // t) for s, t in zip(sizes, tile, strict=True))):
             block = expected[
                 tuple(slice(p * t, (p + 1) * t) for p, t in zip(place, tile, strict=True))
@@ -193,8 +193,8 @@ def test_vectors_lie_along_the_contiguous_mode() -> None:
     assert columns.vectorize(8).element.notation == "(8,1):(1,0)"
     swizzled = Swizzle(1, 3, 1).compose(rows)
     for row, vector in itertools.product(range(4), range(2)):
-        one = swizzled.vectorize(8)(row, vector)
-        assert [one(i) - one(0) for i in range(8)] == list(range(8))
+        vectors = swizzled.vectorize(8)(row, vector)
+        assert [vectors(i) - vectors(0) for i in range(8)] == list(range(8))
 
 
 def test_vectors_that_are_none_are_refused() -> None:
@@ -216,5 +216,5 @@ def test_vectors_stay_whole_behind_a_swizzle(swizzle: Swizzle) -> None:
     whole = swizzle.compose(Layout.row_major((16, 16)))
     vectors = whole.vectorize(8)
     found = [[vectors(row, part)(i) for i in range(8)] for row in range(16) for part in range(2)]
-    assert all(one == list(range(one[0], one[0] + 8)) for one in found)
+    assert all(run == list(range(run[0], run[0] + 8)) for run in found)
     assert sorted(itertools.chain(*found)) == list(range(256))

@@ -68,15 +68,15 @@ def test_any_offsets_at_any_start(swizzle: str, name: str, major: str) -> None:
             Placed(start, leading, stride, swizzle, major)
             for start, leading, stride in (16 * random.integers(0, 1 << 14, (9, 3))).tolist()
         ]
-        descriptors = np.array([one.descriptor for one in placed], np.uint64)
+        descriptors = np.array([tile.descriptor for tile in placed], np.uint64)
         wanted = operand(name, mn, k, size)
         units = addresses(wanted, major, descriptors)
         bytes_ = units[..., None] + np.arange(16)
         rows, cols = np.indices((mn, k))
-        for one, found in zip(placed, bytes_, strict=True):
+        for tile, found in zip(placed, bytes_, strict=True):
             lines = found.reshape(len(found), -1)[:, ::size]
             by_mn = lines if major == "k" else lines.T
-            assert np.array_equal(by_mn, one.address(rows, cols, size))
+            assert np.array_equal(by_mn, tile.address(rows, cols, size))
 
 
 @pytest.mark.parametrize("swizzle", SPANS)

@@ -133,15 +133,21 @@ def test_both_variants_of_all_shapes() -> None:
         240,
         256,
     )
-    assert len({one.key for one in WGMMA}) == len(WGMMA) == 1092 + 1056
-    for one in WGMMA:
-        assert one.threads == 128
-        assert [o.operand for o in one.operands] == ["A", "D"][one.variant == "ss" :]
-        assert [o.operand for o in one.shared] == ["A", "B"][one.variant == "rs" :]
-        b = one.shared[-1]
-        assert (b.rows, b.cols, b.rows * b.bits) == (one.k, one.n, 256 << bool(one.metadata))
+    assert len({instruction.key for instruction in WGMMA}) == len(WGMMA) == 1092 + 1056
+    for instruction in WGMMA:
+        assert instruction.threads == 128
+        assert [o.operand for o in instruction.operands] == ["A", "D"][
+            instruction.variant == "ss" :
+        ]
+        assert [o.operand for o in instruction.shared] == ["A", "B"][instruction.variant == "rs" :]
+        b = instruction.shared[-1]
+        assert (b.rows, b.cols, b.rows * b.bits) == (
+            instruction.k,
+            instruction.n,
+            256 << bool(instruction.metadata),
+        )
         assert b.majors == (("k", "mn") if b.bits == 16 else ("k",))
-        assert one.flops == 2 * 64 * one.n * one.k
+        assert instruction.flops == 2 * 64 * instruction.n * instruction.k
 
 
 def test_they_are_found_by_their_words() -> None:
@@ -169,15 +175,22 @@ def test_a_place_in_shared_memory_is_a_unit_of_a_line() -> None:
 )
 def test_a_trace_is_a_row_of_the_product(name: str) -> None:
     """With A in registers or both in shared memory, where the descriptor's offsets place them."""
-    one = form(name)
+    instruction = form(name)
     rng = np.random.default_rng(7)
-    a, b = rng.integers(-9, 9, (64, one.k)), rng.integers(-9, 9, (one.k, one.n))
+    a, b = (
+        rng.integers(-9, 9, (64, instruction.k)),
+        rng.integers(-9, 9, (instruction.k, instruction.n)),
+    )
     registers = (
-        a[tuple(np.moveaxis(one.operand("A").table(), -1, 0))] if one.variant == "rs" else None
+        a[tuple(np.moveaxis(instruction.operand("A").table(), -1, 0))]
+        if instruction.variant == "rs"
+        else None
     )
     tiles = {}
-    for matrix, shared in zip((a, b.T)[-len(one.shared) :], one.shared, strict=True):
-        tile = SharedTile(len(matrix), one.k, shared.bits, "k", MODES["none"])
+    for matrix, shared in zip(
+        (a, b.T)[-len(instruction.shared) :], instruction.shared, strict=True
+    ):
+        tile = SharedTile(len(matrix), instruction.k, shared.bits, "k", MODES["none"])
         memory = np.zeros(matrix.size, int)
         for line, k in np.ndindex(*matrix.shape):
             memory[tile.layout(line, k)] = matrix[line, k]
@@ -192,8 +205,8 @@ def test_a_trace_is_a_row_of_the_product(name: str) -> None:
         byte = lines * tile.stride + place.unit * tile.leading + 16 * line + place.bit // 8
         return int(memory[8 * byte // tile.bits])
 
-    for row, col in rng.integers(0, (64, one.n), (40, 2)).tolist():
-        (found,) = trace(one, row, col)
+    for row, col in rng.integers(0, (64, instruction.n), (40, 2)).tolist():
+        (found,) = trace(instruction, row, col)
         assert found.c == found.d
         total = sum(value("A", t.a[0]) * value("B", t.b[0][0]) for t in found.terms)
         assert total == (a @ b)[row, col]

@@ -212,8 +212,8 @@ def test_the_system_says_how_many_processors_are_idle(monkeypatch: pytest.Monkey
 
 
 def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:
-    one, two = cores.pool(1), cores.pool(2)
-    assert one.chunk(10_000, 1) == 10_000
+    single, two = cores.pool(1), cores.pool(2)
+    assert single.chunk(10_000, 1) == 10_000
     assert two.chunk(16_000, 1, 32) == 2016
     assert two.chunk(16_000, 3000, 1024) == 4096
     assert two.chunk(16_000, 16_000) == 16_000

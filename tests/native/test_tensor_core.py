@@ -235,8 +235,10 @@ def compare(form: MatrixInstruction, target: Target) -> None:
         sides = Sides.of(form, random, near=kind in (near_one, powers, cancelling))
         found = by_machine_code(form, target, registers, sides)
         wanted = by_arrays(form, target, registers, sides)
-        for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            np.testing.assert_array_equal(one, other, f"{form.name}, {kind.__name__}, register {i}")
+        for i, (register, other) in enumerate(zip(found, wanted, strict=True)):
+            np.testing.assert_array_equal(
+                register, other, f"{form.name}, {kind.__name__}, register {i}"
+            )
 
 
 @pytest.mark.parametrize(("name", "arch"), CHOSEN)

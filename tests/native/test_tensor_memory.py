@@ -80,7 +80,9 @@ def compare(
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: f"{one.kind}-{one.m}-{one.n}")
+@pytest.mark.parametrize(
+    "problem", PROBLEMS, ids=lambda problem: f"{problem.kind}-{problem.m}-{problem.n}"
+)
 def test_has_the_bits_of_arrays(monkeypatch: pytest.MonkeyPatch, problem: Problem) -> None:
     compare(monkeypatch, problem, body_of(problem, a_in_memory=False), problem.words())
 

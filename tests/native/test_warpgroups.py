@@ -81,7 +81,7 @@ def compare(
     if form.d_type != "s32":
         tail = f", {sign}, 1"
         tails = [int(major == "mn") for major in majors if major]
-        tail += "".join(f", {one}" for one in tails) if bits == 16 else ""
+        tail += "".join(f", {tail}" for tail in tails) if bits == 16 else ""
     adds: Any = np.array([[1], [0], [1]])
     first, second = both(
         lambda: execute(form, left, b_place, memory, c, adds=adds, metadata=metadata, tail=tail)

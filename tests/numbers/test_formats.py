@@ -50,7 +50,7 @@ def assert_decodes(form: Format, words: Array, expected: Array) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "words", "dtype"), CASES, ids=lambda one: getattr(one, "name", "")
+    ("form", "words", "dtype"), CASES, ids=lambda parameter: getattr(parameter, "name", "")
 )
 def test_decodes_like_numpy(form: Format, words: Array, dtype: Any) -> None:
     with np.errstate(invalid="ignore"):  # widening a signalling NaN

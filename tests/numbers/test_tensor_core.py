@@ -160,7 +160,7 @@ def special(pairs: list[tuple[Fraction | str, Fraction | str]], c: Fraction | st
             continue
         if x == 0 or y == 0:
             return "nan"
-        negative = [one == "-inf" or (isinstance(one, Fraction) and one < 0) for one in (x, y)]
+        negative = [term == "-inf" or (isinstance(term, Fraction) and term < 0) for term in (x, y)]
         signs.add("-inf" if negative[0] != negative[1] else "inf")
     return "" if not signs else signs.pop() if len(signs) == 1 else "nan"
 
@@ -211,7 +211,7 @@ def model_all(a: Array, b: Array, c: Array, dtype: str, acc: str, rules: DotProd
     return d
 
 
-def one(values: list[tuple[int, int]], c: int, dtype: str, acc: str, rules: DotProduct) -> int:
+def single(values: list[tuple[int, int]], c: int, dtype: str, acc: str, rules: DotProduct) -> int:
     """Compute a single dot product of (a, b) pairs with both, and insist that they agree."""
     words = np.array(values, f"u{BITS[dtype] // 8}").reshape(-1, 2)
     a, b = words[:, 0][None, :, None], words[:, 1][:, None, None]
@@ -237,18 +237,18 @@ def f32(value: float) -> int:
 
 def test_bits_below_the_last_one_kept_are_lost_term_by_term() -> None:
     tiny = [(f16(2.0**-13), f16(2.0**-12))] * 8
-    assert one(tiny, f32(1), "f16", "f32", HOPPER) == f32(1 + 2.0**-22)
-    assert one(tiny, f32(1), "f16", "f32", AMPERE) == f32(1)
-    assert one(tiny, f32(-1), "f16", "f32", AMPERE) == f32(-1)
+    assert single(tiny, f32(1), "f16", "f32", HOPPER) == f32(1 + 2.0**-22)
+    assert single(tiny, f32(1), "f16", "f32", AMPERE) == f32(1)
+    assert single(tiny, f32(-1), "f16", "f32", AMPERE) == f32(-1)
 
 
 def test_products_are_not_renormalised() -> None:
     """1.5 * 1.5 = 2.25 has the exponent 0, so a term of 2**-25 is still kept on Hopper."""
     pairs = [(f16(1.5), f16(1.5)), (f16(-1.5), f16(1.5)), (f16(2.0**-13), f16(2.0**-12))]
-    assert one(pairs, 0, "f16", "f32", HOPPER) == f32(2.0**-25)
-    assert one(pairs, 0, "f16", "f32", AMPERE) == 0
+    assert single(pairs, 0, "f16", "f32", HOPPER) == f32(2.0**-25)
+    assert single(pairs, 0, "f16", "f32", AMPERE) == 0
     pairs[0], pairs[1] = (f16(2), f16(1)), (f16(-2), f16(1))
-    assert one(pairs, 0, "f16", "f32", HOPPER) == 0
+    assert single(pairs, 0, "f16", "f32", HOPPER) == 0
 
 
 def test_a_chunk_ends_where_the_chip_says() -> None:
@@ -256,39 +256,39 @@ def test_a_chunk_ends_where_the_chip_says() -> None:
     big, negative, small = (f16(1024), f16(1024)), (f16(-1024), f16(1024)), (f16(2.0**-6), f16(1))
     zeros = [(0, 0)] * 6
     pairs = [big, negative, *zeros, small, (0, 0), *zeros]
-    assert one(pairs, 0, "f16", "f32", AMPERE) == f32(2.0**-6)
-    assert one(pairs, 0, "f16", "f32", HOPPER) == 0
+    assert single(pairs, 0, "f16", "f32", AMPERE) == f32(2.0**-6)
+    assert single(pairs, 0, "f16", "f32", HOPPER) == 0
 
 
 def test_products_beyond_f32_cancel() -> None:
     big, more = bf16(2.0**127), bf16(2.0**100)
-    assert one([(big, more), (big, more ^ 0x8000)], f32(3), "bf16", "f32", HOPPER) == 0
-    assert one([(big, bf16(4)), (big, bf16(-3))], 0, "bf16", "f32", HOPPER) == f32(2.0**127)
+    assert single([(big, more), (big, more ^ 0x8000)], f32(3), "bf16", "f32", HOPPER) == 0
+    assert single([(big, bf16(4)), (big, bf16(-3))], 0, "bf16", "f32", HOPPER) == f32(2.0**127)
 
 
 def test_overflow_is_infinite_only_after_truncation() -> None:
     largest = 0x7F7FFFFF
-    assert one([(bf16(2.0**103), bf16(0.5))], largest, "bf16", "f32", HOPPER) == largest
-    assert one([(bf16(2.0**103), bf16(2.0))], largest, "bf16", "f32", HOPPER) == 0x7F800000
-    assert one([(bf16(-(2.0**103)), bf16(2.0))], 0xFF7FFFFF, "bf16", "f32", HOPPER) == 0xFF800000
-    assert one([(f16(15), f16(1))], f16(65504), "f16", "f16", HOPPER) == f16(65504)
-    assert one([(f16(16), f16(1))], f16(65504), "f16", "f16", HOPPER) == 0x7C00
+    assert single([(bf16(2.0**103), bf16(0.5))], largest, "bf16", "f32", HOPPER) == largest
+    assert single([(bf16(2.0**103), bf16(2.0))], largest, "bf16", "f32", HOPPER) == 0x7F800000
+    assert single([(bf16(-(2.0**103)), bf16(2.0))], 0xFF7FFFFF, "bf16", "f32", HOPPER) == 0xFF800000
+    assert single([(f16(15), f16(1))], f16(65504), "f16", "f16", HOPPER) == f16(65504)
+    assert single([(f16(16), f16(1))], f16(65504), "f16", "f16", HOPPER) == 0x7C00
 
 
 def test_subnormals_are_kept() -> None:
-    assert one([(0, 0)], 1, "f16", "f32", HOPPER) == 1
-    assert one([(0, 0)], 0x80000001, "bf16", "f32", AMPERE) == 0x80000001
-    assert one([(1, f16(1))], 1, "f16", "f16", HOPPER) == 2
-    assert one([(1, 1)], 0, "f16", "f32", HOPPER) == f32(2.0**-48)
-    assert one([(1, bf16(2.0**-17))], 5, "bf16", "f32", HOPPER) == 5  # 5.5 units of 2**-149
-    assert one([(1, bf16(2.0**-17))] * 2, 5, "bf16", "f32", HOPPER) == 6
+    assert single([(0, 0)], 1, "f16", "f32", HOPPER) == 1
+    assert single([(0, 0)], 0x80000001, "bf16", "f32", AMPERE) == 0x80000001
+    assert single([(1, f16(1))], 1, "f16", "f16", HOPPER) == 2
+    assert single([(1, 1)], 0, "f16", "f32", HOPPER) == f32(2.0**-48)
+    assert single([(1, bf16(2.0**-17))], 5, "bf16", "f32", HOPPER) == 5  # 5.5 units of 2**-149
+    assert single([(1, bf16(2.0**-17))] * 2, 5, "bf16", "f32", HOPPER) == 6
 
 
 def test_zero_results_are_positive() -> None:
-    assert one([(0x8000, f16(1))], 0x80000000, "f16", "f32", HOPPER) == 0
-    assert one([(f16(-1), f16(1))], f32(1), "f16", "f32", HOPPER) == 0
-    assert one([(0x8001, 1)], 0, "f16", "f16", HOPPER) == 0
-    assert one([(0x8001, 1)], 0, "bf16", "f32", HOPPER) == 0
+    assert single([(0x8000, f16(1))], 0x80000000, "f16", "f32", HOPPER) == 0
+    assert single([(f16(-1), f16(1))], f32(1), "f16", "f32", HOPPER) == 0
+    assert single([(0x8001, 1)], 0, "f16", "f16", HOPPER) == 0
+    assert single([(0x8001, 1)], 0, "bf16", "f32", HOPPER) == 0
 
 
 @pytest.mark.parametrize(("dtype", "acc"), PAIRS)
@@ -319,8 +319,8 @@ def test_special_values(dtype: str, acc: str) -> None:
     ]
     for pairs, c, expected in expectations:
         for rules in (AMPERE, HOPPER):
-            assert one(pairs, c, dtype, acc, rules) == expected, (pairs, c)
-            assert one([(unit, unit)] * 17 + pairs, c, dtype, acc, rules) == expected
+            assert single(pairs, c, dtype, acc, rules) == expected, (pairs, c)
+            assert single([(unit, unit)] * 17 + pairs, c, dtype, acc, rules) == expected
 
 
 # ---- Shapes, batches and blocks -----------------------------------------------------------------
@@ -381,15 +381,15 @@ def test_the_largest_sums_fit() -> None:
         for pair in ((most, most), (most, most | 0x8000)):
             rules = replace(HOPPER, chunk=chunk)
             c = 0x3FFFFFFF | (pair[1] & 0x8000) << 16
-            one([pair] * count, c, "f16", "f32", rules)
+            single([pair] * count, c, "f16", "f32", rules)
 
 
 def test_a_zero_term_can_have_the_largest_exponent() -> None:
     rules = DotProduct(10, 8, -5, -20)
-    assert one([(0, 0)], f16(2.0**-10 + 2.0**-16), "f16", "f16", rules) == f16(2.0**-10)
+    assert single([(0, 0)], f16(2.0**-10 + 2.0**-16), "f16", "f16", rules) == f16(2.0**-10)
     c = f32(2.0**-24 + 2.0**-31)
-    assert one([(0, 0)], c, "bf16", "f32", rules) == f32(2.0**-24)
-    assert one([(1, 1)], c, "f16", "f32", rules) == c
+    assert single([(0, 0)], c, "bf16", "f32", rules) == f32(2.0**-24)
+    assert single([(1, 1)], c, "f16", "f32", rules) == c
 
 
 def test_no_warps_and_no_k() -> None:

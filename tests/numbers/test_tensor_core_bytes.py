@@ -140,11 +140,11 @@ def test_vectors_notice_wrong_rules(target: str, field: str, by: int) -> None:
 
 
 def test_vectors_notice_hardware_taken_for_software_and_other_generations() -> None:
-    for one in ("sm_89", "sm_90", "sm_120"):
+    for taken in ("sm_89", "sm_90", "sm_120"):
         for other in ("sm_89", "sm_90", "sm_120"):
-            d = replay("f32.e4m3.e5m2", TARGETS[one].arithmetic.dot8)
+            d = replay("f32.e4m3.e5m2", TARGETS[taken].arithmetic.dot8)
             expected = ARRAYS[RECORDED[f"{ARCHITECTURES[other]} f32.e4m3.e5m2"]]
-            assert np.array_equal(d, expected) == (one == other)
+            assert np.array_equal(d, expected) == (taken == other)
 
 
 # ---- A model written from the formula -----------------------------------------------------------
@@ -209,7 +209,7 @@ def test_agrees_with_the_model(target: str, pair: str, acc: str) -> None:
         assert actual[i, j, warp] == expected, (i, j, warp)
 
 
-def one(values: Sequence[tuple[float, float]], c: float, rules: DotProduct) -> float:
+def single(values: Sequence[tuple[float, float]], c: float, rules: DotProduct) -> float:
     """Compute one e5m2 dot product into f32."""
     words = np.array(values, np.float64).astype(ml_dtypes.float8_e5m2).view(np.uint8)
     a, b = words[:, 0][None, :, None], words[:, 1][:, None, None]
@@ -221,21 +221,21 @@ def one(values: Sequence[tuple[float, float]], c: float, rules: DotProduct) -> f
 def test_ada_keeps_thirteen_bits() -> None:
     assert isinstance(ADA, DotProduct)
     assert isinstance(RTX, DotProduct)
-    assert one([(1, 1)], 2.0**-13, ADA) == 1 + 2.0**-13
-    assert one([(1, 1)], 2.0**-14, ADA) == 1
-    assert one([(0, 0)], 1 + 2.0**-14, ADA) == 1
-    assert one([(0, 0)], -(2.0**-140), ADA) == 0
-    assert one([(0, 0)], -(2.0**-139), ADA) == -(2.0**-139)
-    assert one([(1, 1)], 2.0**-23, RTX) == 1 + 2.0**-23
+    assert single([(1, 1)], 2.0**-13, ADA) == 1 + 2.0**-13
+    assert single([(1, 1)], 2.0**-14, ADA) == 1
+    assert single([(0, 0)], 1 + 2.0**-14, ADA) == 1
+    assert single([(0, 0)], -(2.0**-140), ADA) == 0
+    assert single([(0, 0)], -(2.0**-139), ADA) == -(2.0**-139)
+    assert single([(1, 1)], 2.0**-23, RTX) == 1 + 2.0**-23
     sixteen = [(1024, 1024), (-1024, 1024), *[(0, 0)] * 14, (2.0**-6, 1)]
-    assert one(sixteen, 0, ADA) == 2.0**-6
-    assert one(sixteen, 0, RTX) == 0
+    assert single(sixteen, 0, ADA) == 2.0**-6
+    assert single(sixteen, 0, RTX) == 0
 
 
 def test_thirty_two_large_products_do_not_overflow() -> None:
     assert isinstance(RTX, DotProduct)
-    assert one([(57344, 57344)] * 32, 0, RTX) == 57344.0**2 * 32
-    assert one([(57344, -57344)] * 32, -(2.0**33), RTX) == -(57344.0**2 * 32) - 2.0**33
+    assert single([(57344, 57344)] * 32, 0, RTX) == 57344.0**2 * 32
+    assert single([(57344, -57344)] * 32, -(2.0**33), RTX) == -(57344.0**2 * 32) - 2.0**33
 
 
 def test_unpacked_products_add_c_last_and_round_to_nearest() -> None:

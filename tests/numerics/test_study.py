@@ -97,8 +97,8 @@ def test_the_steps_lead_to_the_result_on_random_bits(dtype: str, acc: str) -> No
         words = model.compute(products)
         for i in range(products.count):
             at = slice(i, i + 1)
-            one = replace(products, a=products.a[:, at], b=products.b[:, at], c=products.c[at])
-            steps = model.steps(one)
+            product = replace(products, a=products.a[:, at], b=products.b[:, at], c=products.c[at])
+            steps = model.steps(product)
             assert steps[-1].word == int(words[i])
             added = [term.k for step in steps for term in step.terms if term.k is not None]
             assert sorted(added) == list(range(37))
@@ -177,10 +177,10 @@ def test_types_and_targets_that_do_not_go_together() -> None:
 
 
 def test_draws_are_reproducible_and_as_wide_as_asked() -> None:
-    one, again, other = (draw("f16", "f32", k=500, seed=seed, spread=9) for seed in (1, 1, 2))
-    assert (one.a == again.a).all()
-    assert (one.a != other.a).any()
-    a, b, _ = one.values()
+    drawn, again, other = (draw("f16", "f32", k=500, seed=seed, spread=9) for seed in (1, 1, 2))
+    assert (drawn.a == again.a).all()
+    assert (drawn.a != other.a).any()
+    a, b, _ = drawn.values()
     exponents = {int(e) - 1 for e in np.frexp(np.concatenate([a, b]))[1].ravel()}
     assert set(range(-9, 1)) <= exponents <= set(range(-9, 2))
     fixed = draw("f16", "f32", k=2, count=3, c=0x3F800000)
@@ -210,8 +210,8 @@ def study_words(products: DotProducts) -> tuple[list[int], ...]:
     columns = []
     for i in range(products.count):
         at = slice(i, i + 1)
-        one = replace(products, a=products.a[:, at], b=products.b[:, at], c=products.c[at])
-        studied = study(one, models(products.dtype, products.acc))
+        product = replace(products, a=products.a[:, at], b=products.b[:, at], c=products.c[at])
+        studied = study(product, models(products.dtype, products.acc))
         columns.append((studied.rounded, studied.chains["f32"], *(r.word for r in studied.results)))
     return tuple(list(row) for row in zip(*columns, strict=True))
 

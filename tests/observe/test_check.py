@@ -58,7 +58,7 @@ def device() -> EmulatorDevice:
 
 def checked(body: str, block: int = 64, **options: Any) -> CheckReport:
     """Check a kernel whose ``data`` are 256 words."""
-    text = HEAD + "\n".join(f"    {one}" for one in body.strip().splitlines()) + "\n    ret;\n}\n"
+    text = HEAD + "\n".join(f"    {line}" for line in body.strip().splitlines()) + "\n    ret;\n}\n"
     data = device().upload(np.arange(256, dtype=np.uint32))
     return check(device().load(text).kernel("k"), LaunchConfig.of(1, block), [data], **options)
 
@@ -488,7 +488,7 @@ TWINS = (
 @pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins.name)
 def test_twins(twins: Twins) -> None:
     right = checked(twins.right, twins.block)
-    assert [one for one in found(right) if one[0] != "info"] == []
+    assert [told for told in found(right) if told[0] != "info"] == []
     assert right.verdict == "clean"
     assert not right.failed(strict=True)
     assert twins.right.count(twins.part) >= 1
@@ -511,7 +511,7 @@ def test_mma_on_part_of_a_warp() -> None:
     mma = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
     body = f"{mma}{{c0,c1,c2,c3}}, {{i,i,i,i}}, {{i,i}}, {{i,i,i,i}};".replace("c<4>", "")
     report = checked(body, 48)
-    assert [one[:2] for one in found(report)] == [("error", "barrier")]
+    assert [told[:2] for told in found(report)] == [("error", "barrier")]
     assert "needs all 32 threads of the warp" in report.findings[0].message
     assert checked(body, 64).verdict == "clean"
 
@@ -649,6 +649,6 @@ def test_an_end_is_no_arrival_at_a_barrier_that_counts() -> None:
     assert found(checked(body.format("bar.sync 1, 32"))) == [
         ("error", "race RAW", LOAD, f"@first {STORE}")
     ]
-    assert [one[:2] for one in found(checked(body.format("bar.sync 1")))] == [
+    assert [told[:2] for told in found(checked(body.format("bar.sync 1")))] == [
         ("warning", "barrier absent from CTA")
     ]

@@ -240,6 +240,6 @@ def test_libcudacxx(kernel: str, schedule: str, pipelines: str) -> None:
     assert {f"{error.kind} {error.rule}" for error in errors} == expected
     assert report.verdict == ("findings" if expected else "clean")
     again = [finding for finding in report.findings if finding.rule == "again"]
-    assert [one.count for one in again] == [1] * kernel.startswith("met")
+    assert [finding.count for finding in again] == [1] * kernel.startswith("met")
     if not expected:
         assert np.array_equal(out.numpy(), rows.sum(0)[::-1])

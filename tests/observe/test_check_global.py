@@ -151,11 +151,11 @@ TWINS = {
 @pytest.mark.parametrize("name", TWINS)
 def test_twins(name: str) -> None:
     right, part, fault, expected = TWINS[name]
-    assert [one for one in found(checked(right)) if one[0] != "info"] == []
+    assert [told for told in found(checked(right)) if told[0] != "info"] == []
     assert right.count(part) == 1
     twin = found(checked(right.replace(part, fault)))
-    assert sorted(one for one in twin if one[0] == "error") == sorted(
-        one for one in expected if one[0] == "error"
+    assert sorted(told for told in twin if told[0] == "error") == sorted(
+        told for told in expected if told[0] == "error"
     )
     assert set(expected) >= set(twin)
 

@@ -31,7 +31,7 @@ def checked(text: str, problem: Problem, cells: Array | None = None) -> CheckRep
     words = np.zeros(8, np.uint64)
     words[:3] = problem.words()
     before = problem.cells() if cells is None else cells
-    arrays = [gpu.upload(one) for one in (before, problem.shared(), words)]
+    arrays = [gpu.upload(array) for array in (before, problem.shared(), words)]
     config = LaunchConfig.of(problem.group, 128, cluster=problem.group)
     return check(gpu.load(text).kernel("k"), config, arrays)
 
@@ -46,11 +46,15 @@ def found(report: CheckReport) -> list[tuple[str, str, str, str | None]]:
     def text(number: int) -> str:
         return report.source.line(number).strip().removesuffix(";")
 
-    def told(one: Finding) -> tuple[str, str, str, str | None]:
-        other = None if one.other_line is None else text(one.other_line)
-        return one.severity, one.rule, text(one.line), other
+    def told(finding: Finding) -> tuple[str, str, str, str | None]:
+        other = None if finding.other_line is None else text(finding.other_line)
+        return finding.severity, finding.rule, text(finding.line), other
 
-    return [told(one) for one in report.findings if one.severity != "info" and one.rule != "fault"]
+    return [
+        told(finding)
+        for finding in report.findings
+        if finding.severity != "info" and finding.rule != "fault"
+    ]
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -
     assert (severity, rule, product) == ("error", "RAW", PRODUCT)
     assert dealloc == ("error", "WAW", GIVEN_BACK, PRODUCT)
     assert load.startswith("tcgen05.ld")
-    [finding] = [one for one in report.findings if one.rule == "RAW"]
+    [finding] = [finding for finding in report.findings if finding.rule == "RAW"]
     assert finding.count == 128 * 16 * 4
     assert "column 32 of lane 0 of Tensor Memory, which the product of line" in finding.message
     assert finding.hint.index("tcgen05.commit") < finding.hint.index("mbarrier.try_wait")
@@ -84,7 +88,7 @@ def test_memory_is_given_back_when_it_is_waited_for(problem: Problem) -> None:
     clean(right, problem)
     report = checked(right.replace(WAIT, "issued:\n"), problem)
     assert found(report) == [("error", "WAW", GIVEN_BACK, PRODUCT)]
-    [finding] = [one for one in report.findings if one.rule == "WAW"]
+    [finding] = [finding for finding in report.findings if finding.rule == "WAW"]
     assert "gives back column 32 of lane 0 of Tensor Memory" in finding.message
 
 
@@ -249,14 +253,18 @@ def test_who_has_not_waited_hears_of_it_by_meeting_those_who_have(
     clean(right, problem)
     report = checked(right.replace(MEETING, ""), problem)
     store = "tcgen05.st.sync.aligned.32x32b.x32.b32"
-    told = [one for one in report.findings if one.severity == "error"]
-    assert {one.rule for one in told} == {"WAW"} | ({"RAW"} if work == FROM_CELLS else set())
-    for one in told:
-        assert report.source.line(one.line).strip() == f"{work};"
-        assert report.source.line(one.other_line or 0).strip().startswith(store)
-        assert "and nothing orders that wait before this, by thread (0, 0, 0)" in one.message
-        assert one.hint.startswith("behind tcgen05.wait::st of that warp a barrier of both, or its")
-    [overwritten] = [one for one in told if one.rule == "WAW"]
+    told = [finding for finding in report.findings if finding.severity == "error"]
+    assert {finding.rule for finding in told} == {"WAW"} | (
+        {"RAW"} if work == FROM_CELLS else set()
+    )
+    for finding in told:
+        assert report.source.line(finding.line).strip() == f"{work};"
+        assert report.source.line(finding.other_line or 0).strip().startswith(store)
+        assert "and nothing orders that wait before this, by thread (0, 0, 0)" in finding.message
+        assert finding.hint.startswith(
+            "behind tcgen05.wait::st of that warp a barrier of both, or its"
+        )
+    [overwritten] = [finding for finding in told if finding.rule == "WAW"]
     assert overwritten.count == 96 * 16 * 4
 
 
@@ -276,7 +284,7 @@ def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
     right = program(issued(problem))
     alone = "    @first tcgen05.wait::st.sync.aligned;\n"
     report = checked(right.replace(STORED, alone), problem)
-    [finding] = [one for one in report.findings if one.rule == "WAW"]
+    [finding] = [finding for finding in report.findings if finding.rule == "WAW"]
     assert finding.count == 96 * 16 * 4
     assert "column 32 of lane 32 of Tensor Memory" in finding.message
 
@@ -290,7 +298,7 @@ def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
         Problem("f16", 32, 64, "f16", "f16", stationary=True),
         Problem("f16", 64, 16, "f16", "f16"),
     ],
-    ids=lambda one: f"{one.m}x{one.n}x{one.group}",
+    ids=lambda problem: f"{problem.m}x{problem.n}x{problem.group}",
 )
 def test_products_of_each_layout(problem: Problem) -> None:
     right = module(issued(problem), 32768, problem.group, "sm_100a")
@@ -299,7 +307,7 @@ def test_products_of_each_layout(problem: Problem) -> None:
     [(severity, rule, load, _), *_] = found(checked(twin, problem))
     assert (severity, rule) == ("error", "RAW")
     assert load.startswith("tcgen05.ld")
-    [finding] = [one for one in checked(twin, problem).findings if one.rule == "RAW"]
+    [finding] = [finding for finding in checked(twin, problem).findings if finding.rule == "RAW"]
     assert finding.count == problem.m * problem.n * 4
 
 

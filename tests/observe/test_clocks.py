@@ -32,8 +32,8 @@ class Model:
         return row
 
     def release(self, threads: Any, objects: Any) -> None:
-        for thread, one in zip(threads.tolist(), objects.tolist(), strict=True):
-            self.coming[:, one] = np.maximum(self.coming[:, one], self.row(thread))
+        for thread, number in zip(threads.tolist(), objects.tolist(), strict=True):
+            self.coming[:, number] = np.maximum(self.coming[:, number], self.row(thread))
 
     def acquire(self, threads: Any, objects: Any) -> None:
         self.known[:, threads] = np.maximum(self.known[:, threads], self.told[:, objects])
@@ -133,7 +133,7 @@ def test_threads_know_what_each_would_by_itself(cluster: int, seed: int) -> None
     clocks = clocks_of(alive, cluster)
     objects, model = Releases(clocks, CTAS * OBJECTS), Model()
     who = np.flatnonzero(alive)
-    by, heard = (one.reshape(-1) for one in np.meshgrid(who, who, indexing="ij"))
+    by, heard = (axis.reshape(-1) for axis in np.meshgrid(who, who, indexing="ij"))
     met = by // (WIDTH * cluster) == heard // (WIDTH * cluster)
     by, heard = by[met], heard[met]
     for _ in range(60):

@@ -149,7 +149,7 @@ def test_counts_do_not_depend_on_the_wave(threads: int, monkeypatch: pytest.Monk
     assert apart.barriers == together.barriers == 21
     assert together.totals.collisions
     assert together.totals.local_sectors
-    assert any(one.conflict for one in together.instructions)
+    assert any(instruction.conflict for instruction in together.instructions)
 
 
 def test_a_profile_adds_up() -> None:
@@ -298,8 +298,8 @@ def test_naive_gemm_by_line(tmp_path: Path) -> None:
     # The loop is unrolled, and another one for what is left over is not entered.
     body = profile.main_loop
     assert profile.main_loop_totals.flops == profile.totals.flops
-    assert sum(one.instruction.opcode == "bra" for one in body) == 1
-    assert {one.function for one in body} == {"naive"}
+    assert sum(site.instruction.opcode == "bra" for site in body) == 1
+    assert {site.function for site in body} == {"naive"}
     assert len(profile.loops) > 1
 
 

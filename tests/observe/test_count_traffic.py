@@ -214,10 +214,14 @@ def test_ldmatrix(offsets: np.ndarray, found: int) -> None:
     )
     assert (stored.shared_wavefronts, stored.shared_ideal, stored.shared_written) == (found, 4, 512)
     for target in ("sm_75", "sm_80"):
-        one = counted(
+        counts = counted(
             f"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{x1}}, {row}", offsets, target=target
         )
-        assert (one.shared_wavefronts, one.shared_ideal, one.shared_read) == (found // 4, 1, 128)
+        assert (counts.shared_wavefronts, counts.shared_ideal, counts.shared_read) == (
+            found // 4,
+            1,
+            128,
+        )
 
 
 def test_async_copies_of_part_of_their_bytes() -> None:

@@ -233,9 +233,9 @@ def test_products_cancel(apart: float, verdict: str) -> None:
     ones = {f"a{i}": np.full(32, 0x3C003C00, np.uint64) for i in range(4)}
     b = {f"b{i}": np.full(32, 0x3C00BC00, np.uint64) for i in range(2)}  # -1, 1, -1, 1, ...
     c = {f"c{i}": np.zeros(32, np.uint64) for i in range(4)}
-    one = np.zeros((32, 4), np.uint64)
+    left = np.zeros((32, 4), np.uint64)
     other = np.full((32, 4), f32(apart)[0], np.uint64)
-    found = judge(step(MMA, ("b32",) * 4, one, other, **ones, **b, **c), 3, 1)
+    found = judge(step(MMA, ("b32",) * 4, left, other, **ones, **b, **c), 3, 1)
     assert found.verdict == verdict
     assert found.type == "f32"
     assert found.values == ((0.0,), (apart,))

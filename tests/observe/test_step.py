@@ -75,7 +75,7 @@ def passed(found: Recording, warp: int, line: int, nth: int) -> int:
     """Return the step in which a warp executes a line the nth time."""
     places, turns = found.timeline.places, found.turns
     steps = turns.step[turns.warp == warp].tolist()
-    at = [one for one in steps if places[found.timeline.executed[one]].line == line]
+    at = [number for number in steps if places[found.timeline.executed[number]].line == line]
     return int(at[nth - 1])
 
 

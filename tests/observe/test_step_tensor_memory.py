@@ -67,7 +67,9 @@ def test_cells_are_what_a_dump_sees(problem: Problem, cta: int, schedule: str) -
         kernel, config, arrays = launched(problem, schedule, cells)
         dump = Dump(at, before=before, thread=128 * cta)
         shared = kernel.launch_packed(config, kernel.packed(arrays), dump).dump.shared
-        places = [n for n, one in enumerate(timeline.places) if one.text.startswith(at)]
+        places = [
+            n for n, instruction in enumerate(timeline.places) if instruction.text.startswith(at)
+        ]
         warps = [
             number for number, who in enumerate(timeline.who) if 4 * cta in timeline.together[who]
         ]
@@ -86,9 +88,11 @@ def test_a_product_changes_its_cells_when_it_lands() -> None:
     assert set(lanes.tolist()) == set(range(128))
     assert not (recording.cells.step == product.step).any()
     told = [
-        one for one in view.as_json(recording)["tensor_memory"] if one["step"] == product.landed - 1
+        change
+        for change in view.as_json(recording)["tensor_memory"]
+        if change["step"] == product.landed - 1
     ]
-    assert {(one["lane"], one["column"] + len(one["words"]) <= 48) for one in told} == {
+    assert {(change["lane"], change["column"] + len(change["words"]) <= 48) for change in told} == {
         (lane, True) for lane in range(128)
     }
     assert dict(view.totals(recording))["Tensor Memory"].endswith(" steps")
@@ -99,7 +103,7 @@ def test_what_a_product_reads_of_shared_memory() -> None:
     recording = recorded(problem)
     [(number, factors)] = recording.factors.items()
     assert recording.timeline.flights[number].work == "product"
-    a, b = sorted(factors, key=lambda one: one.operand.operand)
+    a, b = sorted(factors, key=lambda factor: factor.operand.operand)
     assert (a.swizzle, b.swizzle, a.warp, a.by_row, b.by_row) == ("32B", "none", 0, True, False)
     memory = problem.shared()[0]
     for factor, matrix in ((a, problem.a), (b, problem.b)):

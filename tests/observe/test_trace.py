@@ -188,11 +188,11 @@ def test_a_cluster_is_followed_as_one() -> None:
 
 def test_phases_are_counted_beyond_what_an_object_holds() -> None:
     timeline = traced(TURNS.format(turns=21), 1)
-    (one,) = timeline.mbarriers
-    assert [state.phase for state in one.states] == list(range(22))
+    (mbarrier,) = timeline.mbarriers
+    assert [state.phase for state in mbarrier.states] == list(range(22))
     (unmaking,) = steps_at(timeline, line_of(TURNS, "mbarrier.inval"))
-    assert one.unmade == unmaking + 1
-    assert (one.name, one.address, one.expected) == ("bell+0x8", 8, 2)
+    assert mbarrier.unmade == unmaking + 1
+    assert (mbarrier.name, mbarrier.address, mbarrier.expected) == ("bell+0x8", 8, 2)
 
 
 def test_the_first_steps_are_kept_and_the_launch_goes_on() -> None:

@@ -76,8 +76,8 @@ def test_tiles_are_read_when_products_begin_and_when_they_land(gemm: dict[str, A
     for number in range(STEPS):
         fill = stages[number % 2]["fills"][number // 2]
         own = products[PRODUCTS * number : PRODUCTS * (number + 1)]
-        landings = {one["landed"] for one in own}
-        assert fill["read"][:PRODUCTS] == [one["step"] for one in own]
+        landings = {product["landed"] for product in own}
+        assert fill["read"][:PRODUCTS] == [product["step"] for product in own]
         assert {step + 1 for step in fill["read"][PRODUCTS:]} == landings
         assert fill["landed"] <= own[0]["step"]
 
@@ -86,7 +86,7 @@ def test_the_accumulator_is_filled_once_and_read_by_loads(gemm: dict[str, Any]) 
     [columns] = gemm["columns"]
     [fill] = columns["fills"]
     assert columns["span"] == {"cta": 0, "start": 0, "end": 128, "lanes": [0, 128]}
-    products = [n for n, one in enumerate(gemm["flights"]) if one["work"] == "product"]
+    products = [n for n, flight in enumerate(gemm["flights"]) if flight["work"] == "product"]
     assert fill["flights"] == products
     assert fill["read"] == steps_of(gemm, "tcgen05.ld")
     [held] = gemm["allocations"]

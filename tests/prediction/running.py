@@ -59,7 +59,7 @@ class Both:
         with closing(open_device("emulator", arch=self._arch)) as device:
             kernel = device.load(self._source).kernel(name)
             passed = [device.upload(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
-            buffers = [one for one in passed if isinstance(one, Buffer)]
+            buffers = [argument for argument in passed if isinstance(argument, Buffer)]
             regions = [
                 MemoryRange(buffer.address, buffer.nbytes, buffer.numpy()) for buffer in buffers
             ]
@@ -94,15 +94,17 @@ def issued(code: Sequence[DecodedInstruction], launch: Launch) -> Issued:
     found, every = Issued(), range(prod(launch.config.grid))
     steps = run(code, launch, every)
     for first, end, warps in zip(steps.first, steps.end, steps.warps, strict=True):
-        for one in code[first:end]:
-            found.warps[one.sass.opcode] += (
+        for instruction in code[first:end]:
+            found.warps[instruction.sass.opcode] += (
                 launch.warps * len(every) if warps is None else len(warps)
             )
     numbers = steps.numbers
 
     def tell(step: int, asked: Request | Asked) -> None:
         if not isinstance(asked, Request):
-            found.copies += [one for of_warp in asked for one in of_warp if isinstance(one, Copy)]
+            found.copies += [
+                copy for of_warp in asked for copy in of_warp if isinstance(copy, Copy)
+            ]
             return
         sectors = [len(asked.sectors(warp)) for warp in range(len(asked.passes))]
         found.passes[code[numbers[step]].sass.opcode] += int(asked.passes.sum())

@@ -93,8 +93,8 @@ def test_a_bulk_copy_is_the_sectors_of_its_bytes() -> None:
 def test_a_bulk_copy_comes_to_all_that_its_mask_has() -> None:
     """Each of two CTAs loads for both, and stores for itself."""
     found, _, _ = copies("cluster", 2)
-    assert [(one.ctas, len(one.sectors)) for one in found if one.loads] == [(2, 129)] * 2
-    assert [(one.ctas, len(one.sectors)) for one in found if not one.loads] == [(1, 128)] * 2
+    assert [(copy.ctas, len(copy.sectors)) for copy in found if copy.loads] == [(2, 129)] * 2
+    assert [(copy.ctas, len(copy.sectors)) for copy in found if not copy.loads] == [(1, 128)] * 2
 
 
 def test_bulk_copies_take_what_lies_beyond_the_sm() -> None:

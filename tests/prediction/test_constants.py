@@ -77,8 +77,8 @@ def fmas(tmp_path: Path) -> list[DecodedInstruction]:
     code = decode(assembly.cubin, assembly.functions, "chain")
     first, second = (i for i in code if i.sass.opcode == "FFMA")
     return [
-        replace(one, number=n, control=replace(one.control, stall=stall))
-        for n, (one, stall) in enumerate(
+        replace(instruction, number=n, control=replace(instruction.control, stall=stall))
+        for n, (instruction, stall) in enumerate(
             ((first, 7), (second, 3), (replace(second, sources=()), 1))
         )
     ]

@@ -89,9 +89,11 @@ def kernel(program: Path) -> tuple[list[DecodedInstruction], Launch]:
         arrays = (np.zeros(8192, np.float32), rows, np.zeros(256, np.float32))
         passed = [*map(device.upload, arrays), 64]
         regions = [
-            MemoryRange(one.address, one.nbytes, one.numpy() if one.dtype.kind == "i" else None)
-            for one in passed
-            if isinstance(one, Buffer)
+            MemoryRange(
+                buffer.address, buffer.nbytes, buffer.numpy() if buffer.dtype.kind == "i" else None
+            )
+            for buffer in passed
+            if isinstance(buffer, Buffer)
         ]
         config = LaunchConfig.of(3, 64)
         launch = Launch(target, config, bytes(loaded.packed(passed)), regions)
@@ -104,10 +106,10 @@ Answers = dict[int, Request | Asked]
 def plain(answers: Answers) -> dict[int, Any]:
     """Return what was asked of memory as numbers, which can be compared."""
     return {
-        step: (one.passes.tolist(), [one.served(warp) for warp in range(len(one.passes))])
-        if isinstance(one, Request)
-        else one
-        for step, one in answers.items()
+        step: (answer.passes.tolist(), [answer.served(warp) for warp in range(len(answer.passes))])
+        if isinstance(answer, Request)
+        else answer
+        for step, answer in answers.items()
     }
 
 

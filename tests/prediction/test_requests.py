@@ -51,7 +51,7 @@ def issued(
 ) -> tuple[Kernel, list[Request]]:
     """Return a kernel, and what the machine code of all its CTAs asks for."""
     chosen = device.load(source).kernel()
-    buffers = [one for one in passed if isinstance(one, Buffer)]
+    buffers = [argument for argument in passed if isinstance(argument, Buffer)]
     regions = [MemoryRange(buffer.address, buffer.nbytes) for buffer in buffers]
     assembly = Assembly(*load_assembled(source, device.target))
     code = decode(assembly.cubin, assembly.functions, chosen.name)
@@ -60,7 +60,7 @@ def issued(
     steps = run(code, launch, ctas)
     asked: dict[int, Any] = {}
     requests(code, launch, ctas, np.arange(steps.count), asked.__setitem__)
-    return chosen, [one for one in asked.values() if isinstance(one, Request)]
+    return chosen, [answer for answer in asked.values() if isinstance(answer, Request)]
 
 
 def test_sectors_are_those_of_profile() -> None:

@@ -19,9 +19,13 @@ def named(source: str) -> Iterator[str]:
     """Yield the opcodes that a program has as texts, alone or with others, beside its docstrings."""
     tree = ast.parse(source)
     told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for one in ast.walk(tree):
-        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in told:
-            yield from (word for word in one.value.replace(".", " ").split() if word in ROWS)
+    for constant in ast.walk(tree):
+        if (
+            isinstance(constant, ast.Constant)
+            and isinstance(constant.value, str)
+            and id(constant) not in told
+        ):
+            yield from (word for word in constant.value.replace(".", " ").split() if word in ROWS)
 
 
 def test_prediction_asks_for_few_opcodes_by_name() -> None:

@@ -85,15 +85,15 @@ def test_a_prediction_needs_little_memory(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_map_of_sectors_counts_each_once_by_the_least_kind() -> None:
-    one, other = SectorMap(1 << 20, 4096 + 1), SectorMap(1 << 20, 4096 + 1)
+    sectors, other = SectorMap(1 << 20, 4096 + 1), SectorMap(1 << 20, 4096 + 1)
     first = (1 << 20) // 32
-    one.add(np.array([first, first + 3, first + 3, first + 128]), 1)
-    one.add(np.array([first + 3, first + 4]), 0)
-    one.add(np.array([first + 4]), 2)
+    sectors.add(np.array([first, first + 3, first + 3, first + 128]), 1)
+    sectors.add(np.array([first + 3, first + 4]), 0)
+    sectors.add(np.array([first + 4]), 2)
     other.add(np.array([first, first + 4, first + 5]), 0)
-    assert [one.count(kind) for kind in range(3)] == [2, 2, 0]
-    assert one.shared(other, but=1) == 1 / 3
-    assert one.shared(other, but=2) == 2 / 3
+    assert [sectors.count(kind) for kind in range(3)] == [2, 2, 0]
+    assert sectors.shared(other, but=1) == 1 / 3
+    assert sectors.shared(other, but=2) == 2 / 3
 
 
 def test_of_a_large_region_some_blocks_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_loops_that_walk_the_same_rows_see_the_same_part_of_them() -> None:
         for head, turns in ((1, 500), (2, 128), (3, 16))
     )
     loops = [hot, long, short]
-    assert [l2._spread(one.loop.runs[0], loops) for one in (long, short)] == [32, 4]
+    assert [l2._spread(trace.loop.runs[0], loops) for trace in (long, short)] == [32, 4]
     assert l2._turns_for_one(loops) == [1, 499, 127 / 31, 15 / 3]
 
 
@@ -174,7 +174,7 @@ def test_other_loops_are_shortened_only_where_much_is_issued_and_something_is_ga
 
     def heads(most: int) -> list[int]:
         monkeypatch.setattr(trace, "MOST", most)
-        return [one.loop.head for one in trace.sampled(numbers, NONE, 1)]
+        return [sample.loop.head for sample in trace.sampled(numbers, NONE, 1)]
 
     assert heads(1000) == [1]
     assert heads(len(numbers) - 2 * (299 - 32)) == [1]

@@ -159,11 +159,11 @@ def test_a_load_waits_for_memory() -> None:
 
 def test_more_ctas_than_fit_come_after_each_other() -> None:
     together = 82 * launched(STREAM, "rtx3090").occupancy.ctas
-    one = launched(STREAM, "rtx3090", grid=together)
+    single = launched(STREAM, "rtx3090", grid=together)
     two = launched(STREAM, "rtx3090", grid=2 * together)
-    assert (one.generations, one.tail) == (1, 0)
+    assert (single.generations, single.tail) == (1, 0)
     assert two.generations == 2
-    assert two.cycles == pytest.approx(2 * one.cycles)
+    assert two.cycles == pytest.approx(2 * single.cycles)
     assert launched(STREAM, "rtx3090", grid=together + 1).tail == 1
 
 

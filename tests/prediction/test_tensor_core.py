@@ -68,8 +68,10 @@ def test_one_product_takes_what_was_measured(
 def test_products_in_a_row_take_what_was_measured(
     product: tuple[int, int, int, bool], cycles: float
 ) -> None:
-    one = TensorProduct(*product)
-    assert (taken(one, 513) - taken(one, 1)) / 512 == pytest.approx(cycles, abs=3.4)
+    multiplication = TensorProduct(*product)
+    assert (taken(multiplication, 513) - taken(multiplication, 1)) / 512 == pytest.approx(
+        cycles, abs=3.4
+    )
 
 
 def test_a_product_waits_for_copies_before_it_and_no_other_cta_does() -> None:

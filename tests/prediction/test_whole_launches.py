@@ -210,8 +210,8 @@ def test_a_buffer_that_is_passed_twice_is_there_once() -> None:
     )
     program, cubin = load_for(find("a100"), source)
     with closing(UnfilledDevice(target_of(find("a100")))) as device:
-        one, two = device.upload(X), device.upload(X)
-        passed, config = [one, two, one], LaunchConfig.of(1, 32)
+        first, two = device.upload(X), device.upload(X)
+        passed, config = [first, two, first], LaunchConfig.of(1, 32)
         kernel = device.load(program).kernel()
         _, launch = as_machine_code(Assembly(program, cubin), kernel, config, passed)
     assert sorted(region.nbytes for region in launch.regions) == [X.nbytes] * 2

@@ -19,8 +19,8 @@ def tiled(draw: random.Random, **given: Any) -> TensorMap:
     swizzle = draw.choice(list(SPANS))
     inner = SPANS[swizzle] or 16 * draw.randint(1, 6)
     most = (40, 24, 6, 3, 3)[:rank]
-    dims = tuple(draw.randint(1, one) for one in most)
-    box = (inner // size, *(draw.randint(1, one) for one in (12, 4, 3, 2)[: rank - 1]))
+    dims = tuple(draw.randint(1, limit) for limit in most)
+    box = (inner // size, *(draw.randint(1, limit) for limit in (12, 4, 3, 2)[: rank - 1]))
     steps = tuple(draw.choice([1, 1, 1, 2, 3, 8]) for _ in range(rank))
     return TensorMap(
         dtype, BASE, dims, strides(draw, dims, size), box, steps, swizzle, **given
@@ -36,7 +36,7 @@ def pixels(draw: random.Random, **given: Any) -> TensorMap:
     spatial = tuple(draw.randint(1, 7) for _ in range(rank - 2))
     lower = tuple(draw.randint(-3, 2) for _ in spatial)
     upper = tuple(
-        draw.randint(max(-3, low - one + 1), 3) for one, low in zip(spatial, lower, strict=True)
+        draw.randint(max(-3, low - size + 1), 3) for size, low in zip(spatial, lower, strict=True)
     )
     dims = (draw.randint(1, 40), *spatial, draw.randint(1, 3))
     steps = (1, *(draw.choice([1, 1, 2, 3]) for _ in spatial), 1)

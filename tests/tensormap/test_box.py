@@ -41,7 +41,9 @@ def tile(
     for number, reversed_ in enumerate(product(*map(range, reversed(counts)))):
         index = reversed_[::-1]
         x = [c + i * step for c, i, step in zip(at, index, steps, strict=True)]
-        inside = all(0 <= one < size for one, size in zip(x, tensor_map.dims, strict=True))
+        inside = all(
+            0 <= coordinate < size for coordinate, size in zip(x, tensor_map.dims, strict=True)
+        )
         address = tensor_map.address + sum(a * b for a, b in zip(x, strides, strict=True))
         yield number * tensor_map.size, address if inside else None
 
@@ -59,7 +61,7 @@ def column(
     x = [a + b for a, b in zip(at[1:-1], offsets, strict=True)]
     image, number = at[-1], 0
     for _ in range(tensor_map.box.pixels):
-        here = all(0 <= one < size for one, size in zip(x, sizes, strict=True))
+        here = all(0 <= coordinate < size for coordinate, size in zip(x, sizes, strict=True))
         here = here and 0 <= image < tensor_map.dims[-1]
         for c in range(at[0], at[0] + tensor_map.box.channels):
             steps = zip((*x, image), tensor_map.strides, strict=True)
@@ -231,7 +233,7 @@ def images(
     tensor_map = TensorMap("u32", BASE, (4, 4, 4, 2), (16, 64, 256), what, (1, 1, 1, 1))
     box = Box(tensor_map)
     moved = box.rows((0, *start), offsets).gather(memory.view(np.uint8).reshape(-1), BASE)
-    return [int(one) for one in moved.view(np.uint32)[::4]]
+    return [int(word) for word in moved.view(np.uint32)[::4]]
 
 
 def test_the_published_example_of_im2col() -> None:

@@ -101,7 +101,7 @@ def test_many_requests_are_one_after_the_other(seed: int) -> None:
                 break
         free = [[bool(memory.outside(np.array([c]), np.array([32 * g]), 32)[0]) for g in range(16)]
                 for c in (0, 1)]  # fmt: skip
-        assert free == [[not one for one in row] for row in taken]
+        assert free == [[not taken for taken in row] for row in taken]
 
 
 def test_who_finds_no_room_waits_for_it() -> None:

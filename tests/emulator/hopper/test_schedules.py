@@ -112,8 +112,8 @@ def test_a_right_program_has_one_result() -> None:
     wanted = np.zeros(64, np.uint32)
     for row in DATA:
         wanted = wanted * np.uint32(3) + row
-    for schedule, one in zip(SCHEDULES, results(RING), strict=True):
-        assert (one == wanted).all(), schedule
+    for schedule, result in zip(SCHEDULES, results(RING), strict=True):
+        assert (result == wanted).all(), schedule
 
 
 def test_a_wrong_one_shows_it_when_work_lands_late() -> None:

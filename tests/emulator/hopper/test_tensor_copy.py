@@ -252,7 +252,7 @@ def test_multicast(hopper: Device) -> None:
     arguments = [out, tensor_map, hopper.upload(at())]
     hopper.load(body).kernel("k").launch(grid=4, block=64, cluster=4, args=arguments)
     wanted = swizzled(data.tobytes(), 128, 0)
-    assert [one.tobytes() for one in out.numpy()] == [wanted] * 4
+    assert [row.tobytes() for row in out.numpy()] == [wanted] * 4
 
 
 REPLACED = """

@@ -23,8 +23,8 @@ from tests.emulator.matrix.warpgroups import SPANS, Placed, execute
 VECTORS = Path(__file__).parents[2] / "numbers" / "vectors"
 WORD = {"f16": "u2", "bf16": "u2", "tf32": "u4"}
 LINES: dict[tuple[str, str], list[MatrixInstruction]] = {}
-for one in WGMMA:
-    LINES.setdefault((one.line, one.variant), []).append(one)
+for of_table in WGMMA:
+    LINES.setdefault((of_table.line, of_table.variant), []).append(of_table)
 SAMPLES = [line[3 * at % len(line)] for at, line in enumerate(LINES.values())]
 """One form of each line of the table, of all n in turn."""
 
@@ -140,9 +140,9 @@ def test_bits_are_those_of_mma_sim(types: str) -> None:
     left, right = a.reshape(18, 64, k), b.reshape(18, 64, k)
     memory = np.zeros((18, 0x4000), np.uint8)
     a_place, b_place = (Placed.densely(at, 64, k, "64B", "k") for at in (0, 0x2000))
-    for one, x, y in zip(memory, left, right, strict=True):
-        a_place.write(one, x)
-        b_place.write(one, y)
+    for of_cta, x, y in zip(memory, left, right, strict=True):
+        a_place.write(of_cta, x)
+        b_place.write(of_cta, y)
     place = np.arange(64)
     addend = np.zeros((18, 64, 64), c.dtype)
     addend[:, place, place] = c.reshape(18, 64)
@@ -183,9 +183,9 @@ def test_scales_negate_elements(kind: str, scale_a: int, scale_b: int) -> None:
 
     def product(left: Array, right: Array, tail: str) -> Array:
         memory = np.zeros((4, 0x2400), np.uint8)
-        for one, x, y in zip(memory, left, right, strict=True):
-            a_place.write(one, x)
-            b_place.write(one, y)
+        for of_cta, x, y in zip(memory, left, right, strict=True):
+            a_place.write(of_cta, x)
+            b_place.write(of_cta, y)
         tail += ", 0, 0" if word.itemsize == 2 else ""
         return execute(instruction, a_place, b_place, memory, c, tail=tail)
 

@@ -136,8 +136,8 @@ def compare(forms: Sequence[RowForm]) -> Iterator[str]:
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(inputs) + len(outputs)))
         run = compiler.compile(text, f"f{i}", kind, masked=False)
         run(*(array.ctypes.data for array in (*inputs, *outputs)))
-        for one, other in zip(outputs, expected, strict=True):
-            if not np.array_equal(one.view(np.uint8), other.view(np.uint8)):
+        for output, other in zip(outputs, expected, strict=True):
+            if not np.array_equal(output.view(np.uint8), other.view(np.uint8)):
                 yield form.name
 
 
@@ -164,7 +164,7 @@ def test_a_double_is_rounded_once(name: str, bits: int) -> None:
     wanted = [1, 1, 1 + step, 1 + step, 1 + 2 * step, 1 + 2 * step]
     for sign in (1, -1):
         [found] = run_natively(named(name), sign * np.array([*sizes, 1, 1]))
-        assert found[:6].astype(np.float64).tolist() == [sign * one for one in wanted]
+        assert found[:6].astype(np.float64).tolist() == [sign * value for value in wanted]
 
 
 @pytest.mark.parametrize("of_processor", [True, False])

@@ -60,7 +60,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Both:
             except LaunchError as error:
                 message = str(error)
             found.append((buffer.numpy().tobytes(), count, message))
-        assert all(one == found[0] for one in found)
+        assert all(result == found[0] for result in found)
         return found[0]
 
     return run

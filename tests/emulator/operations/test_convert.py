@@ -228,11 +228,11 @@ def test_halves_from_single(reference: Any, name: str, mode: str, relu: bool, fi
     b = (b + b + b)[: len(a)]
     suffix = f"{mode}{'.relu' if relu else ''}{'.satfinite' if finite else ''}"
 
-    def one(x: int) -> int:
+    def single(x: int) -> int:
         return _half_result(reference, x, name, mode, relu, finite)
 
-    reference.matches(f"cvt.{suffix}.{name}.f32", one, a)
-    reference.matches(f"cvt.{suffix}.{name}x2.f32", lambda x, y: one(x) << 16 | one(y), a, b)
+    reference.matches(f"cvt.{suffix}.{name}.f32", single, a)
+    reference.matches(f"cvt.{suffix}.{name}x2.f32", lambda x, y: single(x) << 16 | single(y), a, b)
 
 
 @pytest.mark.parametrize("mode", ["rna", "rn", "rz"])
@@ -295,7 +295,7 @@ def test_tiny_formats(reference: Any, name: str, relu: bool) -> None:
     top = 1 << (exponent_bits + fraction_bits)
 
     @cache
-    def one(x: int, source: str) -> int:
+    def single(x: int, source: str) -> int:
         value = reference.decode(x, source)
         if value != value:
             return nan
@@ -315,13 +315,16 @@ def test_tiny_formats(reference: Any, name: str, relu: bool) -> None:
     b = a[::-1]
     suffix = "rn.satfinite.relu" if relu else "rn.satfinite"
     reference.matches(
-        f"cvt.{suffix}.{name}.f32", lambda x, y: one(x, "f32") << distance | one(y, "f32"), a, b
+        f"cvt.{suffix}.{name}.f32",
+        lambda x, y: single(x, "f32") << distance | single(y, "f32"),
+        a,
+        b,
     )
     (h,) = reference.floats("f16", 1, 200, 11)
     words = [x << 16 | y for x, y in zip(h, h[::-1], strict=True)]
     reference.matches(
         f"cvt.{suffix}.{name}.f16x2",
-        lambda w: one(w >> 16, "f16") << distance | one(w & 0xFFFF, "f16"),
+        lambda w: single(w >> 16, "f16") << distance | single(w & 0xFFFF, "f16"),
         words,
     )
 
@@ -332,7 +335,7 @@ def test_tiny_formats_to_f16(reference: Any, name: str) -> None:
     values = _tiny_values(name)
     top = 1 << (exponent_bits + fraction_bits)
 
-    def one(code: int) -> int:
+    def single(code: int) -> int:
         sign = 0x8000 if code & top else 0
         magnitude = code & (top - 1)
         if magnitude in values:
@@ -343,14 +346,14 @@ def test_tiny_formats_to_f16(reference: Any, name: str) -> None:
     words = [x << distance | (x * 7 + 3) % (2 * top) for x in codes]
     reference.matches(
         f"cvt.rn.f16x2.{name}",
-        lambda w: one(w >> distance) << 16 | one(w & (2 * top - 1)),
+        lambda w: single(w >> distance) << 16 | single(w & (2 * top - 1)),
         words,
     )
     reference.matches(
         f"cvt.rn.relu.f16x2.{name}",
         lambda w: sum(
             (h if h == 0x7FFF or h < 0x8000 else 0) << s
-            for s, h in ((16, one(w >> distance)), (0, one(w & (2 * top - 1))))
+            for s, h in ((16, single(w >> distance)), (0, single(w & (2 * top - 1))))
         ),
         words,
     )

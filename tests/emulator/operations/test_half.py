@@ -60,8 +60,8 @@ def test_bf16_products_below_single_precision(reference: Any) -> None:
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_packed_is_both_halves(reference: Any, name: str) -> None:
     words = [reference.integers(32, 1, 500, seed)[0] for seed in (4, 5, 6)]
-    one = [0x80018001, 0x3C003C00, 0x00010001, 0x7F80FF80]
-    words = [one + column for column in words]
+    ones = [0x80018001, 0x3C003C00, 0x00010001, 0x7F80FF80]
+    words = [ones + column for column in words]
 
     def both(instruction: str, *operands: list[int]) -> None:
         low = reference.run(f"{instruction}.{name}", *([x & 0xFFFF for x in o] for o in operands))

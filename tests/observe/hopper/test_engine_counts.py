@@ -126,6 +126,6 @@ def test_without_its_swizzle_a_pitch_costs_wavefronts(
     told = view.text(found, {}, by="ptx")
     assert (f"{ways} times the ideal {CORE_MATRICES}" in told) == (ways > 1)
     table = [line.split() for line in told.splitlines() if "wgmma.mma_async" in line]
-    assert [f"{one:,}" for one in (128 * CORE_MATRICES, *wanted[:2])] == table[0][3:6]
+    assert [f"{count:,}" for count in (128 * CORE_MATRICES, *wanted[:2])] == table[0][3:6]
     data = view.as_json(found, {})["totals"]
     assert (data["tensor_wavefronts"], data["tensor_ideal"]) == wanted[:2]

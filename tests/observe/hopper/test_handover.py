@@ -106,8 +106,10 @@ def test_a_slot_released_before_it_is_read(checked: Check, fill: str) -> None:
 
 
 def test_one_arrives_for_its_warp(checked: Check) -> None:
-    one = "and.b32 r18, r0, 31;\n setp.eq.u32 p6, r18, 0;\n bar.warp.sync -1;\n @p6 " + RELEASE
-    body = ring(release=one).replace("], 96", "], 3")
+    first_lane = (
+        "and.b32 r18, r0, 31;\n setp.eq.u32 p6, r18, 0;\n bar.warp.sync -1;\n @p6 " + RELEASE
+    )
+    body = ring(release=first_lane).replace("], 96", "], 3")
     assert checked(body).verdict == "clean"
     finding, phase, _ = checked(body.replace("bar.warp.sync -1;", "")).findings
     assert (finding.severity, finding.rule, finding.count) == ("error", "WAR", 4 * 93 * 4)
