@@ -103,14 +103,19 @@ struct Tiles {
         try_cancel(answer(), told());
     }
 
-    // The next tile's number, negative where there is none; for one thread or a warp.
-    template <int THREADS>
+    // The next tile's number, negative where there is none; for one thread or a warp, of both CTAs
+    // or only OF_FIRST.
+    template <int THREADS, bool OF_FIRST = false>
     __device__ __forceinline__ int next() {
         mbarrier_wait(told(), parity());
         const int cta = cancelled(answer());
         async_proxy_fence();
         if (THREADS > 1) __syncwarp();
-        if (THREADS == 1 || lane_id() == 0) arrive_at_first(heard());
+        if (OF_FIRST) {
+            mbarrier_arrive(heard());
+        } else if (THREADS == 1 || lane_id() == 0) {
+            arrive_at_first(heard());
+        }
         turn++;
         return cta < 0 ? cta : cta / CLUSTER;
     }
@@ -154,7 +159,9 @@ tcgen05_persistent(int m, int n, int k, const __grid_constant__ TensorMap a,
         }
     } else if (warp == WARPS + 1 && rank == 0 && is_elected()) {
 #pragma unroll 1
-        for (; number >= 0; number = tiles.next<1>()) accumulators.multiply_all(ring, along);
+        for (; number >= 0; number = tiles.next<1, true>()) {
+            accumulators.multiply_all(ring, along);
+        }
     }
     cluster_barrier();
     if (warp == 0) free_tensor_memory<2 * BN>(accumulators.memory);

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,7 @@ class Launch:
     """A kernel's ``parameters`` as bytes, how it is launched, and the memory it may reach.
 
     ``banks`` are those of constant memory but 0. With ``floats``, numbers of floating point are computed too.
+    ``running`` are the CTAs that begin, where those behind them wait for their turn: all where that is 0.
     """
 
     target: Target
@@ -64,6 +66,7 @@ class Launch:
     regions: Sequence[MemoryRange]
     banks: Mapping[int, bytes] = field(default_factory=dict)
     floats: bool = False
+    running: int = 0
 
     def constants(self) -> dict[tuple[int, int], int]:
         """Return the words of constant memory that are known, by bank and offset."""
@@ -103,13 +106,18 @@ class Launch:
         x, y, z = self.config.block
         return -(-x * y * z // WARP)
 
+    def ctaid(self, cta: Any) -> tuple[Any, Any, Any]:
+        """Return x, y and z of CTAs by number, x fastest."""
+        gx, gy, _ = self.config.grid
+        return cta % gx, cta // gx % gy, cta // (gx * gy)
+
     def special(self, ctas: Sequence[int]) -> dict[str, Array]:
         """Return the special registers of the threads of some CTAs, numbered x fastest."""
-        (gx, gy, _), (bx, by, _) = self.config.grid, self.config.block
+        bx, by, _ = self.config.block
         thread = np.tile(np.arange(self.threads), len(ctas))
         cta = np.repeat(np.asarray(ctas), self.threads)
         tid = (thread % bx, thread // bx % by, thread // (bx * by))
-        ctaid = (cta % gx, cta // gx % gy, cta // (gx * gy))
+        ctaid = self.ctaid(cta)
         special = {f"SR_TID.{axis}": tid[n] for n, axis in enumerate("XYZ")}
         special |= {f"SR_CTAID.{axis}": ctaid[n] for n, axis in enumerate("XYZ")}
         special |= {

@@ -66,6 +66,7 @@ Does = Literal[
     "tensor copy",
     "tensor commit",
     "tensor allocation",
+    "next cluster",
     "sleep",
 ]
 """What it does to threads, or has done beside them.
@@ -75,6 +76,7 @@ Does = Literal[
 ``close group`` and ``await group``: of the copies that a warp has under way; ``await products`` likewise.
 ``tensor product`` and ``tensor copy``: queues what ends in Tensor Memory, of which ``tensor commit`` tells an
 mbarrier when it is done. ``tensor allocation``: takes columns of Tensor Memory, or gives them back.
+``next cluster``: asks for one that has not begun, whose work it takes over.
 """
 
 _QUEUES = ("tensor product", "tensor copy", "tensor commit", "tensor allocation")
@@ -180,7 +182,7 @@ class Row:
     @property
     def asynchronous(self) -> bool:
         """Whether it works on mbarriers, or has done what ends their phases."""
-        return self.does in ("phase", "bulk copy") or self.queues
+        return self.does in ("phase", "bulk copy", "next cluster") or self.queues
 
     @property
     def queues(self) -> bool:

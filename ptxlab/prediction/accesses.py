@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -32,7 +33,7 @@ class Accesses:
         self, launch: Launch, registers: Registers, memory: GlobalWords, ctas: int
     ) -> None:
         self._registers = registers
-        self._global = memory
+        self.memory = memory
         self._base = launch.shared_base
         size = launch.target.shared_bytes + self._base
         self._shared_words = -(-size // 4)
@@ -46,12 +47,17 @@ class Accesses:
         space, addresses = self._place(i, where)
         self._move(i, where, space, addresses, accessed_bytes(i.sass.modifiers))
 
+    def tell(self, cta: int, address: int, words: Sequence[int]) -> None:
+        """Write words to the shared memory of a CTA, by its number on the SM."""
+        places = cta * self._shared_words + address // 4 + np.arange(len(words))
+        self._shared.store(places, np.array(words, np.uint32))
+
     def request(self, i: DecodedInstruction, where: Where) -> Request:
         if isinstance(where, np.ndarray) and not len(where):
             return Request(np.zeros(self._registers.threads // WARP, np.int64))
         space, addresses = self._place(i, where)
         if space == "global":
-            self._global.require(addresses[0])
+            self.memory.require(addresses[0])
         return self._request(i, where, space, addresses, accessed_bytes(i.sass.modifiers))
 
     # ---- values -----------------------------------------------------------------------------
@@ -89,7 +95,7 @@ class Accesses:
     ) -> tuple[GlobalWords | Words, list[Array]]:
         """Return the memory of a space, and where in it the ``count`` words of each thread are."""
         if space == "global":
-            return self._global, [addresses + U64(4 * n) for n in range(count)]
+            return self.memory, [addresses + U64(4 * n) for n in range(count)]
         first = (addresses >> U64(2)).astype(np.int64)
         if space == "shared":
             memory, first = self._shared, first + self._cta[where] * self._shared_words

@@ -17,13 +17,14 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import PARAMETERS, Launch
-from ptxlab.machine.memory import GlobalWords
 from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.values import Array, Where
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tensor_work, tma
+from ptxlab.prediction.accesses import Accesses
+from ptxlab.prediction.cluster_launch import Answer, WaitingClusters
 from ptxlab.prediction.mbarriers import OFFSET, Key, Operation, SmMbarriers
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tensor_work import Columns, Commit, Queued, TensorCopy, TensorProduct
@@ -42,14 +43,16 @@ class AsynchronousCopies:
         self,
         launch: Launch,
         registers: Registers,
-        memory: GlobalWords,
-        ctas: int,
+        accesses: Accesses,
+        ctas: Sequence[int],
         pairs: bool = False,
     ) -> None:
-        self._registers, self._memory = registers, memory
+        self._registers, self._accesses = registers, accesses
+        self._memory = accesses.memory
+        self._waiting = WaitingClusters(launch, ctas)
         self._parameters = launch.parameters
         self._threads = launch.threads
-        self._warps = launch.warps * ctas
+        self._warps = launch.warps * len(ctas)
         self._mbarriers = SmMbarriers()
         self._reserved = launch.shared_base
         self._both = 2 if pairs else 1
@@ -72,7 +75,8 @@ class AsynchronousCopies:
             )
             operations = list(self._operations(i, threads, places))
         else:
-            ask = self._copy if i.does == "bulk copy" else self._queued
+            others = {"bulk copy": self._copy, "next cluster": self._next}
+            ask = others.get(i.does, self._queued)
             operations = self._once(threads, lambda thread: ask(i, thread))
         return phases.by_warp(operations, self._warps)
 
@@ -100,6 +104,9 @@ class AsynchronousCopies:
         for predicate in i.outs:
             registers.tell(predicate, where, np.ones(count, bool))
         for request in (request for of_warp in asked for request in of_warp):
+            if isinstance(request, Answer):
+                self._waiting.told(request)
+                self._accesses.tell(request.cta, request.place, request.words)
             if isinstance(request, Copy):
                 if request.key is not None:
                     self._mbarriers.landed(request.key, request.nbytes, request.ctas)
@@ -175,6 +182,15 @@ class AsynchronousCopies:
             np.array(copy.sectors[:1] + copy.sectors[-1:], np.uint64) * np.uint64(SECTOR)
         )
         return copy
+
+    def _next(self, i: DecodedInstruction, thread: Array) -> Answer:
+        """Return what comes of asking for a cluster that has not begun: by two addresses, as a load is asked for."""
+        answer, barrier = (
+            self._uniform(i, operand.uniform.number, thread) + operand.offset & OFFSET
+            for operand in i.operands
+            if isinstance(operand, SassAddress) and operand.uniform is not None
+        )
+        return self._waiting.next(answer, (int(thread[0]) // self._threads, barrier))
 
     def _row(
         self, i: DecodedInstruction, where: SassRegister, key: Key | None, thread: Array

@@ -28,9 +28,7 @@ class Executor:
         self._floats = launch.floats
         self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
-        self.asynchronous = AsynchronousCopies(
-            launch, self._registers, self.memory, len(ctas), pairs
-        )
+        self.asynchronous = AsynchronousCopies(launch, self._registers, self._accesses, ctas, pairs)
 
     def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,6 +89,9 @@ def modelled(
         raise PtxlabError("no CTA of this kernel fits into an SM", hint="see ptxlab sass --summary")
     ctas = int(np.prod(launch.config.grid))
     sms = chip.gpu.sms
+    if any(instruction.does == "next cluster" for instruction in code):
+        ctas = min(ctas, sms // launch.cluster * launch.cluster * fits.ctas)
+        launch = replace(launch, running=ctas)
     generations, tail = divmod(ctas, sms * fits.ctas)
     model = ResidentModel(code, launch, chip, shared)
     first = model.resident(min(fits.ctas, -(-ctas // sms)), min(ctas, sms))

@@ -29,13 +29,13 @@ SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP, TENSOR = rang
 what is for the tensor core that one thread tells."""
 
 _NEEDS = {
-    "bulk copy": "tma", "tensor product": "commit", "phase": "cluster", "cluster arrive": "cluster", "cluster wait": "cluster",
+    "bulk copy": "tma", "next cluster": "tma", "tensor product": "commit", "phase": "cluster", "cluster arrive": "cluster", "cluster wait": "cluster",
 }  # fmt: skip
 """The latency that a chip must have for what an instruction does, which some have not."""
 
 _KINDS = {
     "exit": EXIT, "close group": GROUP, "cluster arrive": CLUSTER_ARRIVE, "cluster wait": CLUSTER_WAIT,
-    "phase": SYNC, "bulk copy": TMA, "product": PRODUCT, "tensor product": TENSOR,
+    "phase": SYNC, "bulk copy": TMA, "next cluster": TMA, "product": PRODUCT, "tensor product": TENSOR,
     "tensor copy": TENSOR, "tensor commit": TENSOR, "tensor allocation": TENSOR,
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from ptxlab.machine.memory import GlobalWords, MemoryRange
 from ptxlab.machine.operands import SassAddress
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.values import ALL, Array
+from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import AsynchronousCopies
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.tma import Copy
@@ -28,14 +29,16 @@ UNIFORM = 256
 def copied(text: str, words: dict[int, int], parameters: bytes = b"") -> Copy:
     """Return the copy that an instruction asks for, with uniform registers of some ``words``."""
     launch = Launch(TARGETS["sm_90a"], LaunchConfig.of(1, 32), parameters, [REGION])
-    registers, memory = Registers(launch, [0]), GlobalWords([REGION])
+    registers = Registers(launch, [0])
+    accesses = Accesses(launch, registers, GlobalWords([REGION]), 1)
     for number, value in words.items():
         registers.words.write(UNIFORM + number, ALL, np.full(32, value & 0xFFFFFFFF, np.uint32))
 
     def address(place: SassAddress) -> Array:
         raise AssertionError(place)
 
-    asked = AsynchronousCopies(launch, registers, memory, 1).ask(instruction(text), ALL, address)
+    copies = AsynchronousCopies(launch, registers, accesses, [0])
+    asked = copies.ask(instruction(text), ALL, address)
     ((found,),) = asked
     assert isinstance(found, Copy)
     return found

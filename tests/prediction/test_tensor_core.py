@@ -22,6 +22,7 @@ from ptxlab.machine.row import tensor_registers
 from ptxlab.machine.values import ALL
 from ptxlab.matrix.instruction_descriptor import encode, shape
 from ptxlab.prediction import tensor_work
+from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import AsynchronousCopies
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.mbarriers import ARRIVE, NOTHING, Operation
@@ -117,7 +118,8 @@ def asked(text: str, words: dict[int, int], pairs: bool = False) -> object:
     registers = Registers(launch, [0])
     for number, value in words.items():
         registers.words.write(256 + number, ALL, np.full(32, value, np.uint32))
-    copies = AsynchronousCopies(launch, registers, GlobalWords([]), 1, pairs)
+    accesses = Accesses(launch, registers, GlobalWords([]), 1)
+    copies = AsynchronousCopies(launch, registers, accesses, [0], pairs)
 
     def address(place: SassAddress) -> np.ndarray:
         return np.full(32, words[place.uniform.number - 256] if place.uniform else 0, np.uint64)

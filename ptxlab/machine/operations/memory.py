@@ -65,6 +65,15 @@ ROWS = (
         reads=partial(_box, 1),
         reads_late=True,
     ),
+    *_of_lsu(
+        "UGETNEXTWORKID",
+        space="mbarrier",
+        scoreboard="global",
+        operands="nothing out",
+        does="next cluster",
+        stores=True,
+        reads_late=True,
+    ),
     # Bytes in a row: its first modifier says whether to global memory or from there.
     *_of_lsu(
         "UBLKCP",

@@ -20,5 +20,5 @@ ROWS = (
     *_untimed("STSM", reads=_stored_matrices, scoreboard="shared", latency="agu"),
     *_untimed("MATCH", operands="a predicate first", of_pairs=("U64",), scoreboard="adu", words=1),
     *_untimed("FMNMX3", latency="alu"),
-    *_untimed("BPT ARRIVES UGETNEXTWORKID ACQBULK", operands="nothing out"),
+    *_untimed("BPT ARRIVES ACQBULK", operands="nothing out"),
 )
