@@ -122,7 +122,7 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     # Bound only now: that gives arrays that a client has in its own memory what they held at first.
     right, others = _arrays(launch, launch.bound(b))
     outputs = tuple(
-        _compare(name, values, other)
+        compared(name, values, other)
         for (name, values), (_, other) in zip(left, right, strict=True)
     )
     sites = _sites(launch, bound)
@@ -141,7 +141,7 @@ def _arrays(
     return [(name, array.numpy()) for name, array in bound.arrays], result.unverified
 
 
-def _compare(name: str, values: Array, other: Array) -> Output:
+def compared(name: str, values: Array, other: Array) -> Output:
     differing = _raw(values) != _raw(other)
     if not differing.any():
         return Output(name, 0, values.size)

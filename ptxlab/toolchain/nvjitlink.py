@@ -72,6 +72,11 @@ def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) ->
             f"{path}: nvJitLink {version()} itself ended while it assembled this for {arch}",
             hint="mostly an instruction has the wrong operands: leave out half until it does not",
         )
+    if made.absent and release is not None:
+        raise ToolchainError(
+            f"nvJitLink {release.version} cannot be called: {made.absent}",
+            hint="the first releases of CUDA 12 lack functions: take a newer one",
+        )
     if made.absent:
         raise ToolAbsent("nvJitLink", PACKAGE, made.absent)
     if made.options:

@@ -1,0 +1,128 @@
+"""What PTX leaves open to who compiles it: whether that explains that machine code gives other bits than its PTX.
+
+PTX ISA, "Floating-Point Instructions": ``add``, ``sub`` and ``mul`` without a rounding modifier may be contracted to
+``fma``; results of ``.approx`` and ``.full`` have an error that is bounded and no bits that are told; "NaN" in
+"Instructions" leaves the payload of a NaN open. "Memory Consistency Model": nothing orders atomic operations of
+several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxlab.emulator.operations.floating import ROUNDINGS
+from ptxlab.numbers.exact import dot, nearest
+from ptxlab.numbers.formats import FORMATS
+from ptxlab.observe.unmatched import Point, WarpValues
+from ptxlab.observe.value_flow import slots
+from ptxlab.observe.value_trace import Step, ValueTrace
+from ptxlab.syntax.tree import Operand
+
+_FLOATS = ("f16", "f32", "f64")
+_OPEN = {"approx", "full"}
+_CHECKED = 16  # sums that are tried, the first of a long chain tells
+
+
+@dataclass(frozen=True, slots=True)
+class Liberty:
+    """A rule of PTX that ``line`` leaves something open by, in words."""
+
+    rule: str
+    line: int
+    reason: str
+
+
+def taken(
+    trace: ValueTrace,
+    points: Sequence[Point],
+    unwritten: Sequence[Point],
+    other: Callable[[int], WarpValues],
+) -> Liberty | None:
+    """Return what explains that the values at some points of PTX are others in its machine code, None for nothing."""
+    steps = [(trace.steps[number], number, thread) for number, thread in points]
+    for number, _ in unwritten:
+        line = trace.steps[number].site.line
+        return Liberty("no value", line, "a register is read that nobody has written")
+    for step, _, _ in steps:
+        name = step.site.instruction.name
+        if _OPEN & set(step.site.instruction.modifiers):
+            return Liberty(
+                "approximation",
+                step.site.line,
+                f"{name} has an error that is bounded, and no bits that are told",
+            )
+        if step.site.instruction.opcode in ("red", "atom") and _kind(step) in _FLOATS:
+            return Liberty("order", step.site.line, f"{name} of several threads comes in any order")
+    tried = 0
+    for step, number, thread in steps:
+        if tried < _CHECKED and step.site.instruction.opcode in ("add", "sub") and _is_open(step):
+            tried += 1
+            if any(
+                _had(value, step, other(thread)) for value in _fused(trace, step, number, thread)
+            ):
+                return Liberty(
+                    "contraction",
+                    step.site.line,
+                    "mul and the sum of what it gives have no rounding modifier and became one fma, "
+                    "whose bits the machine code has",
+                )
+    return None
+
+
+def _kind(step: Step) -> str:
+    return next((m for m in reversed(step.site.instruction.modifiers) if m in FORMATS), "")
+
+
+def _is_open(step: Step) -> bool:
+    modifiers = step.site.instruction.modifiers
+    return _kind(step) in _FLOATS and not set(ROUNDINGS) & set(modifiers)
+
+
+def _fused(trace: ValueTrace, step: Step, number: int, thread: int) -> Iterator[int]:
+    """Yield the words of a sum that is computed in one with a product that it is made of."""
+    instruction = step.site.instruction
+    _, *terms = instruction.operands
+    subtracted = instruction.opcode == "sub"
+    for at, other in ((0, 1), (1, 0)):
+        [slot] = slots(step.site, terms[at])
+        addend = _number(step, terms[other], thread)
+        writer = None if slot is None else trace.writer(number, slot, thread)
+        if writer is None or addend is None:
+            continue
+        product = trace.steps[writer]
+        if product.site.instruction.opcode != "mul" or not _is_open(product):
+            continue
+        factors = [
+            _number(product, operand, thread) for operand in product.site.instruction.operands[1:]
+        ]
+        if None in factors:
+            continue
+        a, b = (float(factor) for factor in factors if factor is not None)
+        a = -a if subtracted and at == 1 else a
+        addend = -addend if subtracted and at == 0 else addend
+        exact = dot([a], [b], addend)
+        kind = _kind(step)
+        yield (
+            int(np.float64(float(exact)).view(np.uint64))
+            if kind == "f64"
+            else nearest(exact, FORMATS[kind])
+        )
+
+
+def _number(step: Step, operand: Operand, thread: int) -> float | None:
+    """Return a register as a thread reads it in a step, None for what is none."""
+    [slot] = slots(step.site, operand)
+    if slot is None or slot not in step.reads:
+        return None
+    value = step.reads[slot]
+    own = value[[0 if len(value) == 1 else thread]]
+    return float(own.view(f"f{own.dtype.itemsize}")[0])
+
+
+def _had(word: int, step: Step, other: WarpValues) -> bool:
+    """Say whether the machine code has a value in the lane of a thread."""
+    size = max(value.dtype.itemsize for value in step.writes.values())
+    return other.lane_has(word, size)

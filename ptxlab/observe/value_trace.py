@@ -1,0 +1,204 @@
+"""What the threads of a CTA read and write, step by step: registers before and after, and where in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.run.memory import Allocation, Part
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame, Wave
+
+MOST_BYTES = 1 << 30
+"""Of registers that are kept: what comes later is not followed."""
+
+_GRANULE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StepAccess:
+    """Memory that ``threads`` of the CTA access in a step, each ``nbytes`` at its own of ``addresses``.
+
+    Addresses of global memory are those of the device, of other spaces those within what the thread sees.
+    """
+
+    space: str
+    writes: bool
+    nbytes: int
+    threads: Array
+    addresses: Array
+
+    def granules(self) -> Iterator[tuple[int, int]]:
+        """Yield threads, and the numbers of the words in which they access something."""
+        for thread, first in zip(self.threads.tolist(), self.addresses.tolist(), strict=True):
+            for granule in range(first // _GRANULE, (first + self.nbytes - 1) // _GRANULE + 1):
+                yield thread, granule
+
+
+@dataclass(slots=True)
+class Step:
+    """An instruction that threads of the CTA, in ``mask``, execute together.
+
+    ``reads`` and ``writes`` have by number the registers of the activation ``frame`` before and after it, a value for
+    each thread or one for all.
+    """
+
+    site: Site
+    frame: int
+    mask: Array
+    reads: dict[int, Array]
+    writes: dict[int, Array] = field(default_factory=dict)
+    accesses: list[StepAccess] = field(default_factory=list)
+
+
+class ValueTrace(Watcher):
+    """The ``steps`` of CTA ``number`` of the grid; ``cut`` says that there were more than could be kept."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.steps: list[Step] = []
+        self.cut = False
+        self._live = False
+        self._bytes = 0
+        self._step: Step | None = None
+        self._frames: dict[int, tuple[Frame, int]] = {}
+        self._kept: dict[tuple[int, int], tuple[Array, Array]] = {}
+
+    def begin(self, wave: Wave) -> None:
+        self._live = wave.watched = self.number in wave.numbers
+        self._step = None
+        if self._live:
+            position = wave.numbers.index(self.number)
+            first = position * wave.cta_width
+            self._inside = slice(first, first + wave.cta_width)
+            self._shared = position * wave.shared_pitch
+
+    def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        self._step = None
+        if not self._live or passing is None or self.cut:
+            return
+        mask = passing.mask[self._inside]
+        if not mask.any():
+            return
+        number = self._frames.setdefault(id(frame), (frame, len(self._frames)))[1]
+        reads = {slot: self._value(number, slot, frame) for slot in site.reads}
+        self._step = Step(site, number, mask.copy(), reads)
+        self.steps.append(self._step)
+        self._bytes += mask.nbytes
+        self.cut = self._bytes > MOST_BYTES
+
+    def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        step = self._step
+        if step is not None and step.site is site:
+            step.writes = {slot: self._value(step.frame, slot, frame) for slot in site.writes}
+
+    def _value(self, number: int, slot: int, frame: Frame) -> Array:
+        """Return the CTA's part of a register, once for as long as it is the same."""
+        value = frame.registers[slot]
+        held = self._kept.get((number, slot))
+        if held is not None and held[0] is value:
+            return held[1]
+        part = value if len(value) == 1 else value[self._inside].copy()
+        self._kept[number, slot] = value, part
+        self._bytes += part.nbytes
+        return part
+
+    def touch(
+        self, access: Access, threads: Threads, parts: list[Part], items: Array | None
+    ) -> None:
+        if self._step is None:
+            return
+        for part in parts:
+            index = threads.index if part.where is None else threads.index[part.where]
+            first = np.broadcast_to(part.index, index.shape) * access.nbytes
+            if isinstance(part.memory, Allocation):
+                space, first = "global", first + part.memory.address
+            else:
+                space = part.memory.name
+                first = first - self._shared * (space == "shared")
+            mine = (index >= self._inside.start) & (index < self._inside.stop)
+            self._step.accesses.append(
+                StepAccess(
+                    space,
+                    access.writes,
+                    access.nbytes,
+                    index[mine] - self._inside.start,
+                    first[mine],
+                )
+            )
+
+    # ---- where values come from ----
+
+    @cached_property
+    def _writers(self) -> dict[tuple[int, int], list[int]]:
+        writers: dict[tuple[int, int], list[int]] = {}
+        for number, step in enumerate(self.steps):
+            for slot in step.site.writes:
+                writers.setdefault((step.frame, slot), []).append(number)
+        return writers
+
+    def writer(self, before: int, slot: int, thread: int) -> int | None:
+        """Return the last step before one in which a thread wrote a register that it reads there."""
+        for number in reversed(self._writers.get((self.steps[before].frame, slot), ())):
+            if number < before and self.steps[number].mask[thread]:
+                return number
+        return None
+
+    @cached_property
+    def _stores(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        stores: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for number, step in enumerate(self.steps):
+            for access in step.accesses:
+                if access.writes:
+                    for thread, granule in access.granules():
+                        stores.setdefault((access.space, granule), []).append((number, thread))
+        return stores
+
+    def storer(self, load: int, thread: int) -> tuple[int, int] | None:
+        """Return the last step, and its thread, that stored before a step what a thread loads in it."""
+        found = [
+            stored
+            for access in self.steps[load].accesses
+            if not access.writes
+            for reader, granule in access.granules()
+            if reader == thread
+            for stored in self._stores.get((access.space, granule), ())
+            if stored[0] < load
+        ]
+        return max(found, default=None)
+
+    def last_store(self, space: str, address: int) -> tuple[int, int] | None:
+        """Return the last step, and its thread, that stored the word at an address."""
+        return max(self._stores.get((space, address // _GRANULE), ()), default=None)
+
+
+class StoreFinder(Watcher):
+    """Which CTA of the grid last stored to the word at an address of global memory, None for none."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+        self.cta: int | None = None
+
+    def begin(self, wave: Wave) -> None:
+        self._wave = wave
+
+    def touch(
+        self, access: Access, threads: Threads, parts: list[Part], items: Array | None
+    ) -> None:
+        if not access.writes:
+            return
+        for part in parts:
+            if not isinstance(part.memory, Allocation):
+                continue
+            index = threads.index if part.where is None else threads.index[part.where]
+            first = np.broadcast_to(part.index, index.shape) * access.nbytes + part.memory.address
+            hits = (first <= self.address) & (self.address < first + access.nbytes)
+            if hits.any():
+                thread = int(index[np.flatnonzero(hits)[-1]])
+                self.cta = self._wave.numbers[int(self._wave.cta_of[thread])]
