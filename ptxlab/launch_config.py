@@ -51,7 +51,10 @@ class LaunchConfig:
         cluster: Dim | None = None,
         cooperative: bool = False,
     ) -> LaunchConfig:
-        """Read a launch as users write it. Raises PtxlabError for sizes that no GPU has."""
+        """Read a launch as users write it: CTAs, threads of each, bytes of dynamic shared memory, CTAs of a cluster.
+
+        Raises PtxlabError for sizes that no GPU has.
+        """
         grid3, block3 = _sizes("grid", grid, GRID_LIMIT), _sizes("block", block, BLOCK_LIMIT)
         x, y, z = block3
         if x * y * z > CTA_THREADS:

@@ -1,4 +1,4 @@
-"""What is public says which errors it raises, and of arrays their shapes and types."""
+"""What is public says which errors it raises, of arrays their shapes and types, of numbers their units."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "ptxlab"
 ROOMS = ("layouts", "matrix", "device", "testing")
 MODULES = (
     *("errors", "launch_config", "triton", "numba", "driver"),
-    *("prediction/predict", "tensormap/tensor_map"),
+    *("prediction/predict", "prediction/model", "tensormap/tensor_map"),
 )
 PUBLIC = [
     *(file for room in ROOMS for file in sorted((ROOT / room).glob("*.py"))),
@@ -125,6 +125,62 @@ def test_an_array_of_which_nothing_is_told_is_found(told: str, expected: list[st
     for signature in ("(x: Array)", "(*, x: npt.ArrayLike | int)", "() -> tuple[Array, int]"):
         assert undescribed(f'def f{signature}:\n    """{told}"""\n') == expected
     assert undescribed(f'def f(x: int) -> str:\n    """{told}"""\n') == []
+
+
+_NUMBER = re.compile(r"\b(int|float)\b")
+_UNITS = {
+    "clock": "MHz",
+    "power": r"\bW\b",
+    "power_limit": r"\bW\b",
+    "period": "seconds|bytes",
+    **dict.fromkeys(("median", "p20", "p80"), "seconds"),
+    **dict.fromkeys(("shared", "row_bytes"), "bytes"),
+    **dict.fromkeys(("stride", "strides", "offset", "offsets", "cosize"), "elements?|bytes?|units"),
+}
+"""Of the names of numbers that do not carry their unit: what says it."""
+
+
+def unitless(text: str) -> list[str]:
+    """Return the numbers of public functions and classes of which their docstring does not say the unit."""
+    missing = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
+            continue
+        if isinstance(node, ast.ClassDef):
+            fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+            numbers = {ast.unparse(field.target): field.annotation for field in fields}
+        else:
+            every = (*node.args.args, *node.args.kwonlyargs)
+            numbers = {each.arg: each.annotation for each in every if each.annotation}
+            numbers |= {node.name: node.returns} if node.returns else {}
+        told = ast.get_docstring(node)
+        missing += [
+            f"{node.name}: {name}"
+            for name, annotation in numbers.items()
+            if told is not None and name in _UNITS and _NUMBER.search(ast.unparse(annotation))
+            if not re.search(_UNITS[name], told, re.IGNORECASE)
+        ]
+    return missing
+
+
+@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_public_docstrings_say_the_units_of_numbers(file: Path) -> None:
+    assert unitless(file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ('def f(clock: int | None) -> None: """At ``clock`` in MHz."""', []),
+        ('def f(clock: int | None) -> None: """At a ``clock``."""', ["f: clock"]),
+        ('def power(self) -> float: """The power."""', ["power: power"]),
+        ('def f(clock: Clock) -> None: """At a ``clock``."""', []),
+        ('class A:\n    """Of so many bytes."""\n    shared: int', []),
+        ('class A:\n    """All."""\n    shared: int', ["A: shared"]),
+    ],
+)
+def test_a_number_without_a_unit_is_found(code: str, expected: list[str]) -> None:
+    assert unitless(code) == expected
 
 
 @pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())

@@ -138,6 +138,18 @@ def test_a_record_outlives_a_move() -> None:
     assert here.key != mistake("Sums.less", "a + b", "a - b").key != mistake("", "a + b", "b").key
 
 
+def test_the_tests_on_record_are_there() -> None:
+    """A test that was renamed would be tried first, and not be there: its mistakes are asked again."""
+    absent = []
+    for key, result in mutants_table.record(ROOT).items():
+        for test in result.tests:
+            file, _, function = test.partition("::")
+            name = function.partition("[")[0]
+            if not (ROOT / file).exists() or (name and f"def {name}(" not in source(file)):
+                absent.append(f"{key}: {test}")
+    assert absent == []
+
+
 def test_the_page_has_what_is_on_record() -> None:
     page = (ROOT / mutants_table.PAGE).read_text(encoding="utf-8")
     assert mutants_table.with_summary(page, mutants_table.record(ROOT)) == page

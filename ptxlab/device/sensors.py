@@ -74,7 +74,7 @@ def open_sensors(bus: str) -> Sensors | str:
 
 @contextmanager
 def sampled(read: Callable[[], Reading], period: float = PERIOD) -> Iterator[Sequence[Reading]]:
-    """Collect readings in a thread until the end of the ``with``."""
+    """Collect readings in a thread, one every ``period`` seconds, until the end of the ``with``."""
     readings: list[Reading] = []
     ended = Event()
 

@@ -109,7 +109,7 @@ def left_inverse(modes: Modes) -> Modes:
 
 
 def of_offsets(offsets: Sequence[int]) -> Modes:
-    """Return the modes whose offsets, in linear order, are ``offsets``.
+    """Return the modes whose offsets in elements, in linear order, are ``offsets``.
 
     Raises ValueError when there are none: not from 0 up in equal steps, nested in equal steps.
     """

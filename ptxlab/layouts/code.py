@@ -14,7 +14,10 @@ from ptxlab.layouts.layout import IDENTITY, Layout, Mapping, Swizzle
 
 @dataclass(frozen=True, slots=True)
 class OffsetTerm:
-    """A coordinate's part in an offset: (name / divisor) % modulus * stride; modulus 0 takes all of it."""
+    """A coordinate's part in an offset, in elements: (name / divisor) % modulus * stride.
+
+    A modulus of 0 takes all of it.
+    """
 
     name: str
     divisor: int

@@ -54,7 +54,7 @@ def reverse(value: IntTuple) -> IntTuple:
 
 
 def compact(shape: IntTuple, stride: int = 1) -> IntTuple:
-    """Return the strides, from ``stride`` up, that put the integers of ``shape`` side by side."""
+    """Return the strides, in elements from ``stride`` up, that put the integers of ``shape`` side by side."""
     if isinstance(shape, int):
         return stride
     parts = []

@@ -109,7 +109,7 @@ class Layout(Pictured):
 
     @classmethod
     def of_offsets(cls, offsets: Sequence[int]) -> Layout:
-        """Return the coalesced layout with these offsets, in linear order.
+        """Return the coalesced layout with these offsets in elements, in linear order.
 
         Raises ValueError when no layout has them.
 
@@ -236,7 +236,8 @@ class Layout(Pictured):
 class ComposedLayout(Pictured):
     """``swizzle(offset + layout(coordinate))``: CuTe's ComposedLayout. ``print`` draws it.
 
-    A tile of a layout is one without a swizzle: the layout of the tile, and the offset it starts at.
+    A tile of a layout is one without a swizzle: the layout of the tile, and the offset it starts at, in
+    elements as all offsets.
     """
 
     swizzle: Swizzle
@@ -255,7 +256,7 @@ class ComposedLayout(Pictured):
 
     @property
     def cosize(self) -> int:
-        """One more than the largest offset."""
+        """One more than the largest offset, swizzled: the elements of memory that it spans."""
         return max(int(self(i)) for i in range(self.size)) + 1
 
     def __call__(self, *coordinate: Coordinate) -> Offset:

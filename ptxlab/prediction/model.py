@@ -76,10 +76,11 @@ def modelled(
     shared: int,
     clock: int | None = None,
 ) -> Prediction:
-    """Predict how long a kernel takes on a chip.
+    """Predict how long a kernel takes on a chip, at a ``clock`` in MHz.
 
-    ``registers`` and ``shared``, static and dynamic, are those ptxas told. Raises Unsupported where
-    something decides that is not computed, or is not modelled.
+    ``registers`` of a thread and ``shared``, bytes static and dynamic, are those ptxas told. Raises
+    Unsupported where something decides that is not computed, or is not modelled, and PtxlabError where no
+    CTA fits into an SM.
     """
     clock = clock or chip.gpu.clock
     chip = chip.at(clock)

@@ -53,11 +53,14 @@ def predict(
     """Predict how long a kernel would take on a GPU that is not here.
 
     ``source`` is a .cu or .ptx file, or PTX text, compiled for that very GPU; ``gpu`` is one of
-    ``ptxlab.prediction.chip.names()``; the other parameters are those of ``Kernel.launch``, with NumPy
-    arrays where the kernel takes pointers. ``clock`` in MHz, the GPU's boost clock unless given.
+    ``ptxlab.prediction.chip.names()``; the other parameters are those of ``Kernel.launch``, ``shared`` in
+    bytes, with NumPy arrays of any shape and type where the kernel takes pointers. ``clock`` in MHz, the
+    GPU's boost clock unless given.
 
     Raises Unsupported where control flow or an address depends on data that is not computed, and for
-    instructions whose time is not known.
+    instructions whose time is not known; PtxlabError for a GPU that is not known, arguments that do not fit
+    and a kernel of which no CTA fits into an SM, PtxSyntaxError and ToolchainError for a program that does
+    not compile.
     """
     chip = find(gpu)
     program, cubin = load_for(chip, source, options)
@@ -96,7 +99,7 @@ def of_launch(
     chip: Chip,
     clock: int | None = None,
 ) -> Prediction:
-    """Predict one launch of a kernel that is loaded on the emulator, with its arguments there.
+    """Predict one launch of a kernel that is loaded on the emulator, with its arguments there, at a ``clock`` in MHz.
 
     Raises Unsupported, with the line, where something decides that is not computed, or is not modelled.
     """

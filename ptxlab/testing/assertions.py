@@ -54,7 +54,8 @@ def assert_clean(
 ) -> None:
     """Assert that a launch has no race, missing wait, barrier misuse, bad access or uninitialised read.
 
-    The launch happens here, on the emulator, which the kernel must be loaded on. Raises AssertionError
+    The launch happens here, on the emulator, which the kernel must be loaded on, with ``shared`` bytes of
+    dynamic shared memory. Raises AssertionError
     with the findings, also where part of the launch could not be checked, and PtxlabError for a kernel
     of a GPU.
     """
