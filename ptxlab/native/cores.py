@@ -17,6 +17,7 @@ import ctypes
 import os
 import struct
 import threading
+from collections.abc import Sequence
 from functools import cache
 from time import monotonic, sleep
 from typing import Any
@@ -88,6 +89,10 @@ class Pool:
         words = [(address(function), self.chunk(total, *size)) for function, *size in stages]
         (first, second) = (*words, (0, 0))[:2]
         return packed(*first, *second, total)
+
+    def task(self, total: int, *stages: tuple[Any, int, int], words: Sequence[int]) -> bytes:
+        """Return a task with these words behind the header."""
+        return self.header(total, *stages) + packed(*words)
 
     def chunk(self, total: int, least: int, whole: int = 1) -> int:
         """Return how many items a chunk has: all alike, not below ``least``, and a multiple of ``whole``."""

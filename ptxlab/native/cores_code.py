@@ -8,6 +8,7 @@ from functools import cache
 from ptxlab.native import dispatch_code
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.compiler import X86
+from ptxlab.native.text import ModuleFunction, module
 from ptxlab.native.value import VectorValue
 
 PATIENCE = 20_000
@@ -64,6 +65,12 @@ class _Pool:
     def system(self, name: str, *words: str) -> None:
         self.at(name).load("ptr", align=8).called("i32", *map(self.at, words))
 
+    def pause(self) -> None:
+        """Leave the processor's other thread more of it, where it has an instruction for that."""
+        if platform.machine() in X86:
+            self.f.declare("pause", "void @llvm.x86.sse2.pause()")
+            self.f.call_procedure("llvm.x86.sse2.pause")
+
     def task(
         self, function: VectorValue, task: VectorValue, first: VectorValue | int, end: VectorValue
     ) -> VectorValue:
@@ -71,7 +78,7 @@ class _Pool:
         return function.called("i32", task, from_, end)
 
 
-def _work() -> str:
+def _work() -> ModuleFunction:
     """Take chunks of the task at hand until none is left: the caller the last ones, others the first."""
     p = _Pool()
     f, calls = p.f, p.f.parameter("calls", "i1")
@@ -90,10 +97,10 @@ def _work() -> str:
         with f.when(p.task(function.pointer(), task.pointer(), first, end).is_("ne", 0)):
             p.put("wrong", 1)
         p.at("done").updated("add", 1, "release")
-    return f.function("work", linkage="internal").text
+    return f.function("work", linkage="internal")
 
 
-def _shared() -> str:
+def _shared() -> ModuleFunction:
     """Do a task with all that are free, or alone where it is one chunk or others are at one."""
     p = _Pool("i32")
     f = p.f
@@ -120,11 +127,11 @@ def _shared() -> str:
             wrong = p.get("wrong")
             p.put("taken", 0, "release")
             f.ret(wrong.to("trunc", "i32"))
-        f.line(_PAUSE)
-    return f.function("shared", linkage="internal").text
+        p.pause()
+    return f.function("shared", linkage="internal")
 
 
-def _run() -> str:
+def _run() -> ModuleFunction:
     """Do a task, and what follows it if all of it could be done."""
     p = _Pool("i32")
     f, task = p.f, p.f.parameter("task", "ptr")
@@ -133,20 +140,20 @@ def _run() -> str:
     with f.when(status.is_("eq", 0) & second.is_("ne", 0)):
         f.ret(f.call_function("shared", "i32", p.words, task, second.pointer(), total, chunk_after))
     f.ret(status)
-    return f.function("run").text
+    return f.function("run")
 
 
-def _wake() -> str:
+def _wake() -> ModuleFunction:
     p = _Pool()
     many = p.f.parameter("many", "i64")
     p.system("lock", "mutex")
     with p.f.for_range(0, many):
         p.system("signal", "condition")
     p.system("unlock", "mutex")
-    return p.f.function("wake").text
+    return p.f.function("wake")
 
 
-def _serve() -> str:
+def _serve() -> ModuleFunction:
     """Look for work, and sleep where there is none for long, or as many are to."""
     p = _Pool()
     f = p.f
@@ -157,7 +164,7 @@ def _serve() -> str:
                 f.call_procedure("work", p.words, f.number("i1", 0))
                 turn.value = turn.value.like(0)
                 f.continue_at(again)
-            f.line(_PAUSE)
+            p.pause()
             turn.value = turn.value + 1
             with f.when(turn.value.is_("ult", PATIENCE)):
                 f.continue_at(again)
@@ -172,24 +179,10 @@ def _serve() -> str:
         with f.when(over.is_("ne", 0)):
             f.ret()
         turn.value = turn.value.like(0)
-    return f.function("serve").text
-
-
-_PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in X86 else ""
+    return f.function("serve")
 
 
 @cache
 def text() -> str:
     """Return the module, with the functions ``run``, ``dispatch``, ``wake`` and ``serve`` of a pool."""
-    parts = (
-        _work(),
-        _shared(),
-        _run(),
-        _wake(),
-        _serve(),
-        dispatch_code.text(),
-        _PAUSE.replace("call", "declare"),
-    )
-    declared = {line for part in parts for line in part.split("\n") if line.startswith("declare")}
-    rest = [line for part in parts for line in part.split("\n") if not line.startswith("declare")]
-    return "\n".join([*sorted(declared), *rest])
+    return module(_work(), _shared(), _run(), _wake(), _serve(), dispatch_code.function())

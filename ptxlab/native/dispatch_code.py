@@ -7,10 +7,9 @@ written is nowhere, and it can be done in another way.
 
 from __future__ import annotations
 
-from functools import cache
-
 from ptxlab.native.arrays import DATA
 from ptxlab.native.builder import FunctionBuilder
+from ptxlab.native.text import ModuleFunction
 from ptxlab.native.value import VectorValue
 
 WORDS = 8
@@ -29,8 +28,7 @@ AT, INSTRUCTIONS, BUDGET, TASKS = range(4)
 and the tasks."""
 
 
-@cache
-def text() -> str:
+def function() -> ModuleFunction:
     """Return the function ``dispatch``, for a module that has ``run``.
 
     It runs until an operation says to stand, or the budget is used up, which is 0, or there is no way, which is 1.
@@ -85,4 +83,4 @@ def text() -> str:
         with f.when(done.is_("uge", state.word(BUDGET))):
             stop(to, 0)
         at.value = to
-    return f.function("dispatch").text
+    return f.function("dispatch")

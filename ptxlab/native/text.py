@@ -48,7 +48,15 @@ class ModuleFunction:
 
     @property
     def text(self) -> str:
-        return "\n".join(self.used.values())
+        return module(self)
+
+
+def module(*functions: ModuleFunction) -> str:
+    """Return the text of functions and of all that they call, each once."""
+    used: dict[str, str] = {}
+    for function in functions:
+        used |= function.used
+    return "\n".join(used.values())
 
 
 @dataclass(slots=True)

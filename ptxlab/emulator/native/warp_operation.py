@@ -134,8 +134,7 @@ def by_warps(text: str, words: Callable[[Wave], tuple[int, ...]]) -> Callable[[W
 
     def make(wave: Wave) -> bytes:
         [function] = cores.functions(text, NAME)
-        header = cores.pool(wave.cores).header(wave.warps, (function, WARPS, 1))
-        return header + cores.packed(*words(wave))
+        return cores.pool(wave.cores).task(wave.warps, (function, WARPS, 1), words=words(wave))
 
     return make
 

@@ -21,7 +21,7 @@ from ptxlab.emulator.prepare.registers import Array, Destination, Narrower, Sour
 from ptxlab.emulator.run.code import InstructionSteps
 from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.cores import HEADER
-from ptxlab.native.text import width
+from ptxlab.native.text import module, width
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.tracing.ufuncs import llvm_type
 from ptxlab.native.value import VectorValue
@@ -147,10 +147,10 @@ class Writer:
                 assert step.lowered is not None
                 self._step(step, step.lowered, span)
             outputs = self._outputs()
-        functions = code.function(NAME).used
+        functions = [code.function(NAME)]
         if self.deferred:
-            functions |= stores(self.deferred, SCRATCH).used
-        return Written("\n".join(functions.values()), self.stored, outputs, self.scratch)
+            functions.append(stores(self.deferred, SCRATCH))
+        return Written(module(*functions), self.stored, outputs, self.scratch)
 
     # ---- instructions ----
 

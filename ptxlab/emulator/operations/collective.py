@@ -15,7 +15,7 @@ import numpy as np
 from ptxlab.arrays import Array, some
 from ptxlab.emulator.operations.atomic import REDUCTIONS
 from ptxlab.emulator.operations.shuffle_native import natively
-from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
+from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask, lane_read
 from ptxlab.emulator.prepare.computation import destinations_of, sources_of
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
@@ -190,18 +190,11 @@ _row(
 # ---- shfl -----------------------------------------------------------------------------------
 
 
-_MOVES = {"up": np.subtract, "down": np.add, "bfly": np.bitwise_xor}
-
-
 def _sources(mode: str, width: int, b: Array, c: Array) -> tuple[Array, Array]:
     """Return which thread each of ``width`` threads reads, and whether that is another lane's place."""
     lane = np.arange(width) % WARP
-    by, clamp = b.astype(np.int64) & 31, c.astype(np.int64) & 31
-    segment = (c.astype(np.int64) >> 8) & 31
-    low, high = lane & segment, (lane & segment) | (clamp & ~segment)
-    source = low | (by & ~segment) if mode == "idx" else _MOVES[mode](lane, by)
-    inside = source >= high if mode == "up" else source <= high
-    return np.where(inside, source, lane) + (np.arange(width) - lane), inside
+    source, inside = lane_read(mode, lane, b.astype(np.int64), c.astype(np.int64))
+    return source + (np.arange(width) - lane), inside
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,8 @@ closes itself when it is full.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -28,6 +30,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.native import cores
 from ptxlab.native.builder import LANES, FunctionBuilder
 from ptxlab.native.cores import HEADER
+from ptxlab.native.text import ModuleFunction, module
 from ptxlab.native.value import VectorValue
 
 WORTH = 2048
@@ -101,7 +104,7 @@ class Ring:
             ring[HEAD:] = *(addresses.ctypes.data for addresses in some), nbytes, 0
             [function] = cores.functions(groups(), "land")
             pool = cores.pool(self._cores)
-            pool.run(pool.header(count, (function, count, 1)) + cores.packed(ring.ctypes.data, -1))
+            pool.run(pool.task(count, (function, count, 1), words=(ring.ctypes.data, -1)))
 
         return land
 
@@ -126,19 +129,26 @@ class _RingFunction:
         self.f = FunctionBuilder()
         self.task, self.first, self.end = self.f.task()
         self.words = self.task.word(RING).pointer()
+        self._oldest = self.words.word(FIRST)
 
     def row(self, index: VectorValue) -> VectorValue:
-        """Return where the words of a copy are, of which ``index`` are older."""
-        return self.words.at(((self.words.word(FIRST) + index) & CAPACITY - 1) * ROW + HEAD, 8)
+        """Return where the words of a copy are, of which ``index`` were older at the beginning."""
+        return self.words.at(((self._oldest + index) & CAPACITY - 1) * ROW + HEAD, 8)
 
-    def stays(self, row: VectorValue) -> VectorValue:
-        """Say whether a copy is not due, all that are older being so."""
-        allowed, group = self.task.word(ALLOWED), row.word(GROUP)
-        newest = self.words.word(GROUPS) - allowed
-        return allowed.is_("sge", 0) & (group.is_("slt", 0) | group.is_("sge", newest))
+    @contextmanager
+    def due(self) -> Iterator[VectorValue]:
+        """Do what is inside with the row of each copy that is due, as all that are older are; then end the function."""
+        allowed, newest = self.task.word(ALLOWED), self.words.word(GROUPS)
+        with self.f.for_range(0, self.words.word(COUNT)) as i:
+            row = self.row(i)
+            group = row.word(GROUP)
+            not_due = group.is_("slt", 0) | group.is_("sge", newest - allowed)
+            with self.f.when(allowed.is_("sge", 0) & not_due):
+                self.f.ret(0)
+            yield row
 
 
-def _begun(nbytes: int) -> str:
+def _begun(nbytes: int) -> ModuleFunction:
     ring = _RingFunction()
     words, count = ring.words, ring.words.word(COUNT)
     row, more = ring.row(count), count + 1
@@ -147,10 +157,10 @@ def _begun(nbytes: int) -> str:
     words.set(COUNT, more)
     words.set(BEGUN, words.word(BEGUN) + 1)
     words.set(OPEN, more.is_("ult", CAPACITY).to("zext", "i64"))
-    return ring.f.function("begun").text
+    return ring.f.function("begun")
 
 
-def _commit() -> str:
+def _commit() -> ModuleFunction:
     ring = _RingFunction()
     groups = ring.words.word(GROUPS)
     with ring.f.for_range(0, ring.words.word(COUNT)) as i:
@@ -158,47 +168,35 @@ def _commit() -> str:
         with ring.f.when(row.word(GROUP).is_("slt", 0)):
             row.set(GROUP, groups)
     ring.words.set(GROUPS, groups + 1)
-    return ring.f.function("commit").text
+    return ring.f.function("commit")
 
 
-def _land() -> str:
+def _land() -> ModuleFunction:
     """Return the function that makes the copies that are due, each of all threads."""
     ring = _RingFunction()
-    f = ring.f
-    with f.for_range(0, ring.words.word(COUNT)) as i:
-        row = ring.row(i)
-        with f.when(ring.stays(row)):
-            f.ret(0)
+    with ring.due() as row:
         source, target = (row.word(at).pointer() for at in (SOURCE, TARGET))
         for size in (4, 8, 16):
-            with f.when(row.word(SIZE).is_("eq", size)), f.for_range(ring.first, ring.end) as k:
+            is_size = row.word(SIZE).is_("eq", size)
+            with ring.f.when(is_size), ring.f.for_range(ring.first, ring.end) as k:
                 item = source.word(k).pointer().load("i8", size, align=1)
                 target.word(k).pointer().store(item, align=1)
-    return f.function("land").text
+    return ring.f.function("land")
 
 
-def _landed() -> str:
+def _landed() -> ModuleFunction:
     """Return the function that takes these copies from the ring."""
     ring = _RingFunction()
-    f, words, count = ring.f, ring.words, ring.words.word(COUNT)
-    gone = f.variable(count.like(0))
-    with f.loop_forever() as again:
-        with (
-            f.when(gone.value.is_("ult", count)),
-            f.when(ring.stays(ring.row(gone.value)).is_("eq", 0)),
-        ):
-            gone.value = gone.value + 1
-            f.continue_at(again)
-        words.set(COUNT, count - gone.value)
-        words.set(FIRST, words.word(FIRST) + gone.value)
-        f.ret(0)
-    return f.function("landed").text
+    with ring.due():
+        ring.words.set(COUNT, ring.words.word(COUNT) - 1)
+        ring.words.set(FIRST, ring.words.word(FIRST) + 1)
+    return ring.f.function("landed")
 
 
 @cache
 def groups() -> str:
     """Return the functions ``commit``, and ``land`` and ``landed``, which follow each other in a wait."""
-    return "\n".join((_commit(), _land(), _landed()))
+    return module(_commit(), _land(), _landed())
 
 
 @cache
@@ -223,7 +221,7 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
         read = addresses.in_global(from_, _span(origin, nbytes), None, writes=False)
         for array, address, offset in ((sources, read, origin), (targets, written, target)):
             array.at(i, 8).store(address.address + offset, align=8)
-    return "\n".join((f.function("begin").text, _begun(nbytes)))
+    return module(f.function("begin"), _begun(nbytes))
 
 
 def _span(offset: int, nbytes: int) -> Span:
@@ -251,8 +249,8 @@ class _CopyStep(FallbackStep):
 def _task(
     wave: Wave, total: int, *stages: tuple[Any, int, int], words: tuple[int, ...] = ()
 ) -> bytes:
-    header = cores.pool(wave.cores).header(total, *stages)
-    return header + cores.packed(ring(wave).words.ctypes.data, *words)
+    given = ring(wave).words.ctypes.data, *words
+    return cores.pool(wave.cores).task(total, *stages, words=given)
 
 
 def natively(step: Step, read: Access, write: Access) -> Step:

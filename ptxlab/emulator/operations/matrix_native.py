@@ -68,8 +68,7 @@ class NativeProduct:
         return tasks.pool(wave.cores).run(self.task(wave, count, words))
 
     def task(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
-        header = tasks.pool(wave.cores).header(count, (self.function, self._least, 1))
-        return header + tasks.packed(*words)
+        return tasks.pool(wave.cores).task(count, (self.function, self._least, 1), words=words)
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""

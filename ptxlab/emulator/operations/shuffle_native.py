@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from ptxlab.emulator.native.warp_operation import NAME, FallbackStep, by_warps, is_possible
+from ptxlab.emulator.operations.warp import lane_read
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import Step
 from ptxlab.isa.targets import WARP
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.cores import HEADER
+from ptxlab.native.tracing.trace import trace
 from ptxlab.native.value import numbers
 
 
@@ -70,14 +72,10 @@ def _text(mode: str, given: Sequence[int | None], *, tells: bool) -> str:
             else next(left).at(line, 4).load("i32", WARP, align=4)
             for x in given
         )
-        by, clamp, segment = b & WARP - 1, c & WARP - 1, (c >> 8) & WARP - 1
-        inner, low = segment ^ -1, lane & segment
-        other = {
-            "idx": lambda: low | (by & inner), "up": lambda: lane - by,
-            "down": lambda: lane + by, "bfly": lambda: lane ^ by,
-        }[mode]()  # fmt: skip
-        inside = other.is_("sge" if mode == "up" else "sle", low | (clamp & inner))
-        lanes.store(inside.choose(other, lane), align=64)
+        read = trace(partial(lane_read, mode), [np.dtype(np.int32)] * 3, f, lane, b, c)
+        assert read is not None
+        which, inside = read
+        lanes.store(which, align=64)
         target = next(left)
         if tells:
             next(left).at(line, 1).store(inside.to("zext", "i8"), align=1)

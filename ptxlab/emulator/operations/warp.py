@@ -27,6 +27,18 @@ LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 EVERYONE = np.uint32(0xFFFFFFFF)
 
 
+_MOVES = {"up": np.subtract, "down": np.add, "bfly": np.bitwise_xor}
+
+
+def lane_read(mode: str, lane: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    """Return which lane each ``lane`` reads in a shfl, and whether that is another's place; all are signed integers."""
+    by, clamp, segment = b & 31, c & 31, (c >> 8) & 31
+    low, high = lane & segment, (lane & segment) | (clamp & ~segment)
+    source = low | (by & ~segment) if mode == "idx" else _MOVES[mode](lane, by)
+    inside = source >= high if mode == "up" else source <= high
+    return np.where(inside, source, lane), inside
+
+
 def in_teams(wave: Wave, mask: Array, size: int) -> Array:
     """Return a mask of threads as [teams, size], False where the last team of a CTA is not whole."""
     width = wave.cta_width

@@ -30,9 +30,6 @@ from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep, round_result
 from ptxlab.numbers.tensor_core_software import add_words
 
-_LOST = F64.fraction_bits - F32.fraction_bits
-"""The bits that float64 has more than float32."""
-
 _FAR = 900
 """Above all exponents of finite terms."""
 

@@ -25,7 +25,7 @@ def depth(form: MatrixInstruction) -> int:
 def steps(form: MatrixInstruction, target: Target) -> Steps | None:
     """Return the arithmetic of ``form``, None where it has no native one."""
     rows, k = min(BLOCK, form.m), depth(form)
-    if form.c_type != form.d_type or (form.d_type == "f16" and not has_halves()):
+    if form.c_type != form.d_type:
         return None
     match form.a_type:
         case "s8" | "u8" | "s4" | "u4":
@@ -34,26 +34,9 @@ def steps(form: MatrixInstruction, target: Target) -> Steps | None:
             return BitSteps(k, rows, form.bit_operation)
         case "f64":
             return DoubleSteps(k, rows) if form.rounding == "rn" else None
-    rules = floating(form, target)
-    a, b, d = OPERANDS[form.a_type], OPERANDS[form.b_type], ACCUMULATORS[form.d_type]
-    if isinstance(rules, UnpackedDotProduct):
-        how = FusedStep.of(F16, F16, d, rules.halves)
-        return UnpackedSteps(min(how.products, k // 2), rows, how, a, b, k)
-    if isinstance(rules, GroupedDotProduct):
-        scale = form.scales[0]
-        return GroupedSteps(k, rows, rules, FORMATS[scale.dtype], scale.blocks)
-    if not isinstance(rules, DotProduct):
-        return None
-    blocks = form.scales[0].blocks if form.scales else 0
-    return _fused(FusedStep.of(a, b, d, rules), k, rows, blocks)
-
-
-def _fused(how: FusedStep, k: int, rows: int, blocks: int) -> Steps | None:
-    """Return steps for a k, with so many scales along it."""
-    products = min(how.products, k)
-    if not how.is_narrow or (blocks and products < k):
-        return None
-    return ScaledSteps(products, rows, how, blocks) if blocks else FusedSteps(products, rows, how)
+    types, scale = (form.a_type, form.b_type, form.d_type), next(iter(form.scales), None)
+    scales = (scale.dtype, scale.blocks) if scale else ("", 0)
+    return _floating(floating(form, target), types, k, rows, *scales)
 
 
 def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
@@ -61,16 +44,32 @@ def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
 
     Its rows are the columns of the problem.
     """
-    if problem.d_type == "f16" and not has_halves():
-        return None
-    rows = BLOCK if problem.path.columns % BLOCK == 0 else BLOCK // 2
-    k = problem.a.cols
+    rows, k = BLOCK if problem.path.columns % BLOCK == 0 else BLOCK // 2, problem.a.cols
     if problem.form.kind == "i8":
         return IntegerSteps(k, rows, problem.b_type, problem.a_type, problem.saturates)
+    types = problem.b_type, problem.a_type, problem.d_type
     rules = of_problem(problem, target)
-    if isinstance(rules, GroupedDotProduct):
-        scale = FORMATS[problem.scale_type]
-        return GroupedSteps(k, rows, rules, scale, problem.blocks)
-    assert isinstance(rules, DotProduct)
-    a, b, d = OPERANDS[problem.a_type], OPERANDS[problem.b_type], ACCUMULATORS[problem.d_type]
-    return _fused(FusedStep.of(b, a, d, rules), k, rows, problem.blocks)
+    return _floating(rules, types, k, rows, problem.scale_type, problem.blocks)
+
+
+def _floating(
+    rules: object, types: tuple[str, str, str], k: int, rows: int, scale_type: str, blocks: int
+) -> Steps | None:
+    """Return the arithmetic of A, B and D of these types, with so many scales along k."""
+    a, b, d = OPERANDS[types[0]], OPERANDS[types[1]], ACCUMULATORS[types[2]]
+    if d is F16 and not has_halves():
+        return None
+    match rules:
+        case UnpackedDotProduct():
+            how = FusedStep.of(F16, F16, d, rules.halves)
+            return UnpackedSteps(min(how.products, k // 2), rows, how, a, b, k)
+        case GroupedDotProduct():
+            return GroupedSteps(k, rows, rules, FORMATS[scale_type], blocks)
+        case DotProduct():
+            how = FusedStep.of(a, b, d, rules)
+            products = min(how.products, k)
+            if how.is_narrow and not blocks:
+                return FusedSteps(products, rows, how)
+            if how.is_narrow and products == k:
+                return ScaledSteps(products, rows, how, blocks)
+    return None

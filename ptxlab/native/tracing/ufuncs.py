@@ -77,10 +77,6 @@ def _extreme(name: str) -> Written:
     return write
 
 
-def _reciprocal(dtype: np.dtype[Any], x: VectorValue) -> VectorValue:
-    return any_nan(x.like(1).apply("fdiv", x))
-
-
 def _root(dtype: np.dtype[Any], x: VectorValue) -> VectorValue:
     """Take the root. LLVM knows when it is a NaN, and that to it all NaNs are one: so none is made."""
     if x.kind == "double":
@@ -134,20 +130,12 @@ def _negative(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
     return (a.as_integer() ^ _sign_bit(a)).as_kind(a.kind)
 
 
-def _sign(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
-    return a.as_integer().is_("slt", 0)
-
-
 def _copysign(dtype: np.dtype[Any], a: VectorValue, b: VectorValue) -> VectorValue:
     size = a.as_integer() & _sign_bit(a) - 1
     return (size | b.as_integer() & _sign_bit(a)).as_kind(a.kind)
 
 
 # ---- bits -----------------------------------------------------------------------------------
-
-
-def _inverse(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
-    return a ^ -1
 
 
 def _shift(opcode: str) -> Written:
@@ -163,10 +151,6 @@ def _shift(opcode: str) -> Written:
         return moved if is_known else count.is_("ugt", most).choose(0, moved)
 
     return write
-
-
-def _ones(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
-    return a.call("ctpop").extended(8, signed=False)
 
 
 # ---- comparison -----------------------------------------------------------------------------
@@ -186,10 +170,6 @@ def _class(condition: str) -> Written:
     return lambda dtype, a: _absolute(dtype, a).is_(condition, np.inf)
 
 
-def _is_nan(dtype: np.dtype[Any], a: VectorValue) -> VectorValue:
-    return a.is_("uno", a)
-
-
 WRITTEN: dict[np.ufunc, Written] = {
     np.add: _op("add", "fadd"),
     np.subtract: _op("sub", "fsub"),
@@ -197,7 +177,7 @@ WRITTEN: dict[np.ufunc, Written] = {
     np.divide: _op("", "fdiv"),
     np.floor_divide: _quotient,
     np.fmod: _remainder,
-    np.reciprocal: _reciprocal,
+    np.reciprocal: lambda dtype, x: any_nan(x.like(1).apply("fdiv", x)),
     np.sqrt: _root,
     np.minimum: _extreme("min"),
     np.maximum: _extreme("max"),
@@ -207,16 +187,16 @@ WRITTEN: dict[np.ufunc, Written] = {
     np.ceil: _called("ceil"),
     np.absolute: _absolute,
     np.negative: _negative,
-    np.signbit: _sign,
+    np.signbit: lambda dtype, a: a.as_integer().is_("slt", 0),
     np.copysign: _copysign,
     np.bitwise_and: _op("and"),
     np.bitwise_or: _op("or"),
     np.bitwise_xor: _op("xor"),
-    np.invert: _inverse,
-    np.logical_not: _inverse,
+    np.invert: lambda dtype, a: a ^ -1,
+    np.logical_not: lambda dtype, a: a ^ -1,
     np.left_shift: _shift("shl"),
     np.right_shift: _shift("shr"),
-    np.bitwise_count: _ones,
+    np.bitwise_count: lambda dtype, a: a.call("ctpop").extended(8, signed=False),
     np.equal: _compare("eq", "oeq"),
     np.not_equal: _compare("ne", "une"),
     np.less: _compare("lt", "olt"),
@@ -225,7 +205,7 @@ WRITTEN: dict[np.ufunc, Written] = {
     np.greater_equal: _compare("ge", "oge"),
     np.isfinite: _class("olt"),
     np.isinf: _class("oeq"),
-    np.isnan: _is_nan,
+    np.isnan: lambda dtype, a: a.is_("uno", a),
 }
 """numpy's functions that have machine code with their bits; exp2 and sin are not among them: nobody promises these."""
 
