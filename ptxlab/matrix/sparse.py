@@ -71,6 +71,11 @@ class Metadata:
         return {32: (1, 2), 4: (4, 8)}.get(self.bits, (2, 4))
 
     @property
+    def neighbours(self) -> int:
+        """How many whole neighbouring elements a unit is."""
+        return 2 if self.bits == 4 else 1
+
+    @property
     def chunks(self) -> int:
         """How many chunks a row of A has."""
         return self.k // self.granularity[1]

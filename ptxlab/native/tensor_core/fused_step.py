@@ -158,17 +158,17 @@ class FusedSteps(Steps):
 
 
 @dataclass(frozen=True, slots=True)
-class UnpackedSteps(FusedSteps):
-    """Steps of float16 numbers that come as 8-bit ``a_form`` and ``b_form``; k is 2 or 4 times ``products``.
+class UnpackedSteps(Steps):
+    """All ``products`` of 8-bit ``a_form`` and ``b_form`` in ``parts``, steps of float16 numbers, and C added last.
 
-    C is added last: see ``ptxlab.numbers.tensor_core_software``.
+    See ``ptxlab.numbers.tensor_core_software``.
     """
 
+    parts: FusedSteps
     a_form: Format
     b_form: Format
-    depth: int
 
-    adds_last = True
+    kept = FusedSteps.kept
 
     def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return widened(words, self.a_form, F16, bits)
@@ -180,13 +180,16 @@ class UnpackedSteps(FusedSteps):
     def place(self, k: int) -> int:
         """Return the place of an element among those that are added: the halves of registers in turn."""
         block, within = divmod(k, 4)
-        return self.depth // 2 * (within // 2) + 2 * block + within % 2
+        return self.products // 2 * (within // 2) + 2 * block + within % 2
 
-    def last(self, words: VectorValue, c: VectorValue) -> VectorValue:
-        form = self.how.result
-        given = (each.extended(form.word_bits, signed=False) for each in (words, c))
-        total = applied(partial(add_words, acc=form.name), form.word, *given)
-        return total.extended(32, signed=False)
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
+        each, form = self.parts.products, self.parts.how.result
+        total = code.variable(sums.like(0))
+        with code.loop(self.products // each) as part:
+            total.value = self.parts.column(code, terms.behind(part * each), total.value)
+        given = (x.extended(form.word_bits, signed=False) for x in (total.value, sums))
+        words = applied(partial(add_words, acc=form.name), form.word, *given)
+        return words.extended(32, signed=False)
 
 
 def _shifted(field: VectorValue, shift: VectorValue) -> VectorValue:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.sparse import Metadata
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.operands import fragment, lines, order, scatter
-from ptxlab.native.tensor_core.terms import Chunks, Index, Kept, Steps, Terms
+from ptxlab.native.tensor_core.terms import Index, Kept, Steps, Terms
 from ptxlab.native.text import width
 from ptxlab.native.value import VectorValue
 
@@ -24,7 +25,7 @@ NAME = "multiply"
 class Matrices:
     """The matrices of m x n products, up to so ``many``, and the code of the function that works on them.
 
-    A has ``k`` numbers a row, in ``chunks`` if it is sparse; where B is, A has ``depth`` numbers a row. Of scales there
+    A has ``k`` numbers a row, chosen by ``metadata`` if it is sparse; where B is, A has ``depth`` numbers a row. Of scales there
     are so many ``blocks`` along k.
     """
 
@@ -36,21 +37,21 @@ class Matrices:
         k: int,
         *,
         many: int = 1,
-        chunks: Chunks | None = None,
+        metadata: Metadata | None = None,
         depth: int = 0,
         blocks: int = 1,
     ) -> None:
-        self.steps, self.m, self.n, self.k, self.chunks = steps, m, n, k, chunks
+        self.steps, self.m, self.n, self.k, self.metadata = steps, m, n, k, metadata
         self.code = code = FunctionBuilder()
-        of_right = k if chunks is None else k // chunks.kept * chunks.of
+        kept, of = metadata.granularity if metadata else (1, 1)
         blocks_of_rows = m // steps.rows
 
         def room(kinds: Sequence[str], depth: int, outer: int) -> list[Kept]:
             return [Kept.of(code, kind, depth, outer, many) for kind in kinds]
 
         self._left = room(steps.kept, blocks_of_rows * (depth or k), steps.rows)
-        self._right = room(steps.kept, of_right, n)
-        self._units = room(["i32"] if chunks else [], blocks_of_rows * k, steps.rows)
+        self._right = room(steps.kept, k // kept * of, n)
+        self._units = room(["i32"] if metadata else [], blocks_of_rows * k, steps.rows)
         self._scales = [room(steps.scales, blocks, outer) for outer in (m, n)]
         self._sums = Kept.of(code, steps.word, blocks_of_rows * n, steps.rows)
 
@@ -79,7 +80,7 @@ class Matrices:
     ) -> None:
         """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
         elements = self.steps.right(words, bits)
-        kept, of = (1, 1) if self.chunks is None else (self.chunks.kept, self.chunks.of)
+        kept, of = self.metadata.granularity if self.metadata else (1, 1)
         for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
             place = self.steps.place(k // of * kept) // kept * of + k % of
             _keep(self._right, parts, place, first, product)
@@ -87,12 +88,13 @@ class Matrices:
     def keep_units(
         self, values: VectorValue, chunk: int, block: int = 0, product: Index = 0
     ) -> None:
-        """Keep which units a block of rows of A has of a chunk, of metadata."""
-        assert self.chunks is not None
-        shift = 32 - (self.chunks.of // self.chunks.width).bit_length() + 1
-        for i, unit in enumerate(self.chunks.units(values)):
-            k = self._of_rows(block, chunk * self.chunks.kept + i)
-            _keep(self._units, [unit << shift], k, product=product)
+        """Keep which units a block of rows of A has of a chunk, two bits each; of a tf32, two units, the upper tells."""
+        assert self.metadata is not None
+        kept, _ = self.metadata.granularity
+        for i in range(kept):
+            unit = values >> 2 * (i // self.metadata.neighbours)
+            k = self._of_rows(block, chunk * kept + i)
+            _keep(self._units, [unit << 30], k, product=product)
 
     def keep_scales(self, side: int, words: VectorValue, block: int, first: Index = 0) -> None:
         """Keep the scales of a block along k, of A's rows (0) or B's columns (1), in the low bytes of words."""
@@ -111,8 +113,6 @@ class Matrices:
         mask: VectorValue | None = None,
     ) -> None:
         """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
-        if self.steps.adds_last:
-            mask = self.code.number("i32", 0).splat(self.steps.rows)
         for column, word in self._columns(layout, addresses, first):
             column.store(word if mask is None else word & mask)
 
@@ -130,12 +130,6 @@ class Matrices:
             done.append((line, words))
         for register, address in enumerate(addresses):
             address.store(scatter(done, register, WARP), align=width(self.steps.word) // 8)
-
-    def add_last(self, layout: FragmentLayout, addresses: Sequence[VectorValue]) -> None:
-        """Add C to the sums where the arithmetic has it so."""
-        if self.steps.adds_last:
-            for column, c in self._columns(layout, addresses, 0):
-                column.store(self.steps.last(column.load(self.steps.rows), c))
 
     def _columns(
         self, layout: FragmentLayout, addresses: Sequence[VectorValue], first: Index
@@ -163,23 +157,22 @@ class Matrices:
         ``places`` is where the k of the numbers of a sparse B are, [k, n].
         """
         steps, code = self.steps, self.code
-        ratio = self._right[0].depth // self.k
         blocks, along = self.m // steps.rows, self.k // steps.products
         with code.loop(blocks) as block, code.loop(along) as step, code.loop(self.n) as column:
-            first = step * steps.products
-            of_rows = block * self.k + first
+            of_block = block * self.k
             terms = Terms(
                 steps.rows,
-                [kept.at(0 if places else of_rows, 0, product) for kept in self._left],
-                [kept.at(first * ratio, column, product) for kept in self._right],
+                [kept.at(0 if places else of_block, 0, product) for kept in self._left],
+                [kept.at(0, column, product) for kept in self._right],
                 [kept.at(0, block * steps.rows) for kept in self._scales[0]],
                 [kept.at(0, column) for kept in self._scales[1]],
-                self.chunks,
-                next((kept.at(of_rows, 0, product) for kept in self._units), None),
-                places and places.at(first, column),
+                self.metadata,
+                next((kept.at(of_block, 0, product) for kept in self._units), None),
+                places and places.at(0, column),
             )
             sums = self.sums(block * self.n + column)
-            sums.store(steps.column(code, terms, sums.load(steps.rows)))
+            words = sums.load(steps.rows)
+            sums.store(steps.column(code, terms.behind(step * steps.products), words))
 
 
 def _keep(

@@ -21,7 +21,7 @@ from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.matrices import NAME, Matrices
 from ptxlab.native.tensor_core.operands import BLOCK, WORDS, UnitMatrix, fragment, lines, order
 from ptxlab.native.tensor_core.steps import depth, steps, transposed
-from ptxlab.native.tensor_core.terms import Chunks, Index, Kept
+from ptxlab.native.tensor_core.terms import Index, Kept
 from ptxlab.native.text import ModuleFunction
 from ptxlab.native.value import VectorValue, numbers
 
@@ -49,8 +49,7 @@ def mma(
         return None
     metadata, scales = form.metadata, form.scales
     blocks = scales[0].blocks if scales else 1
-    chunks = Chunks.of_metadata(metadata) if metadata else None
-    matrices = Matrices(arithmetic, form.m, form.n, depth(form), chunks=chunks, blocks=blocks)
+    matrices = Matrices(arithmetic, form.m, form.n, depth(form), metadata=metadata, blocks=blocks)
     code = matrices.code
     task, start, end = code.task()
     warps, objects = task.address(HEADER), task.at(HEADER + 1, 8)
@@ -82,7 +81,6 @@ def mma(
             matrices.keep_right(words, layouts[1].bits, line.inner, first)
         matrices.begin(layouts[2], c)
         matrices.add()
-        matrices.add_last(layouts[2], c)
         matrices.end(layouts[3], d)
     return code.function(NAME)
 
@@ -144,8 +142,7 @@ def wgmma(
     if arithmetic is None:
         return None
     metadata = form.metadata and replace(form.metadata, rows=BLOCK)
-    chunks = Chunks.of_metadata(metadata) if metadata else None
-    matrices = Matrices(arithmetic, BLOCK, form.n, depth(form), many=most, chunks=chunks)
+    matrices = Matrices(arithmetic, BLOCK, form.n, depth(form), many=most, metadata=metadata)
     code = matrices.code
     task, start, end = code.task()
     count = task.word(HEADER)

@@ -62,7 +62,8 @@ def _floating(
     match rules:
         case UnpackedDotProduct():
             how = FusedStep.of(F16, F16, d, rules.halves)
-            return UnpackedSteps(min(how.products, k // 2), rows, how, a, b, k)
+            parts = FusedSteps(min(how.products, k // 2), rows, how)
+            return UnpackedSteps(k, rows, parts, a, b)
         case GroupedDotProduct():
             return GroupedSteps(k, rows, rules, FORMATS[scale_type], blocks)
         case DotProduct():

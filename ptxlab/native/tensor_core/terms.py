@@ -45,26 +45,6 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunks:
-    """Of each ``of`` neighbours along k a sparse A has ``kept``, in units of ``width`` of them."""
-
-    kept: int
-    of: int
-    width: int
-
-    @classmethod
-    def of_metadata(cls, metadata: Metadata) -> Self:
-        kept, of = metadata.granularity
-        return cls(kept, of, 2 if metadata.bits == 4 else 1)
-
-    def units(self, value: VectorValue) -> list[VectorValue]:
-        """Return which unit of a chunk each number is of that A has, as its metadata says."""
-        if self.kept == 1:  # of a tf32, which is two units, the upper one tells
-            return [(value >> 1) & 1]
-        return [(value >> 2 * (i // self.width)) & 3 for i in range(self.kept)]
-
-
-@dataclass(frozen=True, slots=True)
 class Terms:
     """What a step multiplies: of so many ``rows`` of A and a column of B what is kept, from the step's first k on.
 
@@ -77,9 +57,20 @@ class Terms:
     right: Sequence[Kept]
     left_scales: Sequence[Kept]
     right_scales: Sequence[Kept]
-    chunks: Chunks | None = None
+    metadata: Metadata | None = None
     units: Kept | None = None
     places: Kept | None = None
+
+    def behind(self, k: Index) -> Terms:
+        """Return those from another k on."""
+        kept, of = self.metadata.granularity if self.metadata else (1, 1)
+        return replace(
+            self,
+            left=self.left if self.places else [each.at(k) for each in self.left],
+            right=[each.at(k * (of // kept)) for each in self.right],
+            units=self.units and self.units.at(k),
+            places=self.places and self.places.at(k),
+        )
 
     def a(self, part: int, k: Index) -> VectorValue:
         """Return a part of A's elements of all rows."""
@@ -89,9 +80,9 @@ class Terms:
     def b(self, part: int, k: Index) -> VectorValue:
         """Return a part of the elements of B that those of A belong to, in all rows."""
         column = self.right[part]
-        if self.chunks is None or self.units is None:
+        if self.metadata is None or self.units is None:
             return self._spread(column, k)
-        kept, of, width = self.chunks.kept, self.chunks.of, self.chunks.width
+        (kept, of), width = self.metadata.granularity, self.metadata.neighbours
         first = k // kept * of + (k & width - 1)
         choices = [self._spread(column, first + unit) for unit in range(0, of, width)]
         unit = self.units.at(k).load(self.rows)
@@ -125,7 +116,6 @@ class Steps(ABC):
     kept: ClassVar[Sequence[str]]
     scales: ClassVar[Sequence[str]] = ()
     word: ClassVar[str] = "i32"
-    adds_last: ClassVar[bool] = False
 
     @abstractmethod
     def left(self, words: VectorValue, bits: int) -> Sequence[tuple[VectorValue, ...]]:
@@ -146,7 +136,3 @@ class Steps(ABC):
     @abstractmethod
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         """Return the words of a column of D: a step's products added to these."""
-
-    def last(self, words: VectorValue, c: VectorValue) -> VectorValue:
-        """Add C to words of D, where the arithmetic ``adds_last``."""
-        raise NotImplementedError
