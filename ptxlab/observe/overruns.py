@@ -80,27 +80,26 @@ class Overruns:
 
 
 def _bases(function: Function) -> dict[str, set[str]]:
-    sites = list(instructions(function))
+    flows = [(*_made_of(site), results(site)) for site in instructions(function)]
     bases: dict[str, set[str]] = defaultdict(set)
     size = -1
     while size < (now := sum(map(len, bases.values()))):
         size = now
-        for site in sites:
-            made = _made_of(site, bases)
-            for register in results(site):
+        for names, read, written in flows:
+            made = names.union(*(bases[register] for register in read))
+            for register in written:
                 bases[register] |= made
     return bases
 
 
-def _made_of(site: Scoped, known: dict[str, set[str]]) -> set[str]:
+def _made_of(site: Scoped) -> tuple[set[str], list[str]]:
+    """Return the variables that an instruction names, and the registers that it computes from."""
     if loads(site.instruction) or effects_of(site.instruction).leads == "function":
-        return {_UNKNOWN}
-    made: set[str] = set()
-    for operand in site.instruction.operands[1:]:
-        made |= _named(operand)
-        for register in site.registers(operand):
-            made |= known[register]
-    return {name for name in made if site.type_of(name) is None}
+        return {_UNKNOWN}, []
+    operands = site.instruction.operands[1:]
+    names = {name for operand in operands for name in _named(operand)}
+    read = [register for operand in operands for register in site.registers(operand)]
+    return {name for name in names if site.type_of(name) is None}, read
 
 
 def _named(operand: Operand) -> set[str]:

@@ -65,6 +65,7 @@ _TOKEN = re.compile(
     _BLANKS + "(?:" + "|".join(f"({pattern})" for _, pattern in _GROUPS) + ")?", re.ASCII
 )
 _KINDS = (None, *(kind for kind, _ in _GROUPS))
+_TOKENS = tuple(kind if isinstance(kind, TokenKind) else None for kind in _KINDS)
 _FAULTS: dict[str, tuple[str, str | None]] = {
     "number": (
         "malformed number",
@@ -104,7 +105,7 @@ def tokenize(source: SourceText, body: Token | None = None, *, skim: bool = Fals
     """
     _, text, start = body or Token(TokenKind.BODY, source.text, Position(1, 1))
     tokens: list[Token] = []
-    append = tokens.append
+    append, new = tokens.append, tuple.__new__  # Token(...) takes three times as long
     line, line_start = start.line, 1 - start.column
     matches = _TOKEN.finditer(text)
     while match := next(matches, None):
@@ -112,25 +113,27 @@ def tokenize(source: SourceText, body: Token | None = None, *, skim: bool = Fals
         if group is None:
             continue
         begin, end = match.span(group)
-        kind = _KINDS[group]
-        if kind == "newline":
+        kind = _TOKENS[group]
+        if kind is not None:
+            position = new(Position, (line, begin - line_start + 1))
+            if skim and text[begin] == "{" and (passed_over := _unread(text, begin, tokens)):
+                kind, end = passed_over
+                line, line_start = _moved(text, begin, end, line, line_start)
+                matches = _TOKEN.finditer(text, end)
+            append(new(Token, (kind, text[begin:end], position)))
+            continue
+        what = _KINDS[group]
+        if what == "newline":
             line += 1
             line_start = end
-        elif kind == "comment":
+        elif what == "comment":
             line, line_start = _moved(text, begin, end, line, line_start)
-        elif not isinstance(kind, TokenKind):
-            message, hint = _FAULTS[str(kind)]
-            if kind in ("number", "character"):
+        else:
+            message, hint = _FAULTS[str(what)]
+            if what in ("number", "character"):
                 message += f" {match[group]!r}"
             position = Position(line, begin - line_start + 1)
             raise PtxSyntaxError(message, location=locate(source, position), hint=hint)
-        elif skim and text[begin] == "{" and (passed_over := _unread(text, begin, tokens)):
-            kind, end = passed_over
-            append(Token(kind, text[begin:end], Position(line, begin - line_start + 1)))
-            line, line_start = _moved(text, begin, end, line, line_start)
-            matches = _TOKEN.finditer(text, end)
-        else:
-            append(Token(kind, text[begin:end], Position(line, begin - line_start + 1)))
     append(Token(TokenKind.END, "", Position(line, len(text) - line_start + 1)))
     return tokens
 

@@ -22,9 +22,13 @@ from ptxlab.syntax import tree
 def legal_forms(context: Context, flat: FlatFunction) -> list[RowForm]:
     """Return the form of each instruction, which the target has, and whose operands fit."""
     forms = []
+    known: dict[tuple[str, tuple[str, ...], int], RowForm] = {}
     for instruction, scope in flat.instructions:
         context.begin(instruction, scope)
-        form = legal_form(context)
+        written = instruction.opcode, instruction.modifiers, len(instruction.operands)
+        form = known.get(written)
+        if form is None:
+            form = known[written] = legal_form(context)
         check_operands(context, form)
         forms.append(form)
     return forms

@@ -265,7 +265,7 @@ class Context(Names):
 
     def components(self, operand: Operand) -> list[Name]:
         """Return the components of a register that is itself a vector; none of another operand."""
-        if not isinstance(operand, Name):
+        if not isinstance(operand, Name) or self.register(f"{operand.text}.x") is None:
             return []
         parts = (Name(f"{operand.text}.{x}", position=operand.position) for x in "xyzw")
         return [part for part in parts if self.register(part.text) is not None]

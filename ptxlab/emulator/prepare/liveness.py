@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
 INTERVAL = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Uses:
+class Uses(NamedTuple):
     """The registers one instruction reads and writes; ``partial`` writes keep some threads' values."""
 
     reads: frozenset[int]
@@ -45,12 +45,11 @@ class Liveness:
 
     def drops(self, count: int) -> Iterator[tuple[int, list[int]]]:
         """Yield after which of the first ``count`` instructions registers are dropped, and which."""
-        _, *after = _backward(self.flow, self.live)
         pending: set[int] = set()
-        for position, use in enumerate(self.flow.uses[:count]):
+        for position, (use, dying) in enumerate(zip(self.flow.uses[:count], self._dying())):
             # A register that died and was written again since holds a new value.
             pending -= use.writes
-            pending |= (use.reads | use.writes) - after[position] - self.keep
+            pending |= dying
             if pending and (position % INTERVAL == INTERVAL - 1 or position == count - 1):
                 yield position, sorted(pending)
                 pending = set()
@@ -66,38 +65,60 @@ class Liveness:
 
     @cached_property
     def _needed(self) -> set[int]:
-        needed = set(self.live)
+        return _read(self.flow, self.live) | (self.keep - self.unread)
+
+    def _dying(self) -> list[set[int]]:
+        """Return the registers that nobody needs after each instruction, which is the last to name them."""
+        live, dying = set(self.live), []
         for use in reversed(self.flow.uses):
-            if not use.partial:
-                needed -= use.writes
-            needed |= use.reads
-        return needed | (self.keep - self.unread)
+            dying.append((use.reads | use.writes) - live - self.keep)
+            _step_back(use, live)
+        return dying[::-1]
 
 
 def live_out(flows: Sequence[BlockFlow]) -> list[set[int]]:
     """Return the registers that are read after each block."""
     # With nothing read behind it a block tells what it reads itself; what it writes wholly is not
     # read before it for another's sake.
-    reads = [_backward(flow, set())[0] for flow in flows]
+    reads = [_read(flow, set()) for flow in flows]
     writes = [set().union(*(use.writes for use in flow.uses if not use.partial)) for flow in flows]
-    live_in = [set(own) for own in reads]
+    before: list[list[int]] = [[] for _ in flows]
+    for number, flow in enumerate(flows):
+        for successor in flow.successors:
+            before[successor].append(number)
+    live_in = list(reads)
     result: list[set[int]] = [set() for _ in flows]
-    changed = True
-    while changed:
-        changed = False
-        for number in range(len(flows) - 1, -1, -1):
-            live = set().union(*(live_in[s] for s in flows[number].successors))
-            if len(live) > len(result[number]):
-                result[number] = live
-                live_in[number] = reads[number] | (live - writes[number])
-                changed = True
+    waiting = dict.fromkeys(range(len(flows)))  # the last block is taken first
+    while waiting:
+        number, _ = waiting.popitem()
+        live = set().union(*(live_in[s] for s in flows[number].successors))
+        if len(live) > len(result[number]):
+            result[number] = live
+            live_in[number] = reads[number] | (live - writes[number])
+            waiting |= dict.fromkeys(before[number])
     return result
+
+
+def _read(flow: BlockFlow, live: set[int]) -> set[int]:
+    """Return the registers that are read before the first instruction, those ``live`` behind it among them."""
+    live = set(live)
+    for use in reversed(flow.uses):
+        _step_back(use, live)
+    return live
+
+
+def _step_back(use: Uses, live: set[int]) -> None:
+    """Make of the registers read after an instruction those that are read before it."""
+    if not use.partial:
+        live -= use.writes
+    live |= use.reads
 
 
 def _backward(flow: BlockFlow, live: set[int]) -> list[set[int]]:
     """Return the registers that are read before the first instruction, and after each of them."""
     before = [live]
     for use in reversed(flow.uses):
-        live = (live if use.partial else live - use.writes) | use.reads
+        live = set(live)
+        _step_back(use, live)
         before.append(live)
     return before[::-1]

@@ -107,7 +107,7 @@ class Scope:
         if component and f"{whole}.x" in self.registers:
             return
         for prefix, count, type_name, vector in self.ranges:
-            if counts(prefix, count, whole) and bool(component) == (vector > 1):
+            if bool(component) == (vector > 1) and counts(prefix, count, whole):
                 self.declare(whole, type_name, vector, new_slot)
 
     def declare(self, name: str, type_name: str, vector: int, new_slot: NewSlot) -> None:
