@@ -12,8 +12,8 @@ from ptxlab.device.loading import Loadable
 from ptxlab.device.protocol import Device, Module
 from ptxlab.syntax.tree import PtxModule
 
-FEW = 4
-"""Programs that are kept: of many, each full garbage collection would take seconds."""
+FEW = 16
+"""Programs that are kept, of some 10 MB each: as many as the tests of a module have in common."""
 
 
 class Keeping:

@@ -114,7 +114,7 @@ def rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewrite:
     return changed
 
 
-PROBLEM = Problem(200, 136, 456, beta=1)
+PROBLEM = Problem(136, 136, 328, beta=1)
 """Several tiles along k, and the edges of D."""
 
 

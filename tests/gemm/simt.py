@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -34,10 +35,11 @@ EACH_WAY = [
 """Each of A and B as it is and transposed: what copies one does not know of the other."""
 
 
-def every_second(twins: Sequence[Any]) -> list[Any]:
-    """Return faulty twins of a kernel; those between are thorough: each shows that the same test can fail."""
+def one_of_each(twins: Sequence[Any], kind: Callable[[Any], object] = itemgetter(0)) -> list[Any]:
+    """Return faulty twins, all but the first of each ``kind`` thorough: one shows that the test can fail."""
+    kinds = [kind(twin) for twin in twins]
     return [
-        pytest.param(*twin, marks=[pytest.mark.thorough] * (number % 2))
+        pytest.param(*twin, marks=[pytest.mark.thorough] * (kinds[number] in kinds[:number]))
         for number, twin in enumerate(twins)
     ]
 

@@ -167,6 +167,15 @@ def test_simt_rungs_agree_to_the_bit_and_with_whole_numbers_with_numpy(keeping: 
     assert len(found) == 1
 
 
+def test_relu_keeps_what_is_no_number(keeping: Device) -> None:
+    problem = Problem(4, 3, 5, "f32", epilogue="relu")
+    inputs = whole_numbers(problem)
+    inputs.a[2, 1] = np.nan
+    found = compute(keeping, problem, inputs, ALGORITHMS["naive"]).d
+    assert np.isnan(found[2]).all()
+    np.testing.assert_array_equal(np.isnan(found).any(axis=1), [False, False, True, False])
+
+
 def test_what_is_written_between_rows_is_wrong(device: Device, rewrite: Rewrite) -> None:
     store = "D.store(row, column, sum);"
     rewrite("naive", store, f"{store} if (column == 0 && row + 1 < m) d[s64(row) * ldd + n] = 7;")

@@ -10,7 +10,7 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem, run
-from tests.gemm.simt import QUICK, every_second
+from tests.gemm.simt import QUICK, one_of_each
 
 GEMM = "kernels/gemm.cuh"
 
@@ -58,7 +58,7 @@ def problems(name: str) -> list[Problem]:
     ]
 
 
-@pytest.mark.parametrize(("name", "file", "old", "new"), every_second(SLIPS))
+@pytest.mark.parametrize(("name", "file", "old", "new"), one_of_each(SLIPS))
 def test_a_slip_is_noticed(
     device: Device,
     tmp_path: Path,

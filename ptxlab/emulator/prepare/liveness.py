@@ -46,10 +46,11 @@ class Liveness:
     def drops(self, count: int) -> Iterator[tuple[int, list[int]]]:
         """Yield after which of the first ``count`` instructions registers are dropped, and which."""
         pending: set[int] = set()
-        for position, (use, dying) in enumerate(zip(self.flow.uses[:count], self._dying())):
+        dying = self._dying()
+        for position, use in enumerate(self.flow.uses[:count]):
             # A register that died and was written again since holds a new value.
             pending -= use.writes
-            pending |= dying
+            pending |= dying[position]
             if pending and (position % INTERVAL == INTERVAL - 1 or position == count - 1):
                 yield position, sorted(pending)
                 pending = set()
@@ -67,7 +68,7 @@ class Liveness:
     def _needed(self) -> set[int]:
         return _read(self.flow, self.live) | (self.keep - self.unread)
 
-    def _dying(self) -> list[set[int]]:
+    def _dying(self) -> list[frozenset[int]]:
         """Return the registers that nobody needs after each instruction, which is the last to name them."""
         live, dying = set(self.live), []
         for use in reversed(self.flow.uses):
