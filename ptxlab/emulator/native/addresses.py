@@ -116,10 +116,14 @@ class TranslatedAddress:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A thread's own memory: where its ``data`` is, where each thread's begins, its size and first address."""
+    """A thread's own memory: where its ``data`` is, where each thread's begins, its size and first address.
+
+    ``base`` is what a thread's own address has more than that.
+    """
 
     data: VectorValue
     start: VectorValue
+    base: VectorValue
     size: VectorValue
     first: VectorValue
 
@@ -127,13 +131,17 @@ class Window:
     def of(cls, code: FunctionBuilder, task: VectorValue, word: int) -> Window:
         """Return the window of which ``window_words`` are those of a task from this one on."""
         with code.before_threads():
-            data, start = (task.array(word + i) for i in range(2))
-            return cls(data, start, *(task.word(word + i) for i in (2, 3)))
+            arrays = (task.array(word + i) for i in range(3))
+            return cls(*arrays, *(task.word(word + i) for i in (3, 4)))
 
 
-def window_words(region: Region) -> tuple[int, int, int, int]:
-    """Return the words of a task that describe a thread's own memory."""
-    return id(region.data), id(region.start), region.size, region.first
+WINDOW = 5
+"""How many words of a task describe a thread's own memory."""
+
+
+def window_words(region: Region) -> tuple[int, ...]:
+    """Return these words."""
+    return id(region.data), id(region.start), id(region.base), region.size, region.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +189,8 @@ class AddressTranslation:
         self, address: VectorValue, window: Window, span: Span, active: VectorValue | None
     ) -> TranslatedAddress:
         """Check addresses of the threads' own shared or local memory."""
-        address = address.splat(LANES)
+        own = window.base.at(self.index, 8).load("i64", LANES, align=8)
+        address = address.splat(LANES) - own
         room, length = window.size - window.first, span.high - span.low
         fits = room.is_("uge", length)
         many = fits.choose(room - length + 1, 0)

@@ -25,7 +25,8 @@ VARIABLE = "PTXLAB_ENGINE"
 ENGINES = ("auto", "array", "native")
 
 STEP, THREAD = 3000, 1
-"""Nanoseconds that an instruction takes as arrays, and that it takes for each thread besides."""
+"""Nanoseconds that an instruction takes as arrays, and besides for each thread of a wave: however few execute
+it, what it writes is an array of all."""
 
 HOT = 200_000_000
 """Nanoseconds that all blocks have taken as arrays when the first is compiled, for which LLVM is loaded."""
@@ -140,7 +141,7 @@ def _gets_hot(group: Converged, stop: int) -> bool:
     key = key_of(block, function, frame)
     if len(block.watched) <= FEW:
         key = ANY, key[1], *(instruction.site.instruction.name for instruction in block.watched)
-    spent = block.instructions * (STEP + THREAD * group.threads.size) + stop
+    spent = block.instructions * (STEP + THREAD * frame.wave.width) + stop
     PROCESS.spent[key] += spent
     PROCESS.taken += spent
     if PROCESS.taken < frame.wave.hot:

@@ -209,7 +209,7 @@ class Builder:
         return FunctionShape(shared, self.made.masked, merging=False, spread=frozenset(spread))
 
     def _written(self, part: BlockPart) -> Written | None:
-        if isinstance(part, Arrays) or not part.is_native_in(self.frame.wave):
+        if isinstance(part, Arrays):
             return None
         return part.written_in(self._shape(part), self.frame)
 

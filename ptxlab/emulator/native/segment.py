@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.native.accesses import STORES
-from ptxlab.emulator.native.addresses import window_words
+from ptxlab.emulator.native.addresses import WINDOW, window_words
 from ptxlab.emulator.native.writer import (
     NAME,
     FunctionShape,
@@ -95,7 +95,7 @@ class CompiledFunction:
         if self.size != (wave.width, wave.cores):
             self.fit(wave, pool(wave.cores))
         shared, local = (
-            window_words(wave.regions[space]) if space in spaces else (0, 0, 0, 0)
+            window_words(wave.regions[space]) if space in spaces else (0,) * WINDOW
             for space in ("shared", "local")
         )
         return self.header + packed(
@@ -181,8 +181,6 @@ class Segment:
         """Run as machine code; False if nothing was done."""
         wave, registers = frame.wave, frame.registers
         everyone, full = threads.everyone, threads.full or threads.everyone
-        if not self.is_native_in(wave):
-            return False
         slots = self.inputs if full else self.merged
         values = [registers[slot] for slot in slots]
         shared = frozenset(
@@ -206,10 +204,6 @@ class Segment:
             for slot in self.dying:
                 registers[slot] = initial[slot]
         return True
-
-    def is_native_in(self, wave: Wave) -> bool:
-        """Say whether there may be machine code at all: none reaches into another CTA of its cluster."""
-        return "shared" not in self.spaces or wave.config.cluster_ctas == 1
 
     def compiled_in(self, shape: FunctionShape, frame: Frame) -> CompiledFunction | None:
         """Return the functions of a shape, compiled at the first time; None if there are to be none."""

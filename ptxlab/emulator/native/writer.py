@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.native.accesses import DeferredStore, load, stores
-from ptxlab.emulator.native.addresses import AddressTranslation, Span, TranslatedAddress, Window
+from ptxlab.emulator.native.addresses import (
+    WINDOW,
+    AddressTranslation,
+    Span,
+    TranslatedAddress,
+    Window,
+)
 from ptxlab.emulator.prepare.program import Lowered
 from ptxlab.emulator.prepare.registers import Array, Destination, Narrower, Source
 from ptxlab.emulator.run.code import InstructionSteps
@@ -28,7 +34,9 @@ from ptxlab.native.value import VectorValue
 
 NAME = "segment"
 
-MASK, TABLE, SHARED, LOCAL, SCRATCH, FIRST = (HEADER + at for at in (0, 1, 2, 6, 10, 11))
+MASK, TABLE, SHARED, LOCAL, SCRATCH, FIRST = (
+    HEADER + at for at in (0, 1, 2, 2 + WINDOW, 2 + 2 * WINDOW, 3 + 2 * WINDOW)
+)
 """The words of the task: which threads are active, allocations, windows, where the objects of scratch are, registers."""
 
 

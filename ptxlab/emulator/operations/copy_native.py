@@ -19,7 +19,13 @@ from weakref import proxy
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.addresses import AddressTranslation, Span, Window, window_words
+from ptxlab.emulator.native.addresses import (
+    WINDOW,
+    AddressTranslation,
+    Span,
+    Window,
+    window_words,
+)
 from ptxlab.emulator.native.warp_operation import FallbackStep, is_possible
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
@@ -45,7 +51,7 @@ HEAD, ROW, CAPACITY = 8, 4, 64
 RING, ALLOWED = (HEADER + at for at in range(2))
 """Words of all tasks: the ring; of a wait how many groups may be under way, -1 to wait for all that has begun."""
 
-TABLE, SHARED, REGISTERS = (HEADER + at for at in (1, 2, 6))
+TABLE, SHARED, REGISTERS = (HEADER + at for at in (1, 2, 2 + WINDOW))
 """Words of the task that begins a copy: allocations, the window of shared memory, registers with addresses."""
 
 SOURCE, TARGET, SIZE, GROUP = range(ROW)

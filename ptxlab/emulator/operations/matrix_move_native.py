@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from ptxlab.emulator.native.addresses import Window, window_words
+from ptxlab.emulator.native.addresses import WINDOW, Window, window_words
 from ptxlab.emulator.native.warp_operation import NAME, FallbackStep, by_warps, is_possible
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Destination
@@ -19,7 +19,7 @@ from ptxlab.matrix.ldmatrix import LdMatrix
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.cores import HEADER
 
-SHARED, OFFSET, REGISTERS = (HEADER + at for at in (0, 4, 5))
+SHARED, OFFSET, REGISTERS = (HEADER + at for at in (0, WINDOW, WINDOW + 1))
 """The words of the task: the window of shared memory, what is added to an address, registers."""
 
 ROW, ROWS = 16, 8

@@ -93,10 +93,12 @@ class Region(Bytes):
     """Memory of which every thread sees a part of its own: shared memory (a part a CTA) or local.
 
     ``start`` is where address 0 of each thread's part would be in ``data``; the thread may use the
-    addresses from ``first`` on, below ``size``.
+    addresses from ``first`` on, below ``size``. The address itself says which part is meant by what is
+    added to it, the thread's own by ``base``.
     """
 
     start: Integers
+    base: Integers
     first: int = 0
 
     @property

@@ -94,7 +94,9 @@ class Wave:
         base = self.shared_base = self.multiprocessor.shared_base
         # Who watches may look at a wave's memory when it has ended.
         begun = WaveMemory if self.watched else WaveMemory.of
-        self.own = own = begun(ctas, self.cta_width, self.shared_bytes, base)
+        self.own = own = begun(
+            ctas, self.cta_width, self.shared_bytes, base, self.config.cluster_ctas
+        )
         if self.watcher.poison:
             own.shared.data.fill(self.watcher.poison)
         self.cta_of, self.shared_pitch = own.cta_of, own.shared_pitch
@@ -103,7 +105,7 @@ class Wave:
         self.regions = {
             "shared": own.shared,
             "local": own.local,
-            "param": Region("param", size, given, np.zeros(1, np.int64)),
+            "param": Region("param", size, given, np.zeros(1, np.int64), np.zeros(1, np.int64)),
         }
         self.mbarriers = Mbarriers(self.regions["shared"].items(OBJECT_BYTES), self.width)
         self.clusters = ClusterBarriers(self.width, self.cta_width * self.config.cluster_ctas)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.run.in_flight import Outside
 from ptxlab.emulator.run.memory import Region, pitched
 
@@ -23,6 +24,8 @@ _KEPT: deque[WaveMemory] = deque(maxlen=2)
 class WaveMemory:
     """Memory of ``ctas`` CTAs of ``cta_width`` threads, with ``shared_bytes`` each from ``shared_base`` on.
 
+    ``cluster_ctas`` of them make a cluster, in which the address of shared memory has the rank of a CTA.
+
     ``loops`` and ``copies`` are what machine code has made for its addresses
     (``emulator.native.dispatch_loop``, ``operations.copy_native``).
     """
@@ -31,6 +34,7 @@ class WaveMemory:
     cta_width: int
     shared_bytes: int
     shared_base: int
+    cluster_ctas: int
     loops: dict[Any, Any] = field(default_factory=dict, init=False)
     copies: Outside | None = field(default=None, init=False)
 
@@ -38,8 +42,11 @@ class WaveMemory:
         self.cta_of = np.repeat(np.arange(self.ctas), self.cta_width)
         pitch = self.shared_pitch = pitched(self.shared_bytes)
         data = np.zeros(self.ctas * pitch, np.uint8)
-        start, base = self.cta_of * pitch - self.shared_base, self.shared_base
-        self.shared = Region("shared", base + self.shared_bytes, data, start, base)
+        first = self.shared_base
+        start, rank = self.cta_of * pitch - first, self.cta_of % self.cluster_ctas
+        self.shared = Region(
+            "shared", first + self.shared_bytes, data, start, rank << RANK_SHIFT, first
+        )
         self.local = self._local(0)
 
     @classmethod
@@ -77,7 +84,7 @@ class WaveMemory:
 
     @property
     def _size(self) -> tuple[int, ...]:
-        return self.ctas, self.cta_width, self.shared_bytes, self.shared_base
+        return self.ctas, self.cta_width, self.shared_bytes, self.shared_base, self.cluster_ctas
 
     def _clear(self) -> None:
         self.shared.data.fill(0)
@@ -87,4 +94,5 @@ class WaveMemory:
     def _local(self, nbytes: int) -> Region:
         pitch = pitched(nbytes)
         start: Array = np.arange(self.width) * pitch
-        return Region("local", nbytes, np.zeros(self.width * pitch, np.uint8), start)
+        data = np.zeros(self.width * pitch, np.uint8)
+        return Region("local", nbytes, data, start, np.zeros_like(start))

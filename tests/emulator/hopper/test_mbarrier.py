@@ -124,6 +124,28 @@ def test_who_waits_for_an_arrival_that_never_comes_is_told_what_is_missing(run: 
     assert "1 of 97 arrivals" in caught.value.message
 
 
+def test_the_next_wait_of_the_same_threads_is_for_the_object_that_its_register_names_now(
+    run: Run,
+) -> None:
+    body = """
+        @p0 mbarrier.init.shared.b64 [bar], 1; @p0 mbarrier.init.shared.b64 [bar+8], 1;
+        bar.sync 0;
+        @p0 mbarrier.arrive.shared.b64 d2, [bar]; @p0 mbarrier.arrive.shared.b64 d2, [bar+8];
+        mov.u32 r4, r2; add.u32 r5, r2, 8;
+    W:  mbarrier.try_wait.parity.shared.b64 p1, [r4], 0;
+        @!p1 bra W;
+        add.u32 r4, r4, 8; setp.le.u32 p2, r4, r5;
+        @p2 bra W;
+        """
+    run(body, words=1, block=96)
+    with pytest.raises(LaunchError, match=r"one at 0x1408 .* 1 of 1 arrivals"):
+        run(
+            body.replace("@p0 mbarrier.arrive.shared.b64 d2, [bar+8];", ""),
+            words=1,
+            block=96,
+        )
+
+
 def test_bytes_that_never_come_are_missing(run: Run) -> None:
     with pytest.raises(LaunchError, match="in phase 0 0 of 1 arrivals and 64 bytes are missing"):
         run(

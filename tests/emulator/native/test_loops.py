@@ -497,3 +497,19 @@ def test_what_was_made_for_single_ctas_is_not_for_clusters(
     assert max(calls) > 30
     with pytest.raises(LaunchError, match="CTA 1 of a cluster of 2"):
         loaded.launch(2, 128, [buffer], cluster=2)
+
+
+def test_threads_of_a_cluster_have_machine_code_for_their_own_shared_memory(
+    monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    """Who asks for nothing of the other CTAs has what single CTAs have."""
+    monkeypatch.setattr(dispatch_loop, "WORTH", 1)
+    results = []
+    for engine, clusters in (("array", {}), ("native", {"cluster": 2})):
+        monkeypatch.setenv("PTXLAB_ENGINE", engine)
+        device: Any = open_device("emulator", arch="sm_90a")
+        buffer = device.upload(np.arange(512, dtype=np.uint32) * 17)
+        device.load(turns(SHARED, 60)).kernel("k").launch(4, 128, [buffer], **clusters)
+        results.append(buffer.numpy().tolist())
+    assert results[0] == results[1]
+    assert max(calls) > 60
