@@ -28,14 +28,14 @@ def test_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executable, "_steps", executable._steps)  # put back afterwards
     monkeypatch.setenv("PTXLAB_ENGINE", "array")  # steps of machine code are not told apart
     workload = asdict(bench.Workload("small", "naive", "f32", 32, 1.0))
-    found = bench.in_child(workload, columns=2, repeats=3, split=True)
-    assert len(found["seconds"]) == 3
-    assert 1 << 20 < found["peak"] < 1 << 34
-    _, runs = found["spent"]["fma"]
+    measured = bench.in_child(workload, columns=2, repeats=3, split=True)
+    assert len(measured["seconds"]) == 3
+    assert 1 << 20 < measured["peak"] < 1 << 34
+    _, runs = measured["spent"]["fma"]
     assert runs == 3 * 32
-    assert found["thread_instructions"] > 2 * 32**3
-    assert found["spent"]["ld.global"][1] == 2 * runs
-    assert 0 < sum(note[0] for note in found["spent"].values()) <= sum(found["seconds"])
+    assert measured["thread_instructions"] > 2 * 32**3
+    assert measured["spent"]["ld.global"][1] == 2 * runs
+    assert 0 < sum(note[0] for note in measured["spent"].values()) <= sum(measured["seconds"])
 
 
 def test_the_table_on_its_page_is_that_of_the_results() -> None:

@@ -93,8 +93,8 @@ def on(monkeypatch: pytest.MonkeyPatch, system: str, machine: str) -> None:
 
 def examined(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["doctor", "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
 
 
 def test_where_nvidia_has_packages_one_line_installs_them(

@@ -53,13 +53,13 @@ def expanded(text: str) -> list[str]:
 def listed() -> dict[tuple[str, int], tuple[str, str]]:
     """What the page's first table says of (form, sources): what it needs, and how exact it is."""
     table = instructions.PAGE.read_text(encoding="utf-8").split("## ")[1]
-    found: dict[tuple[str, int], tuple[str, str]] = {}
+    rows: dict[tuple[str, int], tuple[str, str]] = {}
     for row in re.findall(r"^\| (`.*`) \| (\d) \| (.*?) ?\| (\w+) \|$", table, re.MULTILINE):
         for text in re.findall("`(.*?)`", row[0]):
             for form in expanded(text):
-                assert (form, int(row[1])) not in found, f"{form} is there twice"
-                found[form, int(row[1])] = row[2], row[3]
-    return found
+                assert (form, int(row[1])) not in rows, f"{form} is there twice"
+                rows[form, int(row[1])] = row[2], row[3]
+    return rows
 
 
 def test_the_page_lists_each_form_of_the_grammar_once() -> None:

@@ -47,8 +47,8 @@ def plain(roff: str) -> str:
 def sections(roff: str) -> dict[str, str]:
     """Return what is said of each verb."""
     verbs, _, _ = roff.partition(".SH EXIT STATUS")
-    found = re.split(r'^\.SS "ptxlab (\w+)"$', verbs, flags=re.MULTILINE)
-    return {name: plain(text) for name, text in zip(found[1::2], found[2::2], strict=True)}
+    parts = re.split(r'^\.SS "ptxlab (\w+)"$', verbs, flags=re.MULTILINE)
+    return {name: plain(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def help_of(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:

@@ -120,8 +120,10 @@ def test_assembles_without_spills(name: str, arch: str) -> None:
 
 def functions_of(name: str) -> dict[str, str]:
     """The device functions of a PTX file with the comment above each, by their first lines."""
-    found = re.findall(r"((?://[^\n]*\n)*)(\.func .*?)\n\{\n(.*?)\n\}\n", text_of(name), re.DOTALL)
-    return {signature: comment + body for comment, signature, body in found}
+    functions = re.findall(
+        r"((?://[^\n]*\n)*)(\.func .*?)\n\{\n(.*?)\n\}\n", text_of(name), re.DOTALL
+    )
+    return {signature: comment + body for comment, signature, body in functions}
 
 
 def test_functions_of_the_same_name_are_the_same() -> None:
@@ -429,11 +431,11 @@ def test_run_line_does_what_it_says(device: Device, kernel: str) -> None:
 
 
 def test_expected_registers_of_ldmatrix(device: Device) -> None:
-    found = {
+    held = {
         name: execute(device, RUNS[name], resources.path("ptx/ldmatrix.ptx"))[1]["out"][5, 0]
         for name in ("ldmatrix_x1", "ldmatrix_x1_trans")
     }
-    assert found == {"ldmatrix_x1": 0x000B000A, "ldmatrix_x1_trans": 0x00190011}
+    assert held == {"ldmatrix_x1": 0x000B000A, "ldmatrix_x1_trans": 0x00190011}
     expect = header_of("ptx/ldmatrix.ptx").expect
     assert "0x000b000a" in expect
     assert "0x00190011" in expect

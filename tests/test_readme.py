@@ -32,12 +32,12 @@ def blocks(page: str, language: str) -> list[str]:
 
 def sessions(page: str) -> list[tuple[str, str]]:
     """Return the (command, output) pairs of a page's console blocks."""
-    found = []
+    shown = []
     for block in blocks(page, "console"):
         for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = session.replace("\\\n", "").partition("\n")
-            found.append((command, output))
-    return found
+            shown.append((command, output))
+    return shown
 
 
 def asked(page: str) -> list[str]:
@@ -47,9 +47,9 @@ def asked(page: str) -> list[str]:
     return [command for command in rows if command not in shown]
 
 
-def same(expected: str, found: str) -> bool:
+def same(expected: str, output: str) -> bool:
     """Compare an output with the README, where ``...`` stands for anything."""
-    return doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS)
+    return doctest.OutputChecker().check_output(expected, output, doctest.ELLIPSIS)
 
 
 def no_gpu(ordinal: int, target: object) -> NoReturn:

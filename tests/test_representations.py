@@ -98,11 +98,11 @@ def test_results() -> None:
     device = EmulatorDevice(TARGETS["sm_80"])
     kernel, out = device.load(TEXT).kernel(), device.zeros(1, "u32")
     args = [out, bytes(12), 0.5]
-    found = kernel.launch(1, 40, args, dump=ptxlab.Dump("mov.u32", ("r",)))
+    result = kernel.launch(1, 40, args, dump=ptxlab.Dump("mov.u32", ("r",)))
     dumped = "<dump of r after mov.u32: 40 of 40 threads>"
-    assert repr(found.dump) == dumped
-    assert repr(found) == (
-        f"<launch: {found.seconds:.3g} s, 40 threads, 160 thread_instructions, {dumped}>"
+    assert repr(result.dump) == dumped
+    assert repr(result) == (
+        f"<launch: {result.seconds:.3g} s, 40 threads, 160 thread_instructions, {dumped}>"
     )
     config = LaunchConfig.of(1, 40)
     profile = count(kernel, config, args)

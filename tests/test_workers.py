@@ -64,9 +64,9 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Executor | None]:
 
 
 def test_results_are_in_order_and_errors_whole(workers: Executor | None) -> None:
-    found = list(results(workers, slow_first, range(4)))
-    assert [number for number, _ in found] == [0, 1, 2, 3]
-    assert (os.getpid() in {process for _, process in found}) == (workers is None)
+    answers = list(results(workers, slow_first, range(4)))
+    assert [number for number, _ in answers] == [0, 1, 2, 3]
+    assert (os.getpid() in {process for _, process in answers}) == (workers is None)
     assert list(results(workers, slow_first, [3])) == [(3, os.getpid())]
     assert list(results(workers, slow_first, [])) == []
     cores_each = 1 if isinstance(workers, ProcessPoolExecutor) else 2
@@ -107,11 +107,11 @@ def test_the_ladder_is_the_same_everywhere(
     problem, types = Problem(20, 21, 22, seed=1), [("f32", "f32")]
     rungs = [(ALGORITHMS[name], Problem(32, 32, 32, "f32")) for name in ("naive", "coalescing")]
     here, told = survey(device, problem, types), explain(device, rungs, GPUS[0])
-    found = survey(device, problem, types, workers)
+    there = survey(device, problem, types, workers)
     assert explain(device, rungs, GPUS[0], executor=workers) == told
-    assert found.agreements == here.agreements
-    assert found.absent == here.absent
-    assert [(result.rung, result.verdict) for result in found.results] == [
+    assert there.agreements == here.agreements
+    assert there.absent == here.absent
+    assert [(result.rung, result.verdict) for result in there.results] == [
         (result.rung, result.verdict) for result in here.results
     ]
 

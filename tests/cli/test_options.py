@@ -38,8 +38,8 @@ def parser() -> argparse.ArgumentParser:
 
 def test_each_option_is_read_as_it_is_told() -> None:
     line = "x.ptx -o y --size 3 --kind b --arg c=1 --arg d=2 --as f16 --fast"
-    found = vars(parser().parse_args(line.split()))
-    assert found == {
+    options = vars(parser().parse_args(line.split()))
+    assert options == {
         "file": "x.ptx",
         "output": "y",
         "size": 3,
@@ -51,8 +51,8 @@ def test_each_option_is_read_as_it_is_told() -> None:
 
 
 def test_what_is_not_given_is_none_or_nothing() -> None:
-    found = parser().parse_args(["x.ptx", "--as", "f16"])
-    assert (found.size, found.arg, found.fast) == (None, [], False)
+    options = parser().parse_args(["x.ptx", "--as", "f16"])
+    assert (options.size, options.arg, options.fast) == (None, [], False)
 
 
 def test_a_line_goes_on_where_the_next_one_is_indented() -> None:

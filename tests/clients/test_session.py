@@ -331,6 +331,6 @@ def test_an_address_behind_an_array_is_the_same_on_another_gpu() -> None:
     session.launch(kernel, LaunchConfig.of(1, 1), parameters, memory)
     assert out.tolist() == x.tolist()
     assert session.last is not None
-    found = session.last.diff("sm_90a")
-    assert found.same
-    assert found.steps > 8
+    difference = session.last.diff("sm_90a")
+    assert difference.same
+    assert difference.steps > 8

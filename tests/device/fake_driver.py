@@ -202,10 +202,10 @@ class FakeDriver:
         return function.encode()
 
     def cuFuncGetParamInfo(self, function: str, index: int) -> tuple[Any, ...]:
-        found = self.kernels_in_cubin[function]
-        if index >= len(found):
+        parameters = self.kernels_in_cubin[function]
+        if index >= len(parameters):
             return (real.CUresult.CUDA_ERROR_INVALID_VALUE, None, None)
-        return (real.CUresult.CUDA_SUCCESS, *found[index])
+        return (real.CUresult.CUDA_SUCCESS, *parameters[index])
 
     def _cuLaunchKernel(self, *args: Any) -> tuple[()]:
         self._play(args[0], args[9])

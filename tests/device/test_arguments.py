@@ -52,7 +52,7 @@ def refuse(kind: str, value: Any, **more: Any) -> str:
 
 
 def test_layout_of_a_mixed_block() -> None:
-    found = layout(
+    parameters = layout(
         declare("u8", "a"),
         declare("u64", "b"),
         declare("u16", "c"),
@@ -62,12 +62,12 @@ def test_layout_of_a_mixed_block() -> None:
         declare("b8", "g", dimensions=(128,), alignment=64),
         declare("u64", "h", pointer=("global", 16)),
     )
-    assert [p.offset for p in found] == [0, 8, 16, 20, 24, 48, 64, 192]
-    assert [p.size for p in found] == [1, 8, 2, 4, 24, 1, 128, 8]
-    assert [p.alignment for p in found] == [1, 8, 2, 4, 8, 1, 64, 8]
-    assert [p.count for p in found] == [1, 1, 1, 1, 24, 1, 128, 1]
-    assert [p.is_pointer for p in found] == [False] * 7 + [True]
-    assert [p.index for p in found] == list(range(8))
+    assert [p.offset for p in parameters] == [0, 8, 16, 20, 24, 48, 64, 192]
+    assert [p.size for p in parameters] == [1, 8, 2, 4, 24, 1, 128, 8]
+    assert [p.alignment for p in parameters] == [1, 8, 2, 4, 8, 1, 64, 8]
+    assert [p.count for p in parameters] == [1, 1, 1, 1, 24, 1, 128, 1]
+    assert [p.is_pointer for p in parameters] == [False] * 7 + [True]
+    assert [p.index for p in parameters] == list(range(8))
 
 
 NATIVE = {"u8": "B", "s16": "h", "u32": "I", "s64": "q", "f32": "f", "f64": "d"}
@@ -77,9 +77,9 @@ NATIVE = {"u8": "B", "s16": "h", "u32": "I", "s64": "q", "f32": "f", "f64": "d"}
 def test_layout_and_bytes_are_those_of_c(kinds: list[str]) -> None:
     """A kernel's block is laid out like a C struct, which the struct module knows by itself."""
     values = [float(i) if kind[0] == "f" else i for i, kind in enumerate(kinds)]
-    found = layout(*(declare(kind, f"p{i}") for i, kind in enumerate(kinds)))
+    parameters = layout(*(declare(kind, f"p{i}") for i, kind in enumerate(kinds)))
     expected = struct.pack("@" + "".join(NATIVE[kind] for kind in kinds), *values)
-    assert pack("k", found, values) == expected
+    assert pack("k", parameters, values) == expected
 
 
 def test_two_dimensions_and_vectors() -> None:
@@ -96,10 +96,10 @@ def test_unbindable_types_are_named(declaration: Declaration) -> None:
 
 
 def test_wrong_count_lists_the_parameters() -> None:
-    found = layout(declare("u64", "out"), declare("f32", "alpha"))
+    parameters = layout(declare("u64", "out"), declare("f32", "alpha"))
     for args in ([], [1], [1, 2.0, 3]):
         with pytest.raises(PtxlabError, match=f"takes 2 arguments, not {len(args)}") as caught:
-            pack("saxpy", found, args)
+            pack("saxpy", parameters, args)
         assert "kernel saxpy" in str(caught.value)
         assert ".u64 out, .f32 alpha" in str(caught.value)
     with pytest.raises(PtxlabError, match="none"):
@@ -108,9 +108,9 @@ def test_wrong_count_lists_the_parameters() -> None:
 
 
 def test_error_names_the_parameter_that_is_wrong() -> None:
-    found = layout(declare("u64", "out"), declare("u32", "n"))
+    parameters = layout(declare("u64", "out"), declare("u32", "n"))
     with pytest.raises(PtxlabError, match=r"kernel k: parameter 1 \(n\) is \.u32.* the float 1\.5"):
-        pack("k", found, [0, 1.5])
+        pack("k", parameters, [0, 1.5])
 
 
 # ---- integers -------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def test_python_floats_round_to_nearest_even() -> None:
 @pytest.mark.parametrize("kind", ["f16", "f32", "f64", "bf16"])
 @pytest.mark.parametrize("given_as", [np.float16, np.float32, np.float64, BF16])
 def test_nan_of_any_type_is_nan(kind: str, given_as: Any) -> None:
-    found = np.frombuffer(bind(kind, given_as(float("nan"))), TYPES[kind].dtype)
-    assert np.isnan(found.astype(np.float64)).all()
+    bound = np.frombuffer(bind(kind, given_as(float("nan"))), TYPES[kind].dtype)
+    assert np.isnan(bound.astype(np.float64)).all()
 
 
 @given(st.floats(-1e38, 1e38))

@@ -410,8 +410,8 @@ def test_cubin_has_untyped_parameters(gpu: CudaDevice, driver: Any, tmp_path: Pa
     driver.kernels_in_cubin = {"k": [(0, 8), (8, 4), (12, 24)], "other": []}
     module = gpu.load(file)
     assert driver.images == [b"\x7fELF rest"]
-    found = module.kernels["k"].parameters
-    assert [(p.type, p.count, p.offset) for p in found] == [
+    parameters = module.kernels["k"].parameters
+    assert [(p.type, p.count, p.offset) for p in parameters] == [
         ("b64", 1, 0),
         ("b32", 1, 8),
         ("b8", 24, 12),

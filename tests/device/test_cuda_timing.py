@@ -41,8 +41,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
 
 @pytest.fixture
 def stopwatch(gpu: CudaDevice) -> Iterator[Stopwatch]:
-    with Stopwatch(gpu, "no sensors") as found:
-        yield found
+    with Stopwatch(gpu, "no sensors") as stopwatch_of_gpu:
+        yield stopwatch_of_gpu
 
 
 def names(gpu: CudaDevice, *wanted: str) -> list[str]:
@@ -141,9 +141,13 @@ def test_a_cold_launch_comes_right_after_the_flush(gpu: CudaDevice, stopwatch: S
 
 
 def test_what_the_driver_says_of_a_gpu(gpu: CudaDevice) -> None:
-    found = gpu.properties
-    assert (found.multiprocessors, found.clock, found.l2_bytes) == (132, 1980.0, 1024)
-    assert (found.memory_bytes, found.bus) == (1 << 34, "0000:0F:00.0")
+    properties = gpu.properties
+    assert (properties.multiprocessors, properties.clock, properties.l2_bytes) == (
+        132,
+        1980.0,
+        1024,
+    )
+    assert (properties.memory_bytes, properties.bus) == (1 << 34, "0000:0F:00.0")
     assert gpu.free_bytes == 1 << 33
 
 

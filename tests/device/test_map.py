@@ -67,8 +67,8 @@ DOUBLE = """.version 8.0
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    with open_device("emulator") as found:
-        yield found
+    with open_device("emulator") as opened:
+        yield opened
 
 
 def doubled(device: Device) -> Kernel:
@@ -290,13 +290,13 @@ def test_no_address_of_the_device_is_one_of_a_process(device: Device) -> None:
 """
     out = device.zeros(5, "u64")
     device.load(text).kernel().launch(1, 1, [out])
-    found = out.numpy().tolist()
-    assert len(set(found)) == 5
+    addresses = out.numpy().tolist()
+    assert len(set(addresses)) == 5
     with open("/proc/self/maps") as maps:
         ends = [
             int(line.split()[0].partition("-")[2], 16) for line in maps if "vsyscall" not in line
         ]
-    assert max(ends) <= min(found)
+    assert max(ends) <= min(addresses)
 
 
 def test_a_gpu_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,6 +259,6 @@ def test_what_the_driver_refuses_after_all(driver: Any) -> None:
 
 def aligned(gpu: CudaDevice, shape: tuple[int, ...]) -> Buffer:
     """Return a buffer at a multiple of 16, as the driver's all are and host memory's may not be."""
-    while (found := gpu.zeros(shape, "bf16")).address % 16:
+    while (buffer := gpu.zeros(shape, "bf16")).address % 16:
         pass
-    return found
+    return buffer

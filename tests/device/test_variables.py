@@ -73,8 +73,8 @@ def test_initial_values_are_there_before_any_launch(device: Device) -> None:
         ("where", np.uint64, 0),
     ]
     for name, dtype, expected in initial:
-        found = module.variable(name).numpy()
-        assert (found.dtype, found.tolist()) == (dtype, expected)
+        array = module.variable(name).numpy()
+        assert (array.dtype, array.tolist()) == (dtype, expected)
     pointer = int(module.variable("address").numpy())
     assert pointer == module.variable("counter").address
 
@@ -223,9 +223,9 @@ def test_a_rewritten_kernel_has_them_too() -> None:
     module.variable("counter").upload(90)
     assert kernel.function is not None
     packed, config = kernel.packed([out, 2]), LaunchConfig.of(1, 1)
-    found = launch_rewritten(module, kernel.function, Dump("ld.const.b64", ("D",)), config, packed)
-    assert found.dump is not None
-    assert found.dump.words.tolist() == [[13]]
+    result = launch_rewritten(module, kernel.function, Dump("ld.const.b64", ("D",)), config, packed)
+    assert result.dump is not None
+    assert result.dump.words.tolist() == [[13]]
     assert int(module.variable("counter").numpy()) == 91, "and what it left in them is kept"
 
 
@@ -234,9 +234,9 @@ def test_a_rewritten_kernel_has_them_too() -> None:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    found = FakeDriver()
-    monkeypatch.setattr(cuda_driver, "_find_driver", lambda: (found, ""))
-    return found
+    fake = FakeDriver()
+    monkeypatch.setattr(cuda_driver, "_find_driver", lambda: (fake, ""))
+    return fake
 
 
 def test_the_driver_is_asked(driver: FakeDriver) -> None:

@@ -67,10 +67,12 @@ CASES = [
 def test_as_the_calculator_of_cuda(
     name: str, threads: int, registers: int, shared: int, barriers: int, ctas: int
 ) -> None:
-    found = occupancy(TARGETS[name], threads, registers=registers, shared=shared, barriers=barriers)
-    assert found.ctas == ctas
-    assert found.warps == ctas * -(-threads // 32)
-    assert found.limits[found.limited_by[0]] == ctas
+    resident = occupancy(
+        TARGETS[name], threads, registers=registers, shared=shared, barriers=barriers
+    )
+    assert resident.ctas == ctas
+    assert resident.warps == ctas * -(-threads // 32)
+    assert resident.limits[resident.limited_by[0]] == ctas
 
 
 def test_every_target_has_an_sm_and_a_cta_never_more_shared_memory_than_it() -> None:
@@ -93,5 +95,5 @@ def test_every_target_has_an_sm_and_a_cta_never_more_shared_memory_than_it() -> 
 def test_what_runs_out_first(
     threads: int, registers: int, shared: int, limits: tuple[str, ...]
 ) -> None:
-    found = occupancy(TARGETS["sm_90a"], threads, registers=registers, shared=shared)
-    assert found.limited_by == limits
+    resident = occupancy(TARGETS["sm_90a"], threads, registers=registers, shared=shared)
+    assert resident.limited_by == limits

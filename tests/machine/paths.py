@@ -30,7 +30,7 @@ _PREDICATES = 512
 
 
 def hazards(path: Sequence[DecodedInstruction], latencies: Latencies) -> set[Found]:
-    found: set[Found] = set()
+    hazards_met: set[Found] = set()
     times = np.concatenate([[0], np.cumsum([max(i.control.stall, 1) for i in path])])
     used = [(uses.read(i), uses.written(i)) if i.row else (0, 0) for i in path]
     for at, i in enumerate(path):
@@ -46,21 +46,21 @@ def hazards(path: Sequence[DecodedInstruction], latencies: Latencies) -> set[Fou
             if latencies.is_variable(earlier):
                 done = _done(path, times, before, at, reading=False)
                 if made & reads and not done:
-                    found.add(("RAW", earlier.number, i.number))
+                    hazards_met.add(("RAW", earlier.number, i.number))
                 if made & writes and not done and not _in_order(earlier, i):
-                    found.add(("WAW", earlier.number, i.number))
+                    hazards_met.add(("WAW", earlier.number, i.number))
                 quick = earlier.sass.opcode in _SLOW and earlier.control.stall >= 8
                 overwritten = (
                     taken & _GENERAL & writes and not quick and not _takes_first(earlier, i)
                 )
                 if overwritten and not _done(path, times, before, at, reading=True):
-                    found.add(("WAR", earlier.number, i.number))
+                    hazards_met.add(("WAR", earlier.number, i.number))
             else:
                 if made & reads and since < latencies.between(earlier, i, made & reads):
-                    found.add(("RAW", earlier.number, i.number))
+                    hazards_met.add(("RAW", earlier.number, i.number))
                 if made & writes and since < latencies.overtaking(earlier, i):
-                    found.add(("WAW", earlier.number, i.number))
-    return found
+                    hazards_met.add(("WAW", earlier.number, i.number))
+    return hazards_met
 
 
 def _left(path: Sequence[DecodedInstruction], before: int, at: int) -> int:

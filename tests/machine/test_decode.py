@@ -89,11 +89,11 @@ ROLES: dict[str, tuple[int | None, list[int], int, list[int]]] = {
 @pytest.mark.parametrize("text", ROLES)
 def test_what_is_written_is_told_from_what_is_read(text: str) -> None:
     i = instruction(text)
-    found = (
+    roles = (
         i.dest.number if i.dest else None, [operand.number for operand in i.outs], len(i.sources),
         [operand.number for operand in i.ins],
     )  # fmt: skip
-    assert found == ROLES[text]
+    assert roles == ROLES[text]
 
 
 WRITTEN = {
@@ -111,11 +111,11 @@ def test_registers_that_are_written_are_counted(text: str) -> None:
 
 
 def test_bytes_that_are_accessed_are_told_by_modifiers() -> None:
-    found = {
+    sizes = {
         text: accessed_bytes(tuple(text.split(".")))
         for text in ("E", "E.U8", "E.S16", "E.64", "E.128")
     }
-    assert found == {"E": 4, "E.U8": 1, "E.S16": 2, "E.64": 8, "E.128": 16}
+    assert sizes == {"E": 4, "E.U8": 1, "E.S16": 2, "E.64": 8, "E.128": 16}
     assert [matrices(("16", "M88", *more)) for more in ((), ("2",), ("4",))] == [1, 2, 4]
 
 

@@ -116,9 +116,9 @@ def test_comparisons_choices_and_the_least() -> None:
     for number, numbers in ((1, a), (2, b)):
         r.words.write(number, ALL, np.array(numbers, np.float32).view(np.uint32))
     run("FSETP.GT.AND P4, PT, R1, R2, PT", r)
-    found = r.predicates.read(4, ALL)
-    assert found is not None
-    assert found.tolist() == [x > y for x, y in zip(a, b, strict=True)]
+    predicate = r.predicates.read(4, ALL)
+    assert predicate is not None
+    assert predicate.tolist() == [x > y for x, y in zip(a, b, strict=True)]
     run("FSEL R0, R1, R2, P4", r)
     most = [np.uint32(bits).view(np.float32) for bits in word(r, 0)]
     run("FMNMX R3, R1, R2, !PT", r)

@@ -135,7 +135,7 @@ def test_what_ptxas_makes_has_no_hazard(file: str, arch: str) -> None:
 def test_a_changed_bit_is_found_where_a_path_suffers_and_nowhere_else(arch: str) -> None:
     """Every wait, scoreboard and cycle of stall is taken away, one at a time, and all paths are walked."""
     code = mixed(arch)
-    found = harmless = 0
+    harmful = harmless = 0
     for i in code:
         for control in flips(i.control):
             broken = with_control(code, i.number, control)
@@ -143,8 +143,8 @@ def test_a_changed_bit_is_found_where_a_path_suffers_and_nowhere_else(arch: str)
                 *(hazards(path, latencies(arch)) for path in every_path(broken, 20))
             )
             assert numbers(check(broken, arch)) == walked, (i.sass.text, control)
-            found, harmless = found + bool(walked), harmless + (not walked)
-    assert found > harmless > 10
+            harmful, harmless = harmful + bool(walked), harmless + (not walked)
+    assert harmful > harmless > 10
 
 
 @pytest.mark.parametrize(

@@ -66,12 +66,12 @@ def test_constant_memory_has_the_launch() -> None:
 
 def test_special_registers_of_some_ctas() -> None:
     launch = Launch(TARGETS["sm_90a"], LaunchConfig.of((4, 2), 40), b"", ())
-    found = launch.special([5])
-    assert set(found["SR_CTAID.X"].tolist()) == {1}
-    assert set(found["SR_CTAID.Y"].tolist()) == {1}
-    assert set(found["SR_SWINHI"].tolist()) == {NOWHERE}
+    special = launch.special([5])
+    assert set(special["SR_CTAID.X"].tolist()) == {1}
+    assert set(special["SR_CTAID.Y"].tolist()) == {1}
+    assert set(special["SR_SWINHI"].tolist()) == {NOWHERE}
     lane = 9
-    assert {name: int(found[f"SR_{name}MASK"][lane]) for name in ("EQ", "LT", "LE", "GT", "GE")} == {
+    assert {name: int(special[f"SR_{name}MASK"][lane]) for name in ("EQ", "LT", "LE", "GT", "GE")} == {
         "EQ": 1 << 9, "LT": (1 << 9) - 1, "LE": (1 << 10) - 1,
         "GT": 0xFFFFFFFF ^ (1 << 10) - 1, "GE": 0xFFFFFFFF ^ (1 << 9) - 1,
     }  # fmt: skip

@@ -35,14 +35,14 @@ def launched(block: int = LANES, banks: dict[int, bytes] | None = None) -> Launc
 
 def registers() -> Registers:
     """Return registers R1 to R9 and predicates P0 to P3 of random bits and edges."""
-    found, chance = Registers(launched(), [0]), np.random.default_rng(7)
+    filled, chance = Registers(launched(), [0]), np.random.default_rng(7)
     for number in range(1, 10):
         words = chance.integers(0, 1 << 32, LANES, dtype=np.uint64).astype(np.uint32)
         words[: len(EDGES)] = chance.permutation(np.array(EDGES, np.uint32))
-        found.words.write(number, ALL, words)
+        filled.words.write(number, ALL, words)
     for number in range(4):
-        found.predicates.write(number, ALL, chance.integers(0, 2, LANES).astype(bool))
-    return found
+        filled.predicates.write(number, ALL, chance.integers(0, 2, LANES).astype(bool))
+    return filled
 
 
 def run(text: str, r: Registers | None = None, where: Array | slice = ALL) -> Registers:
@@ -68,9 +68,9 @@ def pair(r: Registers, number: int) -> list[int]:
 
 
 def holds(r: Registers, number: int) -> list[bool]:
-    found = r.predicates.read(number, ALL)
-    assert found is not None
-    return [bool(bit) for bit in found]
+    predicate = r.predicates.read(number, ALL)
+    assert predicate is not None
+    return [bool(bit) for bit in predicate]
 
 
 def signed(value: int, bits: int = 32) -> int:
@@ -87,12 +87,12 @@ def first_differing(a: int) -> int:
 
 
 def permuted(a: int, selector: int, b: int) -> int:
-    source, found = (b << 32 | a).to_bytes(8, "little"), []
+    source, chosen = (b << 32 | a).to_bytes(8, "little"), []
     for n in range(4):
         choice = selector >> 4 * n & 15
         byte = source[choice & 7]
-        found.append((255 if byte & 128 else 0) if choice & 8 else byte)
-    return int.from_bytes(bytes(found), "little")
+        chosen.append((255 if byte & 128 else 0) if choice & 8 else byte)
+    return int.from_bytes(bytes(chosen), "little")
 
 
 WORDS: dict[str, Callable[[int, int, int], int]] = {

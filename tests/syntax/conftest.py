@@ -20,13 +20,13 @@ def sections(image: bytes) -> Sections:
     (table,) = struct.unpack_from("<Q", image, 40)
     count, names = struct.unpack_from("<HH", image, 60)
     headers = [struct.unpack_from("<IIQQQQ", image, table + 64 * i) for i in range(count)]
-    found = {}
+    contents = {}
     for name, kind, _, _, offset, size in headers:
         start = headers[names][4] + name
         text = image[start : image.index(b"\0", start)].decode()
         if text.startswith(_CODE_AND_DATA) and kind != 8:
-            found[text] = image[offset : offset + size]
-    return found
+            contents[text] = image[offset : offset + size]
+    return contents
 
 
 @pytest.fixture(scope="session")

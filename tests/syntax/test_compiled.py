@@ -35,12 +35,12 @@ def compiled(path: Path, options: str) -> str:
 
 
 def flattened(statements: Sequence[Statement]) -> list[Statement]:
-    found: list[Statement] = []
+    flat: list[Statement] = []
     for statement in statements:
-        found.append(statement)
+        flat.append(statement)
         if isinstance(statement, Block):
-            found += flattened(statement.statements)
-    return found
+            flat += flattened(statement.statements)
+    return flat
 
 
 @pytest.mark.parametrize("options", OPTIONS)

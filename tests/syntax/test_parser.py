@@ -69,8 +69,8 @@ def operand(text: str) -> Operand:
 
 
 def item(text: str) -> object:
-    (found,) = parse(HEAD + text).items
-    return found
+    (parsed,) = parse(HEAD + text).items
+    return parsed
 
 
 # ---- operands -------------------------------------------------------------------------------

@@ -59,8 +59,10 @@ def kernel(module: PtxModule) -> Function:
 
 def place(module: PtxModule, opcode: str, number: int = 0) -> Position:
     """Return where the ``number``-th instruction called ``opcode`` stands, counted from the end if < 0."""
-    found = [s.instruction for s in instructions(kernel(module)) if s.instruction.opcode == opcode]
-    return found[number].position
+    matching = [
+        s.instruction for s in instructions(kernel(module)) if s.instruction.opcode == opcode
+    ]
+    return matching[number].position
 
 
 # ---- finding instructions -------------------------------------------------------------------

@@ -30,16 +30,16 @@ def launched(device: Device, asked: Dump) -> tuple[dict[str, np.ndarray], Dumped
 
 @pytest.mark.parametrize("operand", "ABCD")
 def test_a_dump_is_the_fragment(device: Device, operand: str) -> None:
-    matrices, found = launched(device, Dump("mma", (operand,), before=operand != "D"))
-    assert_fragment(found, matrices[operand], "m16n8k16", dtype="bf16", operand=operand)
-    assert_fragment(found.words, matrices[operand], "m16n8k16", dtype="bf16", operand=operand)
+    matrices, dumped = launched(device, Dump("mma", (operand,), before=operand != "D"))
+    assert_fragment(dumped, matrices[operand], "m16n8k16", dtype="bf16", operand=operand)
+    assert_fragment(dumped.words, matrices[operand], "m16n8k16", dtype="bf16", operand=operand)
 
 
 def test_a_wrong_fragment_is_named(device: Device) -> None:
-    matrices, found = launched(device, Dump("mma", ("A",), before=True))
+    matrices, dumped = launched(device, Dump("mma", ("A",), before=True))
     swapped = matrices["A"][[1, 0, *range(2, 16)]]
     with pytest.raises(AssertionError, match="operand A of mma") as caught:
-        assert_fragment(found, swapped, "m16n8k16", dtype="bf16", operand="A")
+        assert_fragment(dumped, swapped, "m16n8k16", dtype="bf16", operand="A")
     text = str(caught.value)
     # PTX ISA, m16n8k16: a0 and a1 of lane 0 are A[0, 0] and A[0, 1].
     assert "(0, 0), held by lane 0 in register 0, element 0" in text
@@ -48,11 +48,11 @@ def test_a_wrong_fragment_is_named(device: Device) -> None:
 
 
 def test_what_is_no_such_fragment(device: Device) -> None:
-    matrices, found = launched(device, Dump("mma", ("A",), before=True))
+    matrices, dumped = launched(device, Dump("mma", ("A",), before=True))
     with pytest.raises(PtxlabError, match=r"16 x 8 of 32 bits, the matrix is bfloat16\[16, 16\]"):
-        assert_fragment(found, matrices["A"], "m16n8k16", dtype="bf16", operand="C")
+        assert_fragment(dumped, matrices["A"], "m16n8k16", dtype="bf16", operand="C")
     with pytest.raises(PtxlabError, match=r"operand B is in 2 registers of 32 threads"):
-        assert_fragment(found, matrices["B"], "m16n8k16", dtype="bf16", operand="B")
+        assert_fragment(dumped, matrices["B"], "m16n8k16", dtype="bf16", operand="B")
     with pytest.raises(PtxlabError, match="asked for no dump"):
         assert_fragment(None, matrices["B"], "m16n8k16", dtype="bf16", operand="B")
     _, never = launched(device, Dump("mma", ("A",), nth=2))

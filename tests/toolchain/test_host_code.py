@@ -89,8 +89,8 @@ def test_what_is_left_of_a_program_is_its_kernels(folder: Path) -> None:
 
 def test_what_kernels_take_of_the_standard_library_is_there(folder: Path) -> None:
     source = "#include <algorithm>\n__global__ void k(float* a) { a[0] = %s; }\nint main() {}\n"
-    found = ptx(source % "std::max(a[1], std::numeric_limits<float>::lowest())", folder)
-    assert "0fFF7FFFFF" in found
+    compiled = ptx(source % "std::max(a[1], std::numeric_limits<float>::lowest())", folder)
+    assert "0fFF7FFFFF" in compiled
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_a_mistake_in_a_header_keeps_its_place(folder: Path) -> None:
 
 def test_lines_of_kernels_stay_what_they_were(folder: Path) -> None:
     options = ["--generate-line-info"]
-    found = compile_cuda(MIXED, path=str(folder / "mine.cu"), arch="sm_80", options=options)
-    lines = {int(row.split()[2]) for row in found.splitlines() if row.strip().startswith(".loc")}
+    compiled = compile_cuda(MIXED, path=str(folder / "mine.cu"), arch="sm_80", options=options)
+    lines = {int(row.split()[2]) for row in compiled.splitlines() if row.strip().startswith(".loc")}
     assert {11, 12, 28, 29} <= lines <= {7, 11, 12, 19, 27, 28, 29}
 
 
@@ -172,10 +172,10 @@ don't }
 #endif
 int f(void);
 """
-    found = [declaration for outer in declarations(text) for declaration in outer.all()]
+    declared = [declaration for outer in declarations(text) for declaration in outer.all()]
     names = [
         (declaration.kind, declaration.name, declaration.outer and declaration.outer.name)
-        for declaration in found
+        for declaration in declared
     ]
     assert names == [
         ("namespace", "n", None),
@@ -188,7 +188,7 @@ int f(void);
         ("other", "table", None),
         ("function", "f", None),
     ]
-    kernel = found[6]
+    kernel = declared[6]
     assert text[kernel.head : kernel.end] == "{ /* } */ }"
     assert kernel.parameters is not None
     assert parameter_names(text[slice(*kernel.parameters)]) == ["in", "", "is"]

@@ -45,18 +45,18 @@ def test_a_cubin_says_what_ptxas_said(arch: str) -> None:
     for made in (cubin, link_ptx(ptx + SIZED, arch=arch)):  # whole, and linked
         assert is_cubin(made.image)
         said = made.kernels
-        found = {entry.used.kernel: entry for entry in entries(made.image, arch)}
-        assert found.keys() == said.keys()
-        for name, entry in found.items():
+        by_kernel = {entry.used.kernel: entry for entry in entries(made.image, arch)}
+        assert by_kernel.keys() == said.keys()
+        for name, entry in by_kernel.items():
             for number in ("registers", "shared", "stack", "barriers"):
                 assert getattr(entry.used, number) == getattr(said[name], number), (name, number)
-    assert {name: entry.threads for name, entry in found.items() if entry.threads} == {
+    assert {name: entry.threads for name, entry in by_kernel.items() if entry.threads} == {
         "full": 1024,
         "sized": 192,
     }
-    assert found["full"].used.barriers == 8
-    assert found["full"].used.stack > 0
-    assert sorted(entry.used.shared for entry in found.values()) == [0, 0, 4 * 129, 4 * 321]
+    assert by_kernel["full"].used.barriers == 8
+    assert by_kernel["full"].used.stack > 0
+    assert sorted(entry.used.shared for entry in by_kernel.values()) == [0, 0, 4 * 129, 4 * 321]
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,18 @@ def test_the_members_of_a_fatbin() -> None:
         member(PTX, 120, b"\x13\x0a", packed=LZ4, suffix="a"),
         member(8, 80, b"something that is neither"),
     ]
-    found = members(container(*parts))
-    assert [(str(member), member.compression) for member in found] == [
+    held = members(container(*parts))
+    assert [(str(member), member.compression) for member in held] == [
         ("machine code for sm_80", ""),
         ("machine code for sm_90a", ""),
         ("PTX for sm_100f", ""),
         ("PTX for sm_75", "zstd"),
         ("PTX for sm_120a", "LZ4"),
     ]
-    assert [member.content.rstrip(b"\0") for member in found[:3]] == [b"code", b"more", b"text"]
+    assert [member.content.rstrip(b"\0") for member in held[:3]] == [b"code", b"more", b"text"]
     # A program of the host has several, with gaps between them.
     inside = container(*parts[:2]) + bytes(16) + container(*parts[2:])
-    assert members(executable(inside)) == found
+    assert members(executable(inside)) == held
     assert members(executable(b"")) == []
 
 

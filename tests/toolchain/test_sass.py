@@ -99,11 +99,11 @@ extern "C" __global__ void k(float* x, const double* y, int n) {
 )
 def test_text_holds_what_json_does(arch: str) -> None:
     cubin = link_ptx(compile_cuda(CALLS, path="k.cu", arch=arch), arch=arch)
-    found = sass(cubin)
+    listings = sass(cubin)
     _, functions = json.loads(disassemble(cubin, options=["-json"]))
-    assert sorted(found) == sorted(function["function-name"] for function in functions)
+    assert sorted(listings) == sorted(function["function-name"] for function in functions)
     for function in functions:
-        ours = found[function["function-name"]].instructions
+        ours = listings[function["function-name"]].instructions
         theirs = function["sass-instructions"]
         assert [instruction.name for instruction in ours] == [
             instruction["opcode"] for instruction in theirs[: len(ours)]
@@ -183,10 +183,10 @@ extern "C" __global__ void k(float* out, unsigned long long a, unsigned long lon
 def test_ptxas_says_when_wgmma_is_serialised() -> None:
     ptx = compile_cuda(SERIALISED, path="k.cu", arch="sm_90a")
     remarks = link_ptx(ptx, arch="sm_90a").remarks
-    (found,) = (remark for remark in remarks if "serialized" in remark.text)
-    assert "C7510" <= found.code <= "C7515"
-    assert found.line is not None
-    assert "wgmma" in ptx.splitlines()[found.line - 1]
+    (serialized,) = (remark for remark in remarks if "serialized" in remark.text)
+    assert "C7510" <= serialized.code <= "C7515"
+    assert serialized.line is not None
+    assert "wgmma" in ptx.splitlines()[serialized.line - 1]
 
 
 WHOLE = """

@@ -51,7 +51,7 @@ def test_names_are_those_of_the_source(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wanted", "kernels"),
     [
         ("plain", ["plain"]),
         ("scale", ["scale<__nv_bfloat16, 64>"]),
@@ -69,8 +69,8 @@ def test_names_are_those_of_the_source(name: str) -> None:
         ("nothing", []),
     ],
 )
-def test_a_kernel_is_found_by_its_name_or_a_part(wanted: str, found: list[str]) -> None:
-    assert [NAMES[name] for name in matching(NAMES, wanted)] == found
+def test_a_kernel_is_found_by_its_name_or_a_part(wanted: str, kernels: list[str]) -> None:
+    assert [NAMES[name] for name in matching(NAMES, wanted)] == kernels
 
 
 @pytest.fixture(scope="module")

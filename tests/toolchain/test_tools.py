@@ -165,10 +165,10 @@ def test_pre_included_header_is_never_cached(tmp_path: Path, compilations: list[
 def test_scan_follows_circles_once(tmp_path: Path) -> None:
     (tmp_path / "a.cuh").write_text('#include "b.cuh"\n')
     (tmp_path / "b.cuh").write_text('  #  include "a.cuh"\n#include <gone.h>\n')
-    found = scan('#include \\\n"a.cuh"\n', tmp_path, [])
-    assert [Path(name).name for name, _ in found.files] == ["a.cuh", "b.cuh"]
-    assert found.missing == ("gone.h",)
-    assert found.complete
+    scanned = scan('#include \\\n"a.cuh"\n', tmp_path, [])
+    assert [Path(name).name for name, _ in scanned.files] == ["a.cuh", "b.cuh"]
+    assert scanned.missing == ("gone.h",)
+    assert scanned.complete
 
 
 def test_cuda_error_has_its_place() -> None:
@@ -336,9 +336,9 @@ none: ret;
 def test_what_is_spared_of_disassembling_does_not_show(branches: bool) -> None:
     """The text is that with the analysis of data flow, which finds where an indirect branch can go."""
     cubin = link_ptx(INDIRECT if branches else PTX, arch="sm_90a")
-    found = disassemble(cubin)
-    assert found == nvdisasm._run(cubin.image, ("-c", "-gp")).decode()
-    assert ("BRANCH_TARGETS" in found) == branches
+    listing = disassemble(cubin)
+    assert listing == nvdisasm._run(cubin.image, ("-c", "-gp")).decode()
+    assert ("BRANCH_TARGETS" in listing) == branches
 
 
 def test_unwritable_cache_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,29 +129,29 @@ class Browser:
 
     def picture(self) -> bytes:
         """Return what is seen as WebP, which is smaller."""
-        found = self._cdp("Page.captureScreenshot", {"format": "webp", "quality": 60})
-        return base64.b64decode(found["data"])
+        screenshot = self._cdp("Page.captureScreenshot", {"format": "webp", "quality": 60})
+        return base64.b64decode(screenshot["data"])
 
     def _port(self) -> int:
         assert self._driver.stdout is not None
         for line in self._driver.stdout:
-            if found := re.search(r"successfully on port (\d+)", line):
-                return int(found[1])
+            if port := re.search(r"successfully on port (\d+)", line):
+                return int(port[1])
         raise RuntimeError("chromedriver did not start")
 
     def _point(
         self, selector: str, right: float, down: float, *, click: bool, kind: str = "mouse"
     ) -> None:
-        found = self._call("POST", "/element", {"using": "css selector", "value": selector})
+        element = self._call("POST", "/element", {"using": "css selector", "value": selector})
         width, height = self.js(
             "arguments[0].scrollIntoView({block: 'nearest'});"
             "const box = arguments[0].getBoundingClientRect(); return [box.width, box.height]",
-            found,
+            element,
         )
         move = {
             "type": "pointerMove",
             "duration": 0,
-            "origin": {ELEMENT: found[ELEMENT]},
+            "origin": {ELEMENT: element[ELEMENT]},
             "x": round(right * width),
             "y": round(down * height),
         }

@@ -146,14 +146,14 @@ def test_sums_on_a_chip_that_nobody_has_measured_are_unverified(
 
     def fidelity(*words: str) -> dict[str, str]:
         assert main([*words, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        some = found.get("instructions", [found])
+        output = json.loads(capsys.readouterr().out)
+        some = output.get("instructions", [output])
         return {instruction["instruction"]: instruction["fidelity"] for instruction in some}
 
     for arch, unverified in ((measured, False), (borrowing, told)):
-        found = fidelity("explain", name, "--arch", arch)
-        assert [*found.values()] == ["unverified" if unverified else "exact"]
-        assert fidelity("ops", "--arch", arch).items() >= found.items()
+        explained = fidelity("explain", name, "--arch", arch)
+        assert [*explained.values()] == ["unverified" if unverified else "exact"]
+        assert fidelity("ops", "--arch", arch).items() >= explained.items()
 
 
 @pytest.mark.parametrize(("arch", "lines"), [("sm_120a", []), ("sm_121a", [LINE])])
@@ -202,6 +202,6 @@ def test_scaled_products_are_known_where_they_are_measured(k: str, target: str) 
     """A k of 96 has only the target that nobody has measured."""
     more = {"k": k} if k == "96" else {}
     problem = Problem("mxf4", 128, 16, "e2m1", "e2m1", more=more)
-    found = launched(problem, issued_scaled(problem, ""), target).unverified
+    lines = launched(problem, issued_scaled(problem, ""), target).unverified
     text = module(issued_scaled(problem, ""), 32768, 1, target).split("\n")
-    assert ["tcgen05.mma" in text[line - 1] for line in found] == [True] * (target == "sm_103a")
+    assert ["tcgen05.mma" in text[line - 1] for line in lines] == [True] * (target == "sm_103a")

@@ -28,9 +28,9 @@ def test_floats_read_back_as_the_value_they_have(dtype: Any) -> None:
     with np.errstate(invalid="ignore"):
         finite = values[np.isfinite(values.astype(np.float64))]
     assert len(finite) > 500
-    for found in (plain(finite), [plain(value) for value in finite]):
+    for value_or_values in (plain(finite), [plain(value) for value in finite]):
         exact = [Fraction(float(value)) for value in finite]
-        assert [Fraction(number) for number in json.loads(json.dumps(found))] == exact
+        assert [Fraction(number) for number in json.loads(json.dumps(value_or_values))] == exact
 
 
 @pytest.mark.parametrize("dtype", [*FORMATS, float])

@@ -41,8 +41,8 @@ class Driver:
                 arguments.append(given.pop(0))
         assert not given, f"{name} takes fewer"
         row.call(self.gpu, tuple(arguments))
-        found = [struct.unpack_from(_LAYOUTS[kind], place)[0] for kind, place in results]
-        return found[0] if len(found) == 1 else tuple(found)
+        answers = [struct.unpack_from(_LAYOUTS[kind], place)[0] for kind, place in results]
+        return answers[0] if len(answers) == 1 else tuple(answers)
 
     def result(self, name: str, *values: Any) -> str:
         """Return the name of what a call ends with."""

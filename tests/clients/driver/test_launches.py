@@ -45,9 +45,9 @@ class Launcher:
 
     def words(self) -> list[int]:
         """Return what was stored, and clear it."""
-        found = struct.unpack("<3I", self.driver.download(self.out, 12))
+        unpacked = struct.unpack("<3I", self.driver.download(self.out, 12))
         self.driver("cuMemsetD8_v2", self.out, 0, 12)
-        return list(found)
+        return list(unpacked)
 
     def extended(self, *attributes: bytes, n: int = 7, grid: int = 4, shared: int = 0) -> str:
         """Launch with attributes, each of 72 bytes; return what it ends with."""
@@ -90,10 +90,10 @@ def test_cooperative_launches_are_on_the_gpu_together(launcher: Launcher) -> Non
     given = Arguments(launcher.out, 3)
     sizes = 1, 1, 32, 1, 1, 0
     for grid, result in ((2, "SUCCESS"), (many, refused)):
-        found = launcher.driver.result(
+        answer = launcher.driver.result(
             "cuLaunchCooperativeKernel", launcher.kernel, grid, *sizes, 0, given.place
         )
-        assert found == result
+        assert answer == result
     assert launcher.extended(unwanted) == "SUCCESS"
 
 

@@ -83,13 +83,13 @@ MEMORY_TYPE, HOST_POINTER, DEVICE_POINTER, MANAGED, ORDINAL, MAPPED, BEGIN = 2, 
 
 def attribute(driver: Driver, which: int, address: int) -> tuple[int, int]:
     """Return an attribute of an address, signed, and how many bytes of eight were written."""
-    found = []
+    answers = []
     for before in (0, 255):
         place = ctypes.create_string_buffer(bytes([before] * 8), 8)
         driver("cuPointerGetAttribute", ctypes.addressof(place), which, address)
-        found.append(place.raw)
-    size = sum(a == b for a, b in zip(*found, strict=True))
-    return int.from_bytes(found[0][:size], "little", signed=True), size
+        answers.append(place.raw)
+    size = sum(a == b for a, b in zip(*answers, strict=True))
+    return int.from_bytes(answers[0][:size], "little", signed=True), size
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_several_attributes_of_an_address_that_is_known_and_of_one_that_is_not()
         pointers = (ctypes.c_uint64 * 4)(*map(ctypes.addressof, places))
         given = ctypes.addressof(which), ctypes.addressof(pointers)
         driver("cuPointerGetAttributes", 4, *given, address)
-        found = [ctypes.c_int32(place.value).value for place in places[:3]]
-        assert found == wanted
+        values = [ctypes.c_int32(place.value).value for place in places[:3]]
+        assert values == wanted
         assert places[3].value == (address if wanted[2] else 0)
 
 
@@ -142,12 +142,12 @@ def create_pool(driver: Driver, kind: int, location: int, handles: int = 0) -> i
 
 
 def test_pools_have_memory_of_their_kind() -> None:
-    driver, found = Driver(), []
+    driver, kinds = Driver(), []
     for kind, location in ((PLAIN, ON_DEVICE), (PLAIN, ON_HOST), (MANAGED_MEMORY, ON_DEVICE)):
         pool = create_pool(driver, kind, location)
         address = driver("cuMemAllocFromPoolAsync", 64, pool)
-        found.append([attribute(driver, which, address)[0] for which in (MEMORY_TYPE, MANAGED)])
-    assert found == [[2, 0], [1, 0], [2, 1]]
+        kinds.append([attribute(driver, which, address)[0] for which in (MEMORY_TYPE, MANAGED)])
+    assert kinds == [[2, 0], [1, 0], [2, 1]]
     assert create_pool(driver, PLAIN, ON_DEVICE, handles=1) == "NOT_SUPPORTED"
     assert create_pool(driver, PLAIN, 9) == "INVALID_VALUE"
     for which in range(1, 8):  # those that say what may be reused are ints, the rest have 64 bits

@@ -47,8 +47,8 @@ def test_attributes_of_kernels(driver: Driver) -> None:
 
 def test_parameters(driver: Driver) -> None:
     kernel = driver("cuModuleGetFunction", loaded(driver), b"first")
-    found = [driver("cuFuncGetParamInfo", kernel, index) for index in range(3)]
-    assert found == [(0, 1), (8, 8), (16, 24)]
+    parameters = [driver("cuFuncGetParamInfo", kernel, index) for index in range(3)]
+    assert parameters == [(0, 1), (8, 8), (16, 24)]
     for index in (3, 4):
         assert driver.result("cuFuncGetParamInfo", kernel, index) == "INVALID_VALUE"
 

@@ -51,11 +51,11 @@ def symbols(image: bytes) -> dict[str, int]:
         at += 16
     texts, table = tags[5], tags[6]
     total = struct.unpack_from("<II", image, tags[4])[1]
-    found = {}
+    addresses = {}
     for number in range(1, total):
         name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", image, table + 24 * number)
-        found[image[texts + name : image.index(b"\0", texts + name)].decode()] = value
-    return found
+        addresses[image[texts + name : image.index(b"\0", texts + name)].decode()] = value
+    return addresses
 
 
 def run_aarch64(image: bytes, at: int, memory: dict[int, int]) -> tuple[str, int]:
@@ -83,10 +83,10 @@ def run_aarch64(image: bytes, at: int, memory: dict[int, int]) -> tuple[str, int
 def test_stubs_for_aarch64_do_the_same() -> None:
     image = shared_object("lib.so.1", NAMES, "aarch64")
     assert struct.unpack_from("<H", image, 18) == (183,)
-    found = symbols(image)
-    assert set(found) == {*NAMES, NOTHING, EMULATED}
+    addresses = symbols(image)
+    assert set(addresses) == {*NAMES, NOTHING, EMULATED}
     for number in (0, 7, 299):
-        at, slot = found[f"function_{number}"], found[EMULATED] + 8 * number
+        at, slot = addresses[f"function_{number}"], addresses[EMULATED] + 8 * number
         assert run_aarch64(image, at, {slot: 0x1234_5678_9ABC}) == ("jump", 0x1234_5678_9ABC)
         assert run_aarch64(image, at, {slot: 0}) == ("return", DriverResult.STUB_LIBRARY)
-    assert run_aarch64(image, found[NOTHING], {}) == ("return", 0)
+    assert run_aarch64(image, addresses[NOTHING], {}) == ("return", 0)

@@ -37,11 +37,11 @@ def signatures() -> dict[str, list[str]]:
     cydriver = pytest.importorskip("cuda.bindings.cydriver")
     name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    found = {}
+    types_of = {}
     for function, capsule in cydriver.__pyx_capi__.items():
         given = name(capsule).decode().partition("(")[2].removesuffix(")")
-        found[function] = [] if given == "void" else given.split(", ")
-    return found
+        types_of[function] = [] if given == "void" else given.split(", ")
+    return types_of
 
 
 def expected(kind: str) -> str:
@@ -74,7 +74,7 @@ def test_arguments_are_those_of_the_driver() -> None:
 
 
 def test_functions_are_found_by_name_and_release() -> None:
-    found = {
+    answered = {
         (name, version): row and row.name
         for name, version in (
             ("cuMemAlloc", 3020), ("cuCtxCreate", 3020), ("cuCtxCreate", 11040),
@@ -84,7 +84,7 @@ def test_functions_are_found_by_name_and_release() -> None:
         )
         for row in [named(name, version)]
     }  # fmt: skip
-    assert list(found.values()) == [
+    assert list(answered.values()) == [
         "cuMemAlloc_v2", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuMemAlloc_v2", None,
         "cuEventElapsedTime", "cuCtxSynchronize", "cuCtxCreate_v4", "cuCtxCreate_v3", "cuCtxCreate_v2",
     ]  # fmt: skip

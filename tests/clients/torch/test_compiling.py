@@ -33,13 +33,13 @@ def test_programs_are_compiled(torch: Any, session: Any, programs: Any) -> None:
 @pytest.mark.thorough
 def test_inductor_compiles_backward_too(torch: Any, session: Any, programs: Any) -> None:
     left, right = torch.randn(4, 8, device="cuda"), torch.randn(8, 4, device="cuda")
-    found = []
+    results = []
     for function in (programs.softmax_of_product, torch.compile(programs.softmax_of_product)):
         leaf = left.clone().requires_grad_()
         out = function(leaf, right)
         out.square().sum().backward()
-        found.append((out.detach(), leaf.grad))
-    for eager, compiled in zip(*found, strict=True):
+        results.append((out.detach(), leaf.grad))
+    for eager, compiled in zip(*results, strict=True):
         torch.testing.assert_close(compiled, eager)
     assert any("softmax" in name and "backward" in name for name in session.usage)
     graphed = torch.compile(programs.with_kernel, mode="reduce-overhead")

@@ -62,23 +62,23 @@ def test_what_is_counted_on_the_way_is_not_counted_by_the_capture(torch: Any) ->
     x = torch.tensor([[1.0, 2], [3, 6]], device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = norm(x)
+        normed = norm(x)
     assert norm.running_mean.tolist() == [0, 0]
     for _ in range(2):
         graph.replay()
     torch.testing.assert_close(norm.running_mean, torch.tensor([0.38, 0.76], device="cuda"))
-    assert found.sign().tolist() == [[-1, -1], [1, 1]]
+    assert normed.sign().tolist() == [[-1, -1], [1, 1]]
 
 
 def test_each_replay_draws_anew(torch: Any) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         drawn = torch.rand(4, device="cuda")
-    found = []
+    draws = []
     for _ in range(2):
         graph.replay()
-        found.append(drawn.tolist())
-    assert found[0] != found[1]
+        draws.append(drawn.tolist())
+    assert draws[0] != draws[1]
 
 
 def test_graphed_callables(torch: Any) -> None:
@@ -86,9 +86,9 @@ def test_graphed_callables(torch: Any) -> None:
     x = torch.randn(2, 4, device="cuda")
     expected = module(x)
     graphed = torch.cuda.make_graphed_callables(module, (torch.randn(2, 4, device="cuda"),))
-    found = graphed(x)
-    assert torch.equal(found, expected)
-    found.sum().backward()
+    result = graphed(x)
+    assert torch.equal(result, expected)
+    result.sum().backward()
     assert module[0].weight.grad.is_cuda
 
 

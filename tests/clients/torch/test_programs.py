@@ -129,15 +129,15 @@ def test_modules_compute_what_they_compute_on_the_cpu(torch: Any, name: str) -> 
     here = make(torch.nn).double()
     there = copy.deepcopy(here).cuda()
     x = torch.randn(*size, dtype=torch.float64)
-    found = []
+    results = []
     for module, each in ((here, x), (there, x.cuda())):
         each.requires_grad_()
         out = module(each)
         out = out[0] if isinstance(out, tuple) else out
         out.square().sum().backward()
         assert {p.grad.device for p in module.parameters()} == {each.device}
-        found.append([out, each.grad, *(p.grad for p in module.parameters())])
-    for cpu, gpu in zip(*found, strict=True):
+        results.append([out, each.grad, *(p.grad for p in module.parameters())])
+    for cpu, gpu in zip(*results, strict=True):
         torch.testing.assert_close(gpu.cpu(), cpu)
 
 
@@ -158,13 +158,13 @@ def test_the_default_device(torch: Any, programs: Any) -> None:
 
 def test_threads_and_backward(torch: Any, programs: Any) -> None:
     """Backward on a GPU runs in a thread of PyTorch's own."""
-    found: list[Any] = []
+    results: list[Any] = []
     thread = threading.Thread(
-        target=lambda: found.append(programs.doubled(torch.ones(8, device="cuda")))
+        target=lambda: results.append(programs.doubled(torch.ones(8, device="cuda")))
     )
     thread.start()
     thread.join()
-    assert found[0].tolist() == [2] * 8
+    assert results[0].tolist() == [2] * 8
     programs.Doubled.threads = []
     x = torch.ones(8, device="cuda", requires_grad=True)
     programs.Doubled.apply(x * 3).sum().backward()

@@ -27,8 +27,8 @@ def torch(kernels: Any) -> Any:
 def line_of(kernel: Any, text: str) -> int:
     """Return the number of the only line of a kernel's source with ``text``."""
     lines, first = inspect.getsourcelines(kernel.fn)
-    (found,) = [first + index for index, line in enumerate(lines) if text in line]
-    return found
+    (number,) = [first + index for index, line in enumerate(lines) if text in line]
+    return number
 
 
 def test_vectors_add_up_to_the_bit(emulate: Emulate, kernels: Any, torch: Any) -> None:
@@ -57,11 +57,11 @@ def test_products_are_as_near_as_their_sums(
 ) -> None:
     emulate(arch)
     left, right = (torch.randn(128, 128, device="cuda", dtype=torch.float16) for _ in range(2))
-    found = kernels.product(left, right, num_stages=3)
+    result = kernels.product(left, right, num_stages=3)
     assert instruction in ptxlab.triton.last_launch().ptx
     exact = left.double().cpu().numpy() @ right.double().cpu().numpy()
     magnitude = np.abs(left.double().cpu().numpy()) @ np.abs(right.double().cpu().numpy())
-    assert (np.abs(found.double().cpu().numpy() - exact) <= 128 * 2**-23 * magnitude).all()
+    assert (np.abs(result.double().cpu().numpy() - exact) <= 128 * 2**-23 * magnitude).all()
 
 
 def test_descriptors_from_the_host_and_from_the_device(

@@ -95,13 +95,13 @@ def test_a_stall_that_is_too_short_is_counted(
     code = Assembly(None, cubin).functions["twice"].instructions
     (address,) = (i.address for i in code if i.opcode == "FADD")
     (here / "short.cubin").write_bytes(patched(cubin.image, "twice", address, stall=2))
-    found = _json(["short.cubin"], capsys)
-    (hazard,) = found["programs"][0]["kernels"][0]["hazards"]
+    report = _json(["short.cubin"], capsys)
+    (hazard,) = report["programs"][0]["kernels"][0]["hazards"]
     assert (hazard["kind"], hazard["missing_cycles"], hazard["scoreboards"]) == ("RAW", 3, [])
     assert hazard["earlier"]["text"].startswith("FADD")
     assert hazard["later"]["text"].startswith("STG")
-    assert found["schema"] == "ptxlab.check.sass/1"
-    assert found["verdict"] == "findings"
+    assert report["schema"] == "ptxlab.check.sass/1"
+    assert report["verdict"] == "findings"
 
 
 @pytest.mark.usefixtures("here")
@@ -147,5 +147,5 @@ def test_what_is_not_known_is_said(here: Path, capsys: pytest.CaptureFixture[str
 
 def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     main(["check", *words, "--json"])
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    output: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return output

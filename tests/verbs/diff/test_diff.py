@@ -16,15 +16,15 @@ MMA = "ptx/mma_m16n8k16_bf16_f32.ptx"
 def test_two_targets_round_differently(capsys: pytest.CaptureFixture[str]) -> None:
     """sm_80 keeps fewer bits of a sum than sm_90 (shared by all public models of both)."""
     assert main(["diff", MMA, "--a", "emulator:sm_80", "--b", "emulator:sm_90a", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    first = found["first"]
+    report = json.loads(capsys.readouterr().out)
+    first = report["first"]
     assert first["instruction"].startswith("mma.sync")
     assert first["verdict"] == "rounding"
     assert first["type"] == "f32"
     bits = np.array([int(word, 16) for word in first["bits"]], np.uint32).view(np.float32)
     assert [[float(value)] for value in bits] == first["values"]
-    assert not found["same"]
-    assert {output["name"]: output["differing"] > 0 for output in found["outputs"]} == {
+    assert not report["same"]
+    assert {output["name"]: output["differing"] > 0 for output in report["outputs"]} == {
         "a": False,
         "b": False,
         "d": True,

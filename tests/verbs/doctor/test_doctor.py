@@ -33,8 +33,8 @@ def no_disassembly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def examined(capsys: pytest.CaptureFixture[str], status: int = 0) -> dict[str, Any]:
     assert main(["doctor", "--json"]) == status
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    output: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return output
 
 
 def test_a_machine_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,8 +43,8 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     status, out, err = run(capsys, *words, "--json")
     assert status == 0, err
-    found: dict[str, Any] = json.loads(out)
-    return found
+    output: dict[str, Any] = json.loads(out)
+    return output
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_threads_that_leave_a_barrier_one_after_the_other(
 def test_what_is_refused(
     capsys: pytest.CaptureFixture[str], loop: str, words: list[str], status: int, message: str
 ) -> None:
-    found, out, err = run(capsys, loop, *LAUNCH, *words)
-    assert found == status
+    status_of_dump, out, err = run(capsys, loop, *LAUNCH, *words)
+    assert status_of_dump == status
     assert out == ""
     assert message in err

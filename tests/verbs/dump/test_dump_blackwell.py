@@ -34,14 +34,14 @@ def snapshot(rank: int = 0) -> SharedSnapshot:
 def test_each_layout_of_an_accumulator(layout: str, m: int, n: int, rank: int) -> None:
     memory = snapshot(rank)
     shown = tile(f"96:{m}x{n}:u32:{layout}")
-    found = shown.read(memory)
+    accumulator = shown.read(memory)
     first = shown.first_row(memory)
     assert first == (rank * m // 2 if layout in "ABC" else 0)
-    assert found.shape == (m // 2 if layout in "ABC" else m, n)
-    for row, col in np.ndindex(found.shape):
+    assert accumulator.shape == (m // 2 if layout in "ABC" else m, n)
+    for row, col in np.ndindex(accumulator.shape):
         cta, lane, column = lane_column(first + row, col, m, n, layout)
         assert cta == (rank if layout in "ABC" else 0)
-        assert found[row, col] == memory.cells[lane, 96 + column]
+        assert accumulator[row, col] == memory.cells[lane, 96 + column]
 
 
 def test_numbers_of_16_bits() -> None:

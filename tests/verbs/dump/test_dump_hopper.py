@@ -140,8 +140,8 @@ def test_of_each_cta_its_own(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 def test_what_is_refused(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], status: int, message: str
 ) -> None:
-    found, out, err = run(capsys, *words)
-    assert (found, out) == (status, ""), err
+    returned, out, err = run(capsys, *words)
+    assert (returned, out) == (status, ""), err
     assert message in err
 
 

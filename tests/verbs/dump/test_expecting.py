@@ -105,8 +105,8 @@ def test_warps_that_were_not_there_hold_nothing(
     )
     path.write_text(text[:brace] + leave + text[brace + 1 :])
     for warp, status in (("0", 0), ("1", 2)):
-        found, out = dump(capsys, path, "A=a[:,0:16]", "--block", "64", "--warp", warp)
-        assert found == status
+        returned, out = dump(capsys, path, "A=a[:,0:16]", "--block", "64", "--warp", warp)
+        assert returned == status
     assert "not all lanes of it were there" in out
 
 
@@ -122,7 +122,7 @@ def test_negative_integers_have_the_bits_of_their_type(name: str, bits: int) -> 
     assert form is not None
     layout = form.operand("A")
     numbers = np.arange(-(1 << bits - 1), 1 << bits - 1).reshape(2, -1)
-    found = patterns(layout, numbers)
-    assert found is not None
-    assert found.tolist() == [[int(value) % (1 << bits) for value in row] for row in numbers]
+    words = patterns(layout, numbers)
+    assert words is not None
+    assert words.tolist() == [[int(value) % (1 << bits) for value in row] for row in numbers]
     assert patterns(layout, numbers.astype(np.float32)) is None

@@ -22,10 +22,10 @@ def memory(nbytes: int) -> SharedSnapshot:
 )
 def test_the_swizzle_of_a_tile_is_one_of_addresses(where: str, swizzle: str, mask: int) -> None:
     start = {"b": 384, "a+128": 128}[where]
-    found = tile(f"{where}:4x64:u16:{swizzle}").read(memory(2048))
+    elements = tile(f"{where}:4x64:u16:{swizzle}").read(memory(2048))
     addresses = [start + 2 * number for number in range(256)]
     wanted = [(at ^ (at >> 3 & mask)) // 2 for at in addresses]
-    assert found.reshape(-1).tolist() == wanted
+    assert elements.reshape(-1).tolist() == wanted
 
 
 def test_what_is_beyond_shared_memory() -> None:

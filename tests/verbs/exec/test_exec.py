@@ -56,8 +56,8 @@ def test_what_cannot_run(capfd: pytest.CaptureFixture[str]) -> None:
 
 def report(status: int = 0, checks: int = 0) -> dict[str, Any]:
     usage = {"k": {"launches": 2, "seconds": 0.5, "instructions": 1000}}
-    found = [{"text": f"told {number}", "json": {"kernel": "k"}} for number in range(checks)]
-    return {"usage": usage, "checks": found, "status": status}
+    told = [{"text": f"told {number}", "json": {"kernel": "k"}} for number in range(checks)]
+    return {"usage": usage, "checks": told, "status": status}
 
 
 @pytest.mark.parametrize(

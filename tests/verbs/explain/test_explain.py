@@ -16,9 +16,9 @@ from ptxlab.toolchain.wheels import ToolAbsent
 
 def explain(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main(["explain", *words, "--json"]) == 0, capsys.readouterr().err
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.explain/1"
-    return found
+    output: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert output["schema"] == "ptxlab.explain/1"
+    return output
 
 
 def not_asked(form: Form, targets: Sequence[str]) -> tuple[Compiled, ...]:

@@ -135,8 +135,8 @@ def test_questions_about_what_multiplies_nothing(capsys: pytest.CaptureFixture[s
 def test_wrong_words(
     capsys: pytest.CaptureFixture[str], words: list[str], status: int, message: str
 ) -> None:
-    found, out, err = cli(capsys, *words)
-    assert (found, out) == (status, "")
+    returned, out, err = cli(capsys, *words)
+    assert (returned, out) == (status, "")
     assert message in err
 
 

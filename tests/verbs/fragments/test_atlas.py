@@ -62,24 +62,24 @@ def parsed() -> Page:
 
 
 def content(kind: str) -> str:
-    (found,) = (found for name, found in parsed().texts if name == kind)
-    return found
+    (content_of_kind,) = (text for name, text in parsed().texts if name == kind)
+    return content_of_kind
 
 
 def table(entry: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     """Add the steps up in the plainest way: bit by bit."""
     shape = (entry.get("threads", 32), entry["registers"], entry["elements"])
-    found = np.zeros((*shape, 2), np.int64)
+    cells = np.zeros((*shape, 2), np.int64)
     for place in np.ndindex(shape):
         if "cells" in entry:
             flat = np.ravel_multi_index(place, shape)
-            found[place] = divmod(entry["cells"][flat], entry["cols"])
+            cells[place] = divmod(entry["cells"][flat], entry["cols"])
             continue
         for part, index in zip(("lane", "register", "element"), place, strict=True):
             for bit, step in enumerate(entry["steps"][part]):
                 if index >> bit & 1:
-                    found[place] += step
-    return found
+                    cells[place] += step
+    return cells
 
 
 def test_the_page_is_one_small_file_that_loads_nothing() -> None:

@@ -258,8 +258,8 @@ def test_the_code_of_every_operand_is_that_of_the_command_line(page: Browser) ->
           });
         });"""
     some = [i for i in DIFFERENT if not i.layout_open]
-    for instruction, found in zip(some, page.js(script, [i.name for i in some]), strict=True):
-        for layout, code in zip(instruction.operands, found, strict=True):
+    for instruction, codes in zip(some, page.js(script, [i.name for i in some]), strict=True):
+        for layout, code in zip(instruction.operands, codes, strict=True):
             last = layout.registers_per_lane - 1, layout.elements_per_register - 1
             expected = accesses(layout, Place(9, *last))[1:]
             assert (code or []) == [line.strip() for line in expected]
@@ -441,12 +441,12 @@ def test_a_warpgroup_shows_its_threads_and_shared_memory(page: Browser, address:
     assert f"thread {place.lane} register d{place.register}" in page.text("#inspector")
     assert shown(page, "at") == [f"{place.lane}:d{place.register}"]
     sums = page.js("return [...document.querySelectorAll('.sum td')].map((e) => e.textContent)")
-    (found,) = trace(form, 41, 77)
-    for term in found.terms[::2]:
+    (element,) = trace(form, 41, 77)
+    for term in element.terms[::2]:
         (a,), (b,) = term.a, term.b[0]
         assert isinstance(b, SharedPlace)
         assert f"{a[0]}:a{a[1]}" in sums
-    assert found.terms[8].b[0][0].formula in sums  # type: ignore[union-attr]
+    assert element.terms[8].b[0][0].formula in sums  # type: ignore[union-attr]
     page.js(
         "const n = document.querySelector('#number'); n.value = '24';"
         "n.dispatchEvent(new Event('change', { bubbles: true }))"

@@ -17,8 +17,8 @@ def ask(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def ask_json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ask(capsys, *words, "--json"))
-    return found
+    output: dict[str, Any] = json.loads(ask(capsys, *words, "--json"))
+    return output
 
 
 def test_a_trace(capsys: pytest.CaptureFixture[str]) -> None:

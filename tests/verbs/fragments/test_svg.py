@@ -31,8 +31,8 @@ DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in MULTIPL
 
 def cells(root: ElementTree.Element, group: str) -> Iterator[tuple[str, str, ElementTree.Element]]:
     """Yield text, hover text and rectangle of each cell of a group."""
-    (found,) = (g for g in root.iter(f"{SVG}g") if g.get("id") == group)
-    for cell in found:
+    (group_of_cells,) = (g for g in root.iter(f"{SVG}g") if g.get("id") == group)
+    for cell in group_of_cells:
         text, title, rect = (cell.find(f"{SVG}{tag}") for tag in ("text", "title", "rect"))
         assert text is not None
         assert text.text
@@ -48,7 +48,7 @@ def numbers(first: str, last: str | None) -> range:
 
 def read(root: ElementTree.Element, group: str, layout: FragmentLayout) -> set[tuple[int, ...]]:
     """Return (row, col, lane, register, low bit) of every element, as hover texts say it."""
-    found: set[tuple[int, ...]] = set()
+    cells_read: set[tuple[int, ...]] = set()
     for text, title, rect in cells(root, group):
         match = ELEMENTS.fullmatch(title)
         assert match is not None, title
@@ -64,8 +64,8 @@ def read(root: ElementTree.Element, group: str, layout: FragmentLayout) -> set[t
         for lane, _, register, low, high in held:
             assert int(high) - int(low) + 1 == len(elements) * layout.bits
             for i, (row, col) in enumerate(elements):
-                found.add((row, col, int(lane), int(register), int(low) + i * layout.bits))
-    return found
+                cells_read.add((row, col, int(lane), int(register), int(low) + i * layout.bits))
+    return cells_read
 
 
 def expected(layout: FragmentLayout, matrix: int) -> set[tuple[int, ...]]:

@@ -62,13 +62,13 @@ def check_by_matrix(layout: FragmentLayout, matrix: int, rows: Rows) -> None:
     assert len(seen) == layout.rows * layout.cols
 
 
-def check(instruction: MatrixInstruction, found: list[Rows]) -> None:
+def check(instruction: MatrixInstruction, tables: list[Rows]) -> None:
     wanted = [
         (layout, matrix)
         for layout in instruction.operands
         for matrix in (None, *range(layout.matrices))
     ]
-    for (layout, matrix), rows in zip(wanted, found, strict=True):
+    for (layout, matrix), rows in zip(wanted, tables, strict=True):
         if matrix is None:
             check_by_register(layout, rows)
         else:
@@ -85,14 +85,14 @@ def read_markdown(text: str) -> list[Rows]:
 
 def read_latex(text: str) -> list[Rows]:
     blocks = re.findall(r"\\begin\{tabular\}\{r\|(c+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
-    found = []
+    tables = []
     for columns, body in blocks:
         lines = [line for line in body.splitlines() if line != r"\hline"]
         rows = [line.removesuffix(r" \\").split(" & ") for line in lines]
         assert all(line.endswith(r" \\") for line in lines)
         assert all(len(row) == len(columns) + 1 for row in rows)
-        found.append(rows)
-    return found
+        tables.append(rows)
+    return tables
 
 
 @pytest.mark.parametrize(

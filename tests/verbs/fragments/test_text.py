@@ -37,8 +37,10 @@ def report(instruction: MatrixInstruction, *, wrong: bool = False) -> FragmentRe
         runs[0].registers["A"][5, 2] = runs[0].registers["A"][6, 2]
         assert runs[1].result is not None
         runs[1].result[9, 3] ^= runs[1].result.dtype.type(1)
-    found = mismatches(instruction, runs)
-    return FragmentReport(instruction, "emulator", "ptxlab emulator", SM90, runs, 0, found, None)
+    misplaced = mismatches(instruction, runs)
+    return FragmentReport(
+        instruction, "emulator", "ptxlab emulator", SM90, runs, 0, misplaced, None
+    )
 
 
 def section(shown: str, title: str) -> list[str]:

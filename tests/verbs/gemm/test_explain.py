@@ -135,10 +135,10 @@ def test_all_rungs_that_take_the_problem(
 
     def facts_of(device: object, job: RungJob) -> KernelFacts:
         asked.append((job.rung.name, job.problem))
-        found = made(job.rung.name)
+        facts = made(job.rung.name)
         return KernelFacts(
             **{
-                **{field: getattr(found, field) for field in KernelFacts.__slots__},
+                **{field: getattr(facts, field) for field in KernelFacts.__slots__},
                 "verdict": Verdict(
                     Comparison(1.0, None, None, None), 0.5 if job.rung.name == "tiled" else 1.0
                 ),

@@ -40,8 +40,8 @@ def test_the_seed_decides_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     def error(seed: str) -> float:
         words = ["--algorithm", "naive", "--size", "8", "--json", "--seed", seed]
         assert main(["gemm", *EMULATOR, *words]) == 0
-        found: float = json.loads(capsys.readouterr().out)["max_error"]
-        return found
+        largest: float = json.loads(capsys.readouterr().out)["max_error"]
+        return largest
 
     assert error("1") == error("1") != error("2")
 

@@ -107,11 +107,11 @@ def marks(root: ElementTree.Element) -> Iterator[tuple[str, Point, Point, str]]:
 def test_marks_stand_where_the_numbers_are(gpu: Gpu) -> None:
     root = root_of(gpu)
     across, up = scales(root)
-    found = {name: (filled, hollow, shape) for name, filled, hollow, shape in marks(root)}
+    drawn = {name: (filled, hollow, shape) for name, filled, hollow, shape in marks(root)}
     steps = ladder(gpu).steps
-    assert list(found) == [step.facts.algorithm.name for step in steps]
+    assert list(drawn) == [step.facts.algorithm.name for step in steps]
     for step in steps:
-        filled, hollow, shape = found[step.facts.algorithm.name]
+        filled, hollow, shape = drawn[step.facts.algorithm.name]
         under = step.bounds
         assert read(filled[0], across) == pytest.approx(under.intensity["L1"], rel=0.01)
         assert read(hollow[0], across) == pytest.approx(under.intensity["global"], rel=0.01)
@@ -174,13 +174,13 @@ def test_names_do_not_cover_each_other_or_marks(gpu: Gpu) -> None:
 
 def test_arrows_lead_to_what_improves() -> None:
     """To every rung but the first and those too near, which stand on each other."""
-    found = ladder(H200)
-    root = ElementTree.fromstring(svg(found))
+    explained = ladder(H200)
+    root = ElementTree.fromstring(svg(explained))
     arrows = [path.get("d", "") for path in root.iter(f"{SVG}path") if path.get("class") == "a"]
     places = {name: at for name, at, _, _ in marks(root)}
     far = [
         (places[step.after], places[step.facts.algorithm.name])
-        for step in found.steps
+        for step in explained.steps
         if step.after and math.dist(places[step.after], places[step.facts.algorithm.name]) > 20
     ]
     assert len(arrows) == len(far) >= 3

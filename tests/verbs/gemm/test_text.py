@@ -32,8 +32,8 @@ RESULT = GemmResult(
 )
 
 
-def judged(error: float, found: float = 1.25) -> Verdict:
-    return Verdict(Comparison(error, (3, 40), 1.5, found), 1e-6)
+def judged(error: float, value: float = 1.25) -> Verdict:
+    return Verdict(Comparison(error, (3, 40), 1.5, value), 1e-6)
 
 
 def test_text_of_a_right_result() -> None:
@@ -67,8 +67,8 @@ def test_text_of_a_wrong_result_on_a_gpu() -> None:
 
 def test_each_column_of_all_is_what_its_head_says() -> None:
     wrong = dataclasses.replace(RESULT, rung=LADDER["naive"], verdict=judged(0.5))
-    found = LadderSurvey("emulator", "sm_80", RESULT.problem, (RESULT, wrong), (), ())
-    shown = text_of_all(found).splitlines()
+    survey = LadderSurvey("emulator", "sm_80", RESULT.problem, (RESULT, wrong), (), ())
+    shown = text_of_all(survey).splitlines()
     head, first, second = shown[2:5]
     begins = [head.index(name) for name in ("result", "max error", "tolerance", "time")]
 
@@ -93,7 +93,7 @@ def test_json_is_the_contract() -> None:
 
 
 def test_json_of_what_is_not_finite_or_not_there() -> None:
-    nan = dataclasses.replace(RESULT, verdict=judged(math.nan, found=math.inf))
+    nan = dataclasses.replace(RESULT, verdict=judged(math.nan, value=math.inf))
     data = json.loads(write(as_json(nan)))
     assert (data["max_error"], data["worst"]["found"]) == ("nan", "inf")
     nothing = Verdict(Comparison(0.0, None, None, None), 1e-6)

@@ -57,8 +57,8 @@ def test_every_verb_looks_into_what_triton_compiles(
 
     def answer(verb: str, *words: str) -> dict[str, Any]:
         assert main([verb, file, "--json", *words]) == 0, capsys.readouterr()
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return found
+        output: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return output
 
     checked = answer("check")
     assert checked["verdict"] == "clean"
@@ -129,12 +129,12 @@ def test_what_nvrtc_compiles(
         kernel = device.load(ptx).kernel("mixed")
         a, h, out = device.upload(values), device.zeros(128, "f16"), device.zeros(128, "f32")
         kernel.launch(2, 64, [a, h, out, given])
-        found, halves = out.numpy(), h.numpy()
+        sums, halves = out.numpy(), h.numpy()
     for i in range(128):
         tile = values[i // 64 * 64 : i // 64 * 64 + 64]
         total = sum(float(tile[(i % 64 + j) % 64]) for j in range(4))  # twice a half: exact
         total = {0: total + 1, 1: total * 2, 2: total - 3, 3: -total}.get(i & 7, total + 0.25)
-        assert found[i] == (total * 2.25 if i < 100 else 0)
+        assert sums[i] == (total * 2.25 if i < 100 else 0)
         assert halves[i] == (total if i < 100 else 0)
     file = tmp_path / "mixed.ptx"
     file.write_text(ptx)

@@ -157,8 +157,8 @@ def test_arguments_in_order_or_by_name(
 ) -> None:
     kernel: Any = _Named("k", tuple(map(_Named, parameters.split())))
     values: dict[str, Any] = {name: number for number, name in enumerate(given.split())}
-    found = bind(kernel, values, mapped.split())
-    assert list(found.items()) == [(name, values[name]) for name in expected.split()]
+    bound = bind(kernel, values, mapped.split())
+    assert list(bound.items()) == [(name, values[name]) for name in expected.split()]
 
 
 def test_an_array_has_changed_if_its_bits_have() -> None:

@@ -254,8 +254,8 @@ def test_what_is_as_near_as_a_tolerance_says_is_right() -> None:
         (-5.5, -4, True, 1.5), (0.5, 0, True, 0.5), (0.75, 0, False, 0.75), (1, nan, False, nan),
     ]  # fmt: skip
     value, want, right, error = (np.array(column) for column in zip(*cases, strict=True))
-    found, found_error = errors(value, want, (0.25, 0.5))
-    assert found.tolist() == right.astype(bool).tolist()
+    is_right, found_error = errors(value, want, (0.25, 0.5))
+    assert is_right.tolist() == right.astype(bool).tolist()
     np.testing.assert_array_equal(found_error, error)
 
 

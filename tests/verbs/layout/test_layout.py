@@ -26,9 +26,9 @@ def text(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def data(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text(capsys, *arguments, "--json"))
-    assert found["schema"] == "ptxlab.layout/1"
-    return found
+    output: dict[str, Any] = json.loads(text(capsys, *arguments, "--json"))
+    assert output["schema"] == "ptxlab.layout/1"
+    return output
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -261,9 +261,9 @@ def test_refusals(
 
 
 def described(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text(capsys, *arguments, "--json"))
-    assert found["schema"] == "ptxlab.layout.descriptor/1"
-    return found
+    output: dict[str, Any] = json.loads(text(capsys, *arguments, "--json"))
+    assert output["schema"] == "ptxlab.layout.descriptor/1"
+    return output
 
 
 def test_the_descriptor_of_a_tile(capsys: pytest.CaptureFixture[str]) -> None:

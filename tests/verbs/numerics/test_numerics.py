@@ -21,8 +21,8 @@ BY_HAND = ["--a", "0x1p-12,0x0c00,1/4096", "--b", "0x1p-12,0x0800,0.000122070312
 
 def run_json(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
     assert main(["numerics", *words, "--json"]) == status, capsys.readouterr().err
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    output: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return output
 
 
 def test_the_json_of_a_dot_product(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,9 +70,9 @@ def test_the_text_shows_the_bits_that_are_cut_off(capsys: pytest.CaptureFixture[
 def test_wgmma_keeps_thirteen_bits_of_eight_bit_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     """1 + 2^-13 fits, 1 + 2^-14 does not, and C loses what is below; mma.sync adds all of it."""
     words = ["--dtype", "e5m2", "--a", "1,0x1p-14", "--arch", "sm_90a", "--b"]
-    for factor, found in (("2", 1 + 2.0**-13), ("1", 1.0)):
+    for factor, sum_of_both in (("2", 1 + 2.0**-13), ("1", 1.0)):
         (wgmma,) = run_json(capsys, *words, f"1,{factor}", "--op", "wgmma")["results"]
-        assert wgmma["value"] == found
+        assert wgmma["value"] == sum_of_both
     (mma,) = run_json(capsys, *words, "1,1")["results"]
     assert mma["value"] == 1 + 2.0**-14
     words += ["0,0", "--c", "0x1p0", "--op", "wgmma"]

@@ -75,8 +75,8 @@ def test_a_program_for_another_target_is_told_who_runs_it(target: str, able: str
 
 
 def test_every_gpu_of_a_chip_is_found() -> None:
-    found = {"t4", "a100", "rtx3090", "rtxa6000", "rtx4090", "h100", "h200", "b200", "rtx5090"}
-    assert found <= set(names())
+    known = {"t4", "a100", "rtx3090", "rtxa6000", "rtx4090", "h100", "h200", "b200", "rtx5090"}
+    assert known <= set(names())
     with pytest.raises(Unsupported, match="nobody says what its L2 cache delivers"):
         find("agxorin")
     assert find("RTX 3090").gpu.name == "RTX 3090"

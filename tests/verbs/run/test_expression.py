@@ -46,9 +46,9 @@ NAMES: dict[str, Any] = {
     ],
 )
 def test_numpy_says_the_same(text: str, value: Any) -> None:
-    found = evaluate(text, NAMES)
-    assert np.array_equal(found, value)
-    assert np.asarray(found).dtype == np.asarray(value).dtype
+    evaluated = evaluate(text, NAMES)
+    assert np.array_equal(evaluated, value)
+    assert np.asarray(evaluated).dtype == np.asarray(value).dtype
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def _device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert main(["run", *arguments, "--json"]) == 0, capsys.readouterr().err
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    output: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return output
 
 
 def test_the_header_is_enough(saxpy: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -398,11 +398,11 @@ def test_an_archive_holds_all_arrays_or_those_named(
 ) -> None:
     whole, part = tmp_path / "whole.npz", tmp_path / "part=1.npz"
     run_json(capsys, saxpy, "--save", str(whole).replace("=", "-"), "--save", f"y={part}")
-    with np.load(whole) as found:
-        assert sorted(found) == ["x", "y"]
-        assert found["y"].tolist() == [2.0 * i + 1 for i in range(50)]
-    with np.load(part) as found:
-        assert list(found) == ["y"]
+    with np.load(whole) as archive:
+        assert sorted(archive) == ["x", "y"]
+        assert archive["y"].tolist() == [2.0 * i + 1 for i in range(50)]
+    with np.load(part) as archive:
+        assert list(archive) == ["y"]
     before = whole.read_bytes()
     run_json(capsys, saxpy, "--save", str(whole))
     assert whole.read_bytes() == before, "the same arrays are the same bytes"

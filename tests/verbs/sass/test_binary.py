@@ -171,5 +171,5 @@ def test_other_verbs_take_no_machine_code(files: Path, capsys: pytest.CaptureFix
 
 def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["sass", *words, "--json"]) == 0, capsys.readouterr().err
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    output: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return output

@@ -60,8 +60,8 @@ def ptx(tmp_path: Path) -> str:
 
 def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert main(["sass", *arguments, "--json"]) == 0, capsys.readouterr().err
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    output: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return output
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -131,11 +131,11 @@ def test_resources_and_occupancy(scale: str, capsys: pytest.CaptureFixture[str])
     assert [kernel["kernel"] for kernel in program["kernels"]] == ["scale", "empty"]
     kernel = program["kernels"][0]
     assert (kernel["shared"], kernel["dynamic_shared"], kernel["barriers"]) == (1024, 40000, 1)
-    (found,) = kernel["occupancy"]
+    (occupancy,) = kernel["occupancy"]
     # 164 KiB of shared memory, and 1024 + 1024 + 40000 bytes in units of 128 for each CTA
-    assert (found["threads"], found["ctas"], found["warps"]) == (256, 3, 24)
-    assert found["limited_by"] == ["shared memory"]
-    assert found["limits"]["shared memory"] == 164 * 1024 // 42112
+    assert (occupancy["threads"], occupancy["ctas"], occupancy["warps"]) == (256, 3, 24)
+    assert occupancy["limited_by"] == ["shared memory"]
+    assert occupancy["limits"]["shared memory"] == 164 * 1024 // 42112
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_where_the_size_of_a_cta_comes_from(
 ) -> None:
     words += ["-D", "FACTOR=2.5f", "-D", f"BOUNDS={bounds}", "--kernel", "scale"]
     ((kernel,),) = (program["kernels"] for program in report(capsys, scale, *words)["programs"])
-    assert [found["threads"] for found in kernel["occupancy"]] == threads
+    assert [occupancy["threads"] for occupancy in kernel["occupancy"]] == threads
 
 
 def test_the_run_line_gives_block_and_macros(
@@ -167,7 +167,7 @@ def test_the_run_line_gives_block_and_macros(
     Path(scale).write_text(run + SCALE)
     (program,) = report(capsys, scale)["programs"]
     occupancies = [kernel["occupancy"] for kernel in program["kernels"]]
-    assert [len(found) for found in occupancies] == [1, 5]
+    assert [len(of_targets) for of_targets in occupancies] == [1, 5]
     assert occupancies[0][0]["threads"] == 32
 
 

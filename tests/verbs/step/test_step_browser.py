@@ -80,19 +80,19 @@ def browser() -> Iterator[Browser]:
         assert browser.errors() == []
 
 
-def show(browser: Browser, found: Recording, folder: Path, moment: str = "") -> None:
+def show(browser: Browser, recording: Recording, folder: Path, moment: str = "") -> None:
     path = folder / "step.html"
-    path.write_text(step_page.page(found, {}, "no machine code"), encoding="utf-8")
+    path.write_text(step_page.page(recording, {}, "no machine code"), encoding="utf-8")
     browser.scheme("light")
     browser.open(path.as_uri() + moment)
     browser.until("!document.body.classList.contains('unpacking')")
 
 
-def held(found: Recording, warp: int, at: int) -> dict[int, Any]:
+def held(recording: Recording, warp: int, at: int) -> dict[int, Any]:
     """Return by number what the lanes of a warp hold in registers after a step."""
     return {
         number: words.T.ravel().tolist()
-        for when, who, number, words in found.became()
+        for when, who, number, words in recording.became()
         if who == warp and when <= at
     }
 
