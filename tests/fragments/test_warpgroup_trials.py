@@ -61,11 +61,20 @@ def test_of_each_line_a_few_n_are_run_and_the_others_assembled(hopper: Device) -
     assert {outcome.status for outcome in every} == {"emulator"}
 
 
-@pytest.mark.parametrize("one", LEAST[::7], ids=lambda form: form.key)
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        pytest.param(form, id=form.key, marks=[pytest.mark.thorough] * (number % 4 in (1, 2)))
+        for number, form in enumerate(LEAST[::7])
+    ],
+)
 def test_instructions_are_where_the_layouts_say(
     hopper: Device, instruction: MatrixInstruction
 ) -> None:
-    """One in seven of all types; ``ptxlab fragments --all`` takes every one."""
+    """One in seven of all types, of which half always run; ``ptxlab fragments --all`` takes every one.
+
+    Among them are dense and sparse ones of all kinds of numbers, with A in registers and in shared memory.
+    """
     assert found_in(hopper, instruction) == []
 
 

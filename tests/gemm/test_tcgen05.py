@@ -70,7 +70,7 @@ def test_every_problem(blackwell: Device, name: str, turn: int) -> None:
 
 def test_random_numbers_are_added_up_as_by_mma_sync(blackwell: Device) -> None:
     """Both take 16 products at a time in increasing k, and round alike."""
-    problem = Problem(130, 260, 264)
+    problem = Problem(130, 260, 136)
     inputs = problem.inputs()
     results = {
         compute(blackwell, problem, inputs, rung(name)).d.tobytes()

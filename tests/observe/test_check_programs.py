@@ -73,8 +73,15 @@ def faults(name: str) -> Iterator[tuple[str, int, str]]:
             yield name, match.start(), f"cp_async_wait<{match[1]} + 1>();"
 
 
+FAULTS = [*faults("kernels/tiled.cu"), *faults("kernels/tensor_core.cu")]
+
+
 @pytest.mark.parametrize(
-    ("name", "at", "instead"), [*faults("kernels/tensor_core.cu"), *faults("kernels/tiled.cu")]
+    ("name", "at", "instead"),
+    [
+        pytest.param(*fault, marks=[pytest.mark.thorough] * (number % 2))
+        for number, fault in enumerate(FAULTS)
+    ],
 )
 def test_every_barrier_and_wait_is_missed(name: str, at: int, instead: str, tmp_path: Path) -> None:
     text = resources.path(name).read_text()
