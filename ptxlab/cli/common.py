@@ -24,13 +24,17 @@ Text = str | Callable[[], str]
 Data = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
+SASS = "sass"
+"""The engine that runs machine code of a GPU."""
+
 DEVICE = """
 --device auto|cuda[:N]|emulator
              where to run; auto takes the first GPU, or the emulator where there is none
 --arch NAME  {arch}
---engine auto|array|native
+--engine auto|array|native|sass
              how the emulator computes, always the same bits: as arrays, as machine code (needs
-             ptxlab[native]), or first one and then the other, which is the default
+             ptxlab[native]), or first one and then the other, which is the default; or sass: not the
+             program but the GPU's machine code that ptxas makes of it
 """
 RESULT = """
 -o --output FILE  write the result to FILE instead of stdout, whole or not at all
@@ -61,7 +65,7 @@ def add_common(
         "device": readers.device,
         "arch": [readers.target] if many_targets else readers.target,
     }
-    add(group, DEVICE.format(arch=arch), **where, engine=("auto", "array", "native"))
+    add(group, DEVICE.format(arch=arch), **where, engine=("auto", "array", "native", SASS))
     add(group, f"--format {'|'.join(known)}  how to print the result", format=known)
     add_short(group, "json")
     add(group, RESULT, output=readers.output_path, seed=readers.count)
@@ -100,9 +104,11 @@ def open_device(args: argparse.Namespace) -> Device:
     # Stdout belongs to the result where a program is to read it.
     console = print_text if args.format == "text" else print_to_stderr
     progress = LaunchProgress(getattr(args, "timeout", 0.0))
-    if args.engine:
-        os.environ["PTXLAB_ENGINE"] = args.engine  # also for processes that share the work
     more = {"schedule": args.schedule} if getattr(args, "schedule", None) else {}
+    if args.engine == SASS:
+        more["engine"] = SASS
+    elif args.engine:
+        os.environ["PTXLAB_ENGINE"] = args.engine  # also for processes that share the work
     device = open_by_name(args.device, arch=args.arch, progress=progress, console=console, **more)
     if args.device == "auto":
         why = getattr(device, "note", "")

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ptxlab.arrays import Array, Octets
 from ptxlab.device.dump import DumpRecorder, places_of
 from ptxlab.device.host_memory import address_of, host_memory
-from ptxlab.device.loading import Loadable, load_ptx
+from ptxlab.device.loading import Loadable, load_assembled, load_ptx
 from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters, counts_clusters
 from ptxlab.emulator import (
@@ -37,6 +38,9 @@ from ptxlab.syntax.tree import Function
 from ptxlab.tensormap.encoding import encode
 from ptxlab.tensormap.tensor_map import TensorMap
 from ptxlab.workers import Progress
+
+if TYPE_CHECKING:
+    from ptxlab.toolchain.cubin import Cubin
 
 
 class EmulatorKernel(Kernel):
@@ -132,8 +136,30 @@ class EmulatorModule(Module):
         return EmulatorKernel(self, self._executables[name], function)
 
 
+class MachineCodeModule(EmulatorModule):
+    """A program that was assembled for the device: of each kernel it is the machine code that runs.
+
+    Kernels and variables are called as in its PTX. A kernel of which an instruction is not modelled is
+    Unsupported when it is asked for.
+    """
+
+    def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule, cubin: Cubin) -> None:
+        from ptxlab.machine.image import read_image  # here: PTX can spare it
+
+        super().__init__(device, tree)
+        self._image = read_image(cubin.image, cubin.arch)
+
+    def _make(self, name: str) -> EmulatorKernel:
+        from ptxlab.machine.lift import lift
+
+        path = self.tree.source.path.removesuffix(" (PTX)")
+        lifted = lift(self._image, [name], f"{path} (SASS)", self.tree)
+        [function] = lifted.entries
+        return EmulatorKernel(self, load(lifted, self.device.target, name), function)
+
+
 class EmulatorDevice(Device):
-    """An emulated GPU of one ``target``.
+    """An emulated GPU of one ``target``, whose ``engine`` runs programs as PTX (``ptx``) or as machine code (``sass``).
 
     ``progress`` is called during a launch with the CTAs done and their total, ``console`` with what
     programs print. ``note`` says why ``auto`` chose the emulator, "" when it was
@@ -150,8 +176,10 @@ class EmulatorDevice(Device):
         console: Callable[[str], None] = print_text,
         note: str = "",
         schedule: str = "late",
+        engine: str = "ptx",
     ) -> None:
         Schedule(schedule)
+        self.engine = engine
         self.schedule = schedule
         self.target = target
         self.progress = progress
@@ -165,6 +193,8 @@ class EmulatorDevice(Device):
 
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         self.require_open()
+        if self.engine == "sass":
+            return MachineCodeModule(self, *load_assembled(source, self.target, options))
         return EmulatorModule(self, load_ptx(source, self.target, options))
 
     def map(self, memory: Array | int, nbytes: int | None = None) -> int:

@@ -11,6 +11,9 @@ from ptxlab.errors import DeviceUnavailable, PtxlabError, did_you_mean
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
 from ptxlab.workers import Progress
 
+ENGINES = ("ptx", "sass")
+"""What the emulator can run of a program: its PTX, or the machine code that ptxas makes of it."""
+
 
 def open_device(
     spec: str = "auto",
@@ -19,6 +22,7 @@ def open_device(
     progress: Progress | None = None,
     console: Callable[[str], None] = print_text,
     schedule: str = "late",
+    engine: str = "ptx",
 ) -> Device:
     """Open a device.
 
@@ -26,18 +30,35 @@ def open_device(
     ``note`` then says why. ``arch`` (``sm_90a``) is what the emulator is; a GPU must be it.
     ``progress`` is called on the emulator with CTAs done and their total, ``console`` with what
     programs print; what they print on a GPU, the driver writes to stdout. When asynchronous work lands
-    on the emulator ``schedule`` says: ``late`` as it may, ``early`` or ``random:SEED``.
+    on the emulator ``schedule`` says: ``late`` as it may, ``early`` or ``random:SEED``. With ``engine``
+    ``sass`` the emulator runs the machine code that ptxas makes of a program, and not its PTX.
 
     Raises DeviceUnavailable when ``cuda`` is asked for and cannot be used, PtxlabError for an
-    unknown name.
+    unknown name, or for ``sass`` on a GPU.
     """
+    if engine not in ENGINES:
+        raise PtxlabError(
+            f"there is no engine {engine!r}", hint=f"engines are {', '.join(ENGINES)}"
+        )
+    if engine == "sass" and spec != "emulator":
+        if spec != "auto":
+            raise PtxlabError(
+                f"engine sass is the emulator's, and device {spec!r} was asked for",
+                hint="a GPU runs machine code as it is",
+            )
+        spec = "emulator"
     target = None if arch is None else _target(arch)
     name, _, number = spec.partition(":")
 
     def emulator(note: str = "") -> Device:
         played = target or TARGETS[DEFAULT_TARGET]
         return EmulatorDevice(
-            played, progress=progress, console=console, note=note, schedule=schedule
+            played,
+            progress=progress,
+            console=console,
+            note=note,
+            schedule=schedule,
+            engine=engine,
         )
 
     if spec == "emulator":

@@ -19,7 +19,7 @@ URZ, UPT = UNIFORM + ZERO_REGISTER, UNIFORM_PREDICATE + TRUE_PREDICATE
 class SassRegister:
     """A register by ``number``; what is done to it first: ``-``, ``~``, ``|R5|``.
 
-    ``wide`` is it and the next, ``part`` some bytes of it.
+    ``wide`` is it and the next, ``part`` some bytes of it. ``marks`` stand behind it: ``H0_H0``, ``U32``.
     """
 
     number: int
@@ -28,6 +28,7 @@ class SassRegister:
     absolute: bool = False
     wide: bool = False
     part: bool = False
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,12 @@ class Predicate:
 class Immediate:
     """A value of 32 bits; ``real`` is the number that a literal is to floating-point instructions.
 
-    Where it has a point, ``value`` are the bits of that number.
+    Where it has a point, ``value`` are the bits of that number. Of a number of 64 bits, ``upper`` are those above.
     """
 
     value: int
     real: float = 0.0
+    upper: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class SassConstant:
     negated: bool = False
     inverted: bool = False
     absolute: bool = False
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +92,14 @@ Operand = SassRegister | Predicate | Immediate | SassConstant | SassAddress | Sa
 _REGISTER = re.compile(r"(?P<bank>U?)R(?P<number>\d+|Z)(?P<marks>(?:\.\w+)*)$")
 _PREDICATE = re.compile(r"(?P<bank>U?)P(?P<number>\d|T)$")
 _CONSTANT = re.compile(
-    r"c\[(?P<bank>0x[0-9a-f]+)\]\s*\[(?:(?P<register>U?R[\dZ]+)\+?)?(?P<offset>-?0x[0-9a-f]+)?\](?:\.\w+)*$"
+    r"c\[(?P<bank>0x[0-9a-f]+)\]\s*\[(?:(?P<register>U?R[\dZ]+)\+?)?(?P<offset>-?0x[0-9a-f]+)?\](?P<marks>(?:\.\w+)*)$"
 )
 _INTEGER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)$")
 _REAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN|SNAN)(?:\s.*)?$")
 _ELSEWHERE = ("tmem", "gdesc", "idesc")
 _WHOLE = {"64", "reuse", "U32", "S32"}
+_UNTOLD = {"64", "reuse"}
+"""Marks that are no part of a value: told otherwise, or of the register cache."""
 _DESCRIPTOR = re.compile(r"desc\[(?P<register>UR[\dZ]+)\]\[")
 _SCALE = re.compile(r"\.X(\d+)")
 
@@ -104,9 +109,11 @@ def read(text: str) -> Operand:
     text = text.partition("(*")[0]
     bare, negated, inverted, absolute = _prefixes(text.strip())
     if match := _REGISTER.match(bare):
-        marks = set(match["marks"].split(".")[1:])
-        part = bool(marks - _WHOLE) and not any(map(_SCALE.match, map(".{}".format, marks)))
-        return SassRegister(_number(match), negated, inverted, absolute, "64" in marks, part)
+        names = match["marks"].split(".")[1:]
+        marks = tuple(mark for mark in names if not _SCALE.match(f".{mark}"))
+        part = bool({*marks} - _WHOLE)
+        told = tuple(mark for mark in marks if mark not in _UNTOLD)
+        return SassRegister(_number(match), negated, inverted, absolute, "64" in marks, part, told)
     if match := _PREDICATE.match(bare):
         first = UNIFORM_PREDICATE if match["bank"] else 0
         number = TRUE_PREDICATE if match["number"] == "T" else int(match["number"])
@@ -120,10 +127,12 @@ def read(text: str) -> Operand:
             negated,
             inverted,
             absolute,
+            tuple(match["marks"].split(".")[1:]),
         )
     if _INTEGER.match(text.strip()):
         whole = int(text.strip(), 0)
-        return Immediate(whole & 0xFFFFFFFF, float(whole))
+        upper = whole >> 32 & 0xFFFFFFFF if abs(whole) >> 32 else 0
+        return Immediate(whole & 0xFFFFFFFF, float(whole), upper)
     if _REAL.match(text.strip()):
         return _real(text.strip())
     if "[" in text:

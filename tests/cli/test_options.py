@@ -8,6 +8,7 @@ from importlib import import_module
 
 import pytest
 
+from ptxlab.cli.common import SASS
 from ptxlab.cli.options import add
 from ptxlab.cli.parser import Parser
 from ptxlab.emulator.native.engine import ENGINES
@@ -75,7 +76,7 @@ def test_a_reader_of_no_option_is_a_mistake() -> None:
         ("layout", "code", layout_code.LANGUAGES),
         ("fragments", "code", fragment_code.LANGUAGES),
         ("numerics", "op", INSTRUCTIONS),
-        ("run", "engine", ENGINES),
+        ("run", "engine", (*ENGINES, SASS)),
     ],
 )
 def test_an_option_offers_what_is_taken(verb: str, option: str, taken: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ OPERANDS: dict[str, Operand] = {
     "|R5|": SassRegister(5, absolute=True),
     "-|R5|.reuse": SassRegister(5, negated=True, absolute=True),
     "R4.64": SassRegister(4, wide=True),
-    "R4.H1_H1": SassRegister(4, part=True),
+    "R4.H1_H1": SassRegister(4, part=True, marks=("H1_H1",)),
     "P3": Predicate(3),
     "!PT": Predicate(7, negated=True),
     "UP2": Predicate(8 + 2),

@@ -313,3 +313,49 @@ row(
     collective=True,
     effects=Effects(barrier="warp", meets="sync"),
 )
+
+
+# ---- convergence barriers of machine code ---------------------------------------------------
+
+
+class ConvergenceMask(MemberMask):
+    """The lanes that a lane has on its mask, and that have themselves on theirs: who left has not.
+
+    No PTX waits like that: machine code does, see ``ptxlab.machine.lift``.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
+        """Return the lanes whose fellows all stand here, have left, or have ended."""
+        if threads.everyone:
+            return threads.mask
+        own = np.broadcast_to(self.source.read(frame.registers), (frame.wave.width,))
+        masks, here = own.reshape(-1, WARP), threads.mask.reshape(-1, WARP)
+        staying = (masks & LANE_BITS).astype(bool) & alive.reshape(-1, WARP)
+        missing = np.bitwise_or.reduce(np.where(staying & ~here, LANE_BITS, np.uint32(0)), axis=1)
+        ready: Array = here & ((masks & missing[:, None]) == 0)
+        return ready.reshape(-1)
+
+
+def converge(context: Context, form: RowForm) -> Step:
+    """Wait for the lanes that a convergence barrier holds."""
+    [mask] = context.operands(1)
+    members = context.participants = ConvergenceMask(context.source(mask, "b32"), context)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        if frame.wave.watched:
+            for team, _ in members.teams(frame, threads):
+                frame.wave.watcher.synchronize_warps(team.reshape(-1))
+
+    return run
+
+
+row(
+    "converge.sync",
+    "u32",
+    step=converge,
+    mix="synchronization",
+    collective=True,
+    effects=Effects(barrier="warp", meets="sync"),
+)

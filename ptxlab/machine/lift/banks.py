@@ -1,0 +1,202 @@
+"""Constant memory in PTX: sizes of the launch, the stack, parameters, variables, numbers of the compiler.
+
+A word that instructions name is loaded once, where the kernel begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ptxlab.errors import Unsupported
+from ptxlab.machine.launch import WINDOW, ConstantBank
+
+STACK_NAME, SHARED_NAME, DYNAMIC_NAME = "stack", "shared_memory", "dynamic_shared_memory"
+_LOCAL_WINDOW = 0x20
+_ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?P<symbol>[\w$.]+)(?: \+ (?P<addend>\S+?))?\)?\)*$")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedParameter:
+    """A parameter by ``name``, ``offset`` bytes behind where the parameters begin."""
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedVariable:
+    """A variable of constant memory, and where it begins in its bank."""
+
+    name: str
+    offset: int
+    size: int
+
+
+class Emits(Protocol):
+    """Emits PTX where an instruction stands."""
+
+    def made(self, operation: str, *operands: str, kind: str = "w") -> str: ...
+
+    def refused(self, why: str) -> Unsupported: ...
+
+
+class ConstantBanks:
+    """What a kernel's constant memory is in PTX; ``prologue`` are the lines that load what was asked for."""
+
+    def __init__(
+        self,
+        bank: ConstantBank,
+        parameters: Sequence[PlacedParameter],
+        stack: int,
+        literals: Mapping[int, bytes],
+        variables: Sequence[PlacedVariable],
+        addresses: Mapping[int, tuple[str, int]],
+    ) -> None:
+        self._bank = bank
+        self._parameters = parameters
+        self._stack = stack
+        self._literals = literals
+        self._variables = variables
+        self._addresses = addresses
+        self.prologue: list[str] = []
+        self.names: dict[str, str] = {}
+        """The registers that hold words, and their types."""
+
+    def word(self, bank: int, offset: int) -> str | None:
+        """Return the register, or the number, that a word of a bank is; None if nothing is known of it."""
+        if bank in self._literals and 0 <= offset <= len(self._literals[bank]) - 4:
+            return str(int.from_bytes(self._literals[bank][offset : offset + 4], "little"))
+        name = f"c{bank}_{offset:x}"
+        if name in self.names:
+            return name
+        if bank == 0:
+            lines = self._launch(name, offset) or self._parameter(name, offset)
+        elif bank == 3:
+            lines = self._variable(name, offset)
+        elif bank == 4:
+            lines = self._address(name, offset)
+        else:
+            lines = None
+        if lines is None:
+            return None
+        self.prologue += lines
+        self.names[name] = "b32"
+        return name
+
+    def _launch(self, name: str, offset: int) -> list[str] | None:
+        bank = self._bank
+        for first, special in ((bank.block, "%ntid"), (bank.grid, "%nctaid")):
+            if first <= offset < first + 12:
+                return [f"mov.u32 {name}, {special}.{'xyz'[(offset - first) // 4]};"]
+        if offset == bank.stack:
+            end = f"{STACK_NAME}+{self._stack}" if self._stack else "0"
+            return [f"mov.u32 {name}, {end};"]
+        if offset == bank.cluster:
+            return [
+                "mov.pred launched, %is_explicit_cluster;",
+                f"selp.u32 {name}, 1, 0, launched;",
+            ]
+        if bank.cluster_sizes is not None and 0 <= offset - bank.cluster_sizes < 12:
+            return [f"mov.u32 {name}, %cluster_nctaid.{'xyz'[(offset - bank.cluster_sizes) // 4]};"]
+        for first, space, zero in ((WINDOW, "shared", "0"), (_LOCAL_WINDOW, "local", "0")):
+            if offset in (first, first + 4):
+                return self._half(name, offset - first, [f"cvta.{space}.u64 wide, {zero};"])
+        if bank.generic is not None and offset in (bank.generic, bank.generic + 4):
+            if not self._parameters:
+                return None
+            first_parameter = self._parameters[0]
+            return self._half(
+                name,
+                offset - bank.generic,
+                [
+                    f"mov.u64 wide, {first_parameter.name};",
+                    "cvta.param.u64 wide, wide;",
+                    f"sub.u64 wide, wide, {bank.parameters + first_parameter.offset};",
+                ],
+            )
+        if offset in bank.descriptor:
+            return [f"mov.u32 {name}, 0;"]
+        return None
+
+    def _half(self, name: str, at: int, lines: list[str]) -> list[str]:
+        halves = (name, "rest") if at == 0 else ("rest", name)
+        return [*lines, f"mov.b64 {{{halves[0]}, {halves[1]}}}, wide;"]
+
+    def _parameter(self, name: str, offset: int) -> list[str] | None:
+        """Load a word of the parameters, in parts where it is no part of one alone."""
+        offset -= self._bank.parameters
+        for parameter in self._parameters:
+            at = offset - parameter.offset
+            if at >= 0 and at + 4 <= parameter.size:
+                return [f"ld.param.b32 {name}, [{parameter.name}+{at}];"]
+        lines = [f"mov.b32 {name}, 0;"]
+        for byte in range(4):
+            for parameter in self._parameters:
+                at = offset + byte - parameter.offset
+                if 0 <= at < parameter.size:
+                    lines += [
+                        f"ld.param.u8 rest, [{parameter.name}+{at}];",
+                        f"shl.b32 rest, rest, {8 * byte};",
+                        f"or.b32 {name}, {name}, rest;",
+                    ]
+        return lines if len(lines) > 1 else None
+
+    def _variable(self, name: str, offset: int) -> list[str] | None:
+        for variable in self._variables:
+            at = offset - variable.offset
+            if at >= 0 and at + 4 <= variable.size:
+                return [f"ld.const.b32 {name}, [{variable.name}+{at}];"]
+        return None
+
+    def _address(self, name: str, offset: int) -> list[str] | None:
+        """Take a half of the address of a variable."""
+        for at, (symbol, addend) in self._addresses.items():
+            if offset - at in (0, 4):
+                lines = [f"mov.u64 wide, {symbol};", f"add.u64 wide, wide, {addend};"]
+                return self._half(name, offset - at, lines)
+        return None
+
+    def indexed(self, w: Emits, bank: int, offset: int, index: str) -> str:
+        """Load the word of a bank that lies behind ``offset`` where a register says."""
+        if bank == 0:
+            first = next(iter(self._parameters), None)
+            if first is not None and offset >= self._bank.parameters:
+                base = self._base("ld.param.b32", first.name)
+                at = offset - self._bank.parameters - first.offset
+                return w.made("ld.param.b32", f"[{w.made('add.u32', base, index)}+{at}]")
+        if bank == 3:
+            for variable in self._variables:
+                at = offset - variable.offset
+                if 0 <= at < max(variable.size, 1):
+                    base = self._base("const", variable.name)
+                    wide = w.made("cvt.s64.s32", index, kind="d")
+                    place = w.made("add.u64", base, wide, kind="d")
+                    return w.made("ld.const.b32", f"[{place}+{at}]")
+        raise w.refused(f"bank {bank} of constant memory is not indexed here")
+
+    def _base(self, what: str, variable: str) -> str:
+        kind = "b64" if what == "const" else "b32"
+        name = f"a_{variable}"
+        if name not in self.names:
+            self.prologue.append(f"mov.{kind} {name}, {variable};")
+            self.names[name] = kind
+        return name
+
+    def address_word(self, text: str) -> str | None:
+        """Return a half of the address that an operand names: ``32@lo(variable)``."""
+        match = _ADDRESS.match(text)
+        if match is None or "@" in match["symbol"]:
+            return None
+        symbol, addend = match["symbol"], int(match["addend"] or "0", 0)
+        name = f"{match['half']}_{symbol.replace('.', '_')}_{addend:x}"
+        if name not in self.names:
+            at = 0 if match["half"] == "lo" else 4
+            self.prologue += self._half(
+                name, at, [f"mov.u64 wide, {symbol};", f"add.u64 wide, wide, {addend};"]
+            )
+            self.names[name] = "b32"
+        return name

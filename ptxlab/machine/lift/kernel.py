@@ -1,0 +1,160 @@
+"""A kernel's machine code as the body of a kernel in PTX."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxlab.errors import Location, Unsupported
+from ptxlab.isa.targets import Target
+from ptxlab.machine.image import KernelImage, ModuleImage
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import constant_bank
+from ptxlab.machine.lift.banks import (
+    DYNAMIC_NAME,
+    SHARED_NAME,
+    STACK_NAME,
+    ConstantBanks,
+    PlacedParameter,
+    PlacedVariable,
+)
+from ptxlab.machine.lift.listing import Listing
+from ptxlab.machine.lift.operations.control import label
+from ptxlab.machine.lift.table import RULES
+from ptxlab.machine.lift.writer import FALSE, TEMPORARIES, TRUE, Writer
+from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES
+
+_STACK_ALIGNMENT = 16
+_CALLED_STACK = 1024
+"""Bytes of the stack that functions have which a kernel calls, beside its own."""
+
+_BANK_NAME = re.compile(r"(?P<bank>U?[RPB])\d+$")
+_TYPES = {"R": "b32", "UR": "b32", "P": "pred", "UP": "pred", "B": "b32"}
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedBody:
+    """The lines between the braces of a kernel, and which line of the listing each comes from, 0 for none."""
+
+    lines: list[str]
+    origins: list[int]
+
+
+def lift_body(
+    module: ModuleImage,
+    kernel: KernelImage,
+    parameters: Sequence[PlacedParameter],
+    listing: Listing,
+) -> LiftedBody:
+    """Return the body of a kernel. Raises Unsupported for what no rule lifts, by its line in the listing."""
+    code = kernel.code
+    stack = _stack(kernel, code)
+    banks = _banks(module, kernel, parameters, stack)
+    writer = Writer(module.target, banks, _returns(code))
+    first = listing.add(kernel)
+    targets = {i.target for i in code if i.target is not None}
+    targets |= {number for numbers in writer.returns.values() for number in numbers}
+    for i in code:
+        writer.begin(i)
+        if i.number in targets:
+            writer.raw(f"{label(i.number)}:")
+        try:
+            rule = RULES.get(i.sass.opcode)
+            if rule is None:
+                raise writer.refused(f"{i.sass.opcode} is not modelled")
+            rule(writer)
+            writer.end()
+        except Unsupported as error:
+            line = first[i.number]
+            place = Location(listing.path, line, 1, listing.lines[line - 1])
+            raise Unsupported(error.message, location=place, hint=error.hint) from None
+    writer.begin(code[-1])
+    if len(code) in targets:
+        writer.raw(f"{label(len(code))}:")
+    writer.raw("trap;")
+    head = _head(writer, kernel, stack)
+    return LiftedBody(
+        [*head, *writer.lines], [0] * len(head) + [first[number] for number in writer.numbers]
+    )
+
+
+def _stack(kernel: KernelImage, code: Sequence[DecodedInstruction]) -> int:
+    """Return how many bytes of local memory the stack needs."""
+    calls = len(kernel.functions) > 1
+    needed = kernel.entry.used.stack + _CALLED_STACK * calls
+    accessed = any(i.known.space == "local" for i in code if i.row is not None)
+    return -(-needed // _STACK_ALIGNMENT) * _STACK_ALIGNMENT if needed or accessed else 0
+
+
+def _banks(
+    module: ModuleImage, kernel: KernelImage, parameters: Sequence[PlacedParameter], stack: int
+) -> ConstantBanks:
+    addresses = {
+        reference.offset: (reference.symbol, reference.addend)
+        for reference in kernel.references.get(ADDRESSES, ())
+    }
+    literals = {
+        bank: data
+        for bank, data in kernel.constants.items()
+        if bank not in (VARIABLES, ADDRESSES) and not kernel.references.get(bank)
+    }
+    variables = [
+        PlacedVariable(variable.name, variable.start, len(variable.data))
+        for variable in module.variables.values()
+        if variable.space == "const"
+    ]
+    return ConstantBanks(
+        constant_bank(module.target), parameters, stack, literals, variables, addresses
+    )
+
+
+def _returns(code: Sequence[DecodedInstruction]) -> dict[int, list[int]]:
+    """Return behind which calls each return may lead: those of the function that it stands in."""
+    calls = [i for i in code if i.does == "call" and i.target is not None]
+    starts = sorted({i.target for i in calls if i.target is not None})
+    returns = {}
+    for i in code:
+        if i.does == "return":
+            at = bisect_right(starts, i.number) - 1
+            entered = starts[at] if at >= 0 else None
+            returns[i.number] = [call.number + 1 for call in calls if call.target == entered]
+    return returns
+
+
+def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
+    """Return the declarations, and what is done before the first instruction."""
+    named: dict[str, list[str]] = {}
+    for name in sorted(writer.written - {TRUE, FALSE}):
+        if name in writer.banks.names:
+            continue
+        match = _BANK_NAME.match(name)
+        assert match is not None, name
+        named.setdefault(_TYPES[match["bank"]], []).append(name)
+    lines = [f".reg .{kind} {', '.join(names)};" for kind, names in named.items()]
+    for letter, count in writer.most.items():
+        lines.append(f".reg .{TEMPORARIES[letter]} {letter}<{count}>;")
+    lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, always, true, false;"]
+    for name, kind in writer.banks.names.items():
+        lines.append(f".reg .{kind} {name};")
+    if stack:
+        lines.append(f".local .align {_STACK_ALIGNMENT} .b8 {STACK_NAME}[{stack}];")
+    if kernel.entry.used.shared:
+        lines.append(f"mov.u32 rest, {SHARED_NAME};")
+    lines.append(f"mov.u32 rest, {DYNAMIC_NAME};")
+    lines += writer.banks.prologue
+    if writer.written & {TRUE, FALSE}:
+        lines += ["mov.u32 rest, 0;", "setp.eq.u32 true, rest, 0;", "setp.ne.u32 false, rest, 0;"]
+    return lines
+
+
+def shared_declarations(kernel: KernelImage) -> list[str]:
+    """Return the shared memory of a kernel in PTX: what is its own, and what a launch adds."""
+    static = kernel.entry.used.shared
+    own = [f".shared .align 16 .b8 {SHARED_NAME}[{static}];"] if static else []
+    return [*own, f".extern .shared .align 16 .b8 {DYNAMIC_NAME}[];"]
+
+
+def runs_on(target: Target) -> str:
+    return f".version 9.0\n.target {target.name}\n.address_size 64\n"

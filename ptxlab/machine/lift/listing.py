@@ -1,0 +1,41 @@
+"""The text that lifted instructions stand in: the machine code of some kernels, a line an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ptxlab.machine.image import KernelImage
+from ptxlab.machine.sass import SassInstruction
+
+
+class Listing:
+    """Lines of machine code, called by the ``path`` of what it was read from."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lines: list[str] = []
+
+    def add(self, kernel: KernelImage) -> Mapping[int, int]:
+        """Add a kernel with what it calls; return the line of each instruction by its number."""
+        placed: dict[int, int] = {}
+        entered = {number: name for name, number in kernel.functions.items()}
+        functions = kernel.assembly.functions
+        labels: dict[int, str] = {}
+        for i in kernel.code:
+            name = entered.get(i.number)
+            if name is not None:
+                self.lines.append(f"{name}:")
+                labels = {address: name for name, address in functions[name].labels.items()}
+            if label := labels.get(i.sass.address):
+                self.lines.append(f"{label}:")
+            self.lines.append(line_of(i.sass))
+            placed[i.number] = len(self.lines)
+        return placed
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+def line_of(sass: SassInstruction) -> str:
+    return f"    /*{sass.address:04x}*/ {sass.text};"

@@ -1,0 +1,1 @@
+"""What each instruction of the machine is in PTX, by family."""

@@ -1,0 +1,285 @@
+"""Who goes on, where and when; and what lanes of a warp tell each other.
+
+Lanes that part from each other meet again where the machine code says: BSSY notes who is together, BSYNC
+waits for them.
+"""
+
+from __future__ import annotations
+
+from ptxlab.machine.lift.rule import rules
+from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true, is_zero
+from ptxlab.machine.operands import Immediate, Operand, Predicate, SassName, SassRegister
+
+
+def label(number: int) -> str:
+    """Return the label of an instruction by its number."""
+    return f"L{number}"
+
+
+def _go(w: Writer, number: int | None) -> None:
+    if number is None:
+        raise w.refused("where it goes is not known")
+    w.emit(f"bra {label(number)}")
+
+
+def _branch(w: Writer) -> None:
+    i, m = w.i, w.modifiers
+    m.ignore("U", "CONV", "DIV", "ANY", "INC", "DEC", "NOINC", "NODEC")
+    condition = _condition(w)
+    if condition == FALSE:
+        return
+    if "ANY" in m.names:
+        _if_any(w, condition)
+        return
+    if condition == TRUE:
+        _go(w, i.target)
+        return
+    _if(w, condition, f"bra {label(i.target or 0)}")
+
+
+def _condition(w: Writer) -> str:
+    """Return the predicate that the operands of an instruction ask for, beside its guard."""
+    condition = TRUE
+    for operand in w.i.operands:
+        if isinstance(operand, Predicate):
+            condition = w.both(condition, w.given(operand))
+    return condition
+
+
+def _unconditional(w: Writer) -> None:
+    if _condition(w) != TRUE:
+        raise w.refused("a condition beside the guard is not modelled")
+
+
+def _if_any(w: Writer, condition: str) -> None:
+    """Branch with all lanes that are here where a condition and the guard hold for any."""
+    if w.i.guard is not None:
+        condition = w.both(condition, w.given(w.i.guard))
+    mask, taken = w.temporary("w"), w.temporary("q")
+    w.unguarded(f"activemask.b32 {mask}")
+    w.unguarded(f"vote.sync.any.pred {taken}, {w.source(condition)}, {mask}")
+    w.unguarded(f"@{taken} bra {label(w.i.target or 0)}")
+
+
+def _if(w: Writer, condition: str, line: str) -> None:
+    """Emit what moves threads elsewhere, of which a condition must hold beside the guard."""
+    if w.i.guard is not None:
+        condition = w.both(condition, w.given(w.i.guard))
+    w.unguarded(f"@{condition} {line}")
+
+
+def _call(w: Writer) -> None:
+    w.modifiers.ignore("REL", "ABS", "NOINC")
+    _unconditional(w)
+    _go(w, w.i.target)
+
+
+def _return(w: Writer) -> None:
+    """RET: to one of the places behind a call, which a register tells."""
+    i = w.i
+    w.modifiers.ignore("REL", "ABS", "NODEC")
+    source = i.operands[0]
+    if not isinstance(source, SassRegister):
+        raise w.refused("where it goes is not known")
+    low = w.bare(source)
+    if w.guarded:
+        raise w.refused("a return of some threads is not modelled")
+    for number in w.returns.get(i.number, []):
+        here = w.made("setp.eq.u32", low, str(16 * number), kind="q")
+        w.emit(f"@{here} bra {label(number)}")
+    w.emit("trap")
+
+
+def _exit(w: Writer) -> None:
+    w.modifiers.ignore("KEEPREFCOUNT", "PREEMPTED", "NO_ATEXIT")
+    condition = _condition(w)
+    if condition == FALSE:
+        return
+    if condition != TRUE:
+        _if(w, condition, "exit")
+        return
+    w.emit("exit")
+
+
+def _barrier(w: Writer, operand: Operand) -> str:
+    """Return the register that has the mask of a convergence barrier."""
+    if isinstance(operand, SassName) and operand.text.startswith("B"):
+        return w.name(operand.text)
+    raise w.refused("this barrier is not modelled")
+
+
+def _note(w: Writer) -> None:
+    """BSSY."""
+    w.modifiers.ignore("RECONVERGENT", "RELIABLE")
+    w.emit(f"activemask.b32 {_barrier(w, w.i.operands[0])}")
+
+
+def _meet(w: Writer) -> None:
+    """BSYNC: of those that BSSY noted who did not leave since."""
+    w.modifiers.ignore("RECONVERGENT", "RELIABLE")
+    _unconditional(w)
+    barrier = next(o for o in w.i.operands if isinstance(o, SassName))
+    w.emit(f"converge.sync {_barrier(w, barrier)}")
+
+
+def _leave(w: Writer) -> None:
+    """BREAK: a lane takes itself off its own mask, where those that wait look for it."""
+    w.modifiers.ignore("RECONVERGENT", "RELIABLE")
+    barrier = next(o for o in w.i.operands if isinstance(o, SassName))
+    condition = _condition(w)
+    if condition == TRUE:
+        w.emit(f"mov.b32 {_barrier(w, barrier)}, 0")
+    elif condition != FALSE:
+        _if(w, condition, f"mov.b32 {_barrier(w, barrier)}, 0")
+
+
+def _move_barrier(w: Writer) -> None:
+    m = w.modifiers
+    m.ignore("32", "PQUAD")
+    to, source = w.i.operands[:2]
+    clears = m.has("CLEAR")
+    if isinstance(to, SassRegister):
+        barrier = _barrier(w, source)
+        w.emit(f"mov.b32 {w.dest(to)}, {barrier}")
+        if clears:
+            w.emit(f"mov.b32 {barrier}, 0")
+    else:
+        w.emit(f"mov.b32 {_barrier(w, to)}, {w.bare(source)}")
+
+
+def _converge(w: Writer) -> None:
+    """WARPSYNC."""
+    m = w.modifiers
+    m.ignore("EXCLUSIVE", "COLLECTIVE")
+    if m.has("ALL"):
+        w.emit("bar.warp.sync 0xffffffff")
+        return
+    w.emit(f"bar.warp.sync {w.word(w.i.operands[0])}")
+
+
+def _nothing(w: Writer) -> None:
+    w.modifiers.ignore(*w.modifiers.names)
+
+
+def _sleep(w: Writer) -> None:
+    m = w.modifiers
+    m.ignore("SYNCS", "WARP")
+    operand = next((o for o in w.i.operands if isinstance(o, Immediate | SassRegister)), None)
+    w.emit(f"nanosleep.u32 {w.word(operand) if operand is not None else 0}")
+
+
+# ---- barriers of a CTA ----------------------------------------------------------------------
+
+
+def _wait(w: Writer) -> None:
+    m, i = w.modifiers, w.i
+    m.ignore("DEFER_BLOCKING")
+    words = [w.word(o) for o in i.operands if isinstance(o, Immediate | SassRegister)]
+    if m.has("RED"):
+        raise w.refused("a barrier that joins predicates is not modelled")
+    mode = "arrive" if m.has("ARV") else "sync"
+    if mode == "sync" and not m.has("SYNC", "SYNCALL"):
+        raise w.refused("this barrier is not modelled")
+    w.emit(f"barrier.{mode} {', '.join(words)}")
+
+
+# ---- lanes ----------------------------------------------------------------------------------
+
+
+def _active(w: Writer) -> str:
+    """Return the mask of the lanes that execute this."""
+    mask = w.temporary("w")
+    w.emit(f"activemask.b32 {mask}")
+    return mask
+
+
+def _shuffle(w: Writer) -> None:
+    i, m = w.i, w.modifiers
+    mode = m.choose({"IDX": "idx", "UP": "up", "DOWN": "down", "BFLY": "bfly"}, "")
+    if not mode:
+        raise w.refused("this shuffle is not modelled")
+    mask = _active(w)
+    a, lane, clamp = (w.word(source) for source in i.sources)
+    outs = [out for out in i.outs if not is_true(out)]
+    to = w.dest() + "".join(f"|{w.out(out)}" for out in outs)
+    w.emit(f"shfl.sync.{mode}.b32 {to}, {a}, {lane}, {clamp}, {mask}")
+
+
+def _vote(w: Writer) -> None:
+    """VOTE: which lanes a predicate holds for, and whether for any or all."""
+    i, m = w.i, w.modifiers
+    mode = m.choose({"ANY": "any", "ALL": "all", "EQ": "uni"}, "all")
+    value = w.source(w.given(i.ins[-1])) if i.ins else w.name(TRUE)
+    mask = _active(w)
+    told = [
+        w.made(f"vote.sync.{mode}.pred", value, mask, kind="q")
+        for out in i.outs
+        if not is_true(out)
+    ]
+    if i.dest is not None and not is_zero(i.dest):
+        w.emit(f"vote.sync.ballot.b32 {w.dest()}, {value}, {mask}")
+    for out, name in zip([out for out in i.outs if not is_true(out)], told, strict=True):
+        w.tell(out, name)
+
+
+def _match(w: Writer) -> None:
+    i, m = w.i, w.modifiers
+    mode = m.choose({"ANY": "any", "ALL": "all"}, "")
+    kind = m.choose({"U64": "b64", "64": "b64"}, "b32")
+    m.ignore("U32")
+    mask = _active(w)
+    value = w.pair(i.sources[0]) if kind == "b64" else w.word(i.sources[0])
+    outs = [out for out in i.outs if not is_true(out)]
+    to = w.dest() + "".join(f"|{w.out(out)}" for out in outs)
+    w.emit(f"match.{mode}.sync.{kind} {to}, {value}, {mask}")
+
+
+_REDUCTIONS = {"SUM": "add", "MIN": "min", "MAX": "max", "OR": "or", "XOR": "xor", "AND": "and"}
+
+
+def _reduce(w: Writer) -> None:
+    i, m = w.i, w.modifiers
+    operation = m.choose(_REDUCTIONS, "and")
+    kind = m.choose({"S32": "s32", "F32": "f32"}, "u32")
+    m.ignore("U32")
+    if kind == "f32":
+        operation += "".join(f".{n}" for n, k in (("abs", "ABS"), ("NaN", "NAN")) if m.has(k))
+    if operation in ("and", "or", "xor"):
+        kind = "b32"
+    elif operation == "add":
+        kind = "u32" if kind == "u32" else kind
+    mask = _active(w)
+    w.emit(f"redux.sync.{operation}.{kind} {w.dest()}, {w.word(i.sources[0])}, {mask}")
+
+
+def _elect(w: Writer) -> None:
+    mask = _active(w)
+    outs = [out for out in w.i.outs if not is_true(out)]
+    chosen = w.out(outs[0]) if outs else w.temporary("q")
+    w.emit(f"elect.sync {w.dest()}|{chosen}, {mask}")
+
+
+def _branch_by_table(w: Writer) -> None:
+    raise w.refused("a branch to where a register says is not modelled")
+
+
+RULES = {
+    **rules("BRA", _branch),
+    **rules("BRX BRXU JMX", _branch_by_table),
+    **rules("CALL", _call),
+    **rules("RET", _return),
+    **rules("EXIT", _exit),
+    **rules("BSSY", _note),
+    **rules("BSYNC", _meet),
+    **rules("BREAK", _leave),
+    **rules("BMOV", _move_barrier),
+    **rules("WARPSYNC", _converge),
+    **rules("YIELD NOP ENDCOLLECTIVE", _nothing),
+    **rules("NANOSLEEP", _sleep),
+    **rules("BAR", _wait),
+    **rules("SHFL", _shuffle),
+    **rules("VOTE VOTEU", _vote),
+    **rules("MATCH", _match),
+    **rules("REDUX CREDUX", _reduce),
+    **rules("ELECT", _elect),
+}

@@ -1,0 +1,335 @@
+"""Loads, stores and atomics of all spaces, matrices of shared memory, copies, and what orders them."""
+
+from __future__ import annotations
+
+from ptxlab.machine.lift.rule import Rule, rules
+from ptxlab.machine.lift.writer import Writer, is_true, is_zero
+from ptxlab.machine.operands import Operand, Predicate, SassAddress, SassRegister
+
+_HINTS = (
+    "E", "EL", "EF", "LU", "EN", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
+    "LTC256B", "U", "DEFER_BLOCKING", "SPARSE",
+)  # fmt: skip
+"""What changes nothing about a value: widths of addresses, what caches keep."""
+
+_SCOPES = {"CTA": "cta", "SM": "cta", "VC": "cta", "GPU": "gpu", "SYS": "sys"}
+_PARTS = {"U8": "u8", "S8": "s8", "U16": "u16", "S16": "s16"}
+_WORDS = {"64": 2, "128": 4}
+
+
+def address(w: Writer, operand: Operand, *, wide: bool) -> str:
+    """Return an address as PTX writes it: ``[d0+16]``."""
+    if not isinstance(operand, SassAddress) or operand.what:
+        raise w.refused("this address is not modelled")
+    parts: list[str] = []
+    base, uniform = operand.base, operand.uniform
+    if base is not None and not is_zero(base):
+        parts.append(_base(w, operand, wide=wide))
+    if uniform is not None and not is_zero(uniform):
+        if wide and (uniform.wide or base is None or not base.wide or is_zero(base)):
+            parts.append(w.pair(uniform))
+        elif wide:
+            raise w.refused("a distance in a uniform register is not modelled")
+        else:
+            parts.append(w.bare(uniform))
+    kind, operation = ("d", "add.u64") if wide else ("w", "add.u32")
+    if not parts:
+        return f"[{w.made('mov.b64' if wide else 'mov.b32', '0', kind=kind)}+{operand.offset}]"
+    total = parts[0]
+    for part in parts[1:]:
+        total = w.made(operation, total, part, kind=kind)
+    return f"[{total}+{operand.offset}]"
+
+
+def _base(w: Writer, operand: SassAddress, *, wide: bool) -> str:
+    """Return the register of an address, scaled: a pair, or 32 bits beside a uniform pointer."""
+    base = operand.base
+    assert base is not None
+    if not wide:
+        word = w.bare(base)
+        return w.made("mul.lo.u32", word, str(operand.scale)) if operand.scale > 1 else word
+    if operand.scale > 1:
+        raise w.refused("a scaled register in a wide address is not modelled")
+    if base.wide or operand.uniform is None:
+        return w.pair(base)
+    sign = "s" if "S32" in base.marks else "u"
+    return w.made(f"cvt.{sign}64.{sign}32", w.bare(base), kind="d")
+
+
+def _order(w: Writer) -> str:
+    m = w.modifiers
+    if m.has("STRONG"):
+        return f".relaxed.{m.choose(_SCOPES, 'gpu')}"
+    return ""
+
+
+def _space(w: Writer, space: str) -> tuple[str, bool]:
+    """Return how PTX names a space, and whether its addresses have 64 bits."""
+    return ("" if space == "generic" else f".{space}"), space in ("global", "generic")
+
+
+def _load(space: str) -> Rule:
+    def lift(w: Writer) -> None:
+        m = w.modifiers
+        m.ignore(*_HINTS)
+        name, wide = _space(w, space)
+        if any(not is_true(out) for out in w.i.outs):
+            raise w.refused("whether it loads is not modelled")
+        sources = [s for s in w.i.sources if isinstance(s, SassAddress)]
+        if len(sources) != 1 or any(not is_true(p) for p in w.i.ins):
+            raise w.refused("its operands are not modelled")
+        part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
+        order = _order(w)
+        at = address(w, sources[0], wide=wide)
+        registers = w.row(w.i.dest, count)
+        vector = "" if count == 1 else f".v{count}"
+        data = registers[0] if count == 1 else f"{{{', '.join(registers)}}}"
+        w.emit(f"ld{order}{name}{vector}.{part} {data}, {at}")
+
+    return lift
+
+
+def _store(space: str) -> Rule:
+    def lift(w: Writer) -> None:
+        m = w.modifiers
+        m.ignore(*_HINTS)
+        name, wide = _space(w, space)
+        if len(w.i.operands) != 2:
+            raise w.refused("its operands are not modelled")
+        to, value = w.i.operands
+        part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
+        part = part.replace("s", "u")
+        order = _order(w)
+        at = address(w, to, wide=wide)
+        words = w.stored(w.words(value, count))
+        vector = "" if count == 1 else f".v{count}"
+        data = words[0] if count == 1 else f"{{{', '.join(words)}}}"
+        w.emit(f"st{order}{name}{vector}.{part} {at}, {data}")
+
+    return lift
+
+
+# ---- atomics --------------------------------------------------------------------------------
+
+_OPERATIONS = {
+    "ADD": "add", "MIN": "min", "MAX": "max", "INC": "inc", "DEC": "dec", "AND": "and", "OR": "or",
+    "XOR": "xor", "EXCH": "exch", "CAS": "cas",
+}  # fmt: skip
+_KINDS = {
+    "U32": "u32", "S32": "s32", "U64": "u64", "S64": "s64", "64": "b64", "F32": "f32", "F64": "f64",
+    "F16x2": "f16x2", "BF16x2": "bf16x2", "BF16_V2": "bf16x2", "32": "b32",
+}  # fmt: skip
+
+
+def _kind(w: Writer, operation: str) -> str:
+    """Return the type of an atomic operation as PTX names it."""
+    usual = "u32" if operation in ("add", "min", "max", "inc", "dec") else "b32"
+    kind = w.modifiers.choose(_KINDS, usual)
+    if operation in ("and", "or", "xor", "exch", "cas"):
+        return f"b{64 if kind.endswith('64') else 32}"
+    return {"b64": "u64", "b32": "u32", "s64": "u64" if operation == "add" else "s64"}.get(
+        kind, kind
+    )
+
+
+def _atomic(space: str) -> Rule:
+    def lift(w: Writer) -> None:
+        m, i = w.modifiers, w.i
+        m.ignore(*_HINTS, "RN", "FTZ")
+        name, wide = _space(w, space)
+        if m.has("POPC"):
+            _counted(w, name)
+            return
+        operation = m.choose(_OPERATIONS, "")
+        if not operation:
+            raise w.refused("this atomic operation is not modelled")
+        kind = _kind(w, operation)
+        count = 2 if kind.endswith("64") else 1
+        if any(not is_true(out) for out in i.outs):
+            raise w.refused("whether it exchanged is not modelled")
+        order = _order(w)
+        operands = [o for o in i.operands if not isinstance(o, Predicate)]
+        result = w.row(operands[0], count)
+        at = address(w, operands[1], wide=wide)
+        given = [_given(w, operand, count) for operand in operands[2:]]
+        wanted = 2 if operation == "cas" else 1
+        if operation == "cas" and len(given) == 1:
+            given = _both_of(w, operands[2], count)
+        if len(given) != wanted:
+            raise w.refused("its operands are not modelled")
+        noftz = ".noftz" if kind in ("f16x2", "bf16x2") else ""
+        text = f"atom{order}{name}.{operation}{noftz}.{kind}"
+        values = f"{at}, {', '.join(given)}"
+        if count == 2:
+            w.write_pair(w.made(text, values, kind="d"), operands[0])
+        else:
+            w.emit(f"{text} {result[0]}, {values}")
+
+    return lift
+
+
+def _given(w: Writer, operand: Operand, count: int) -> str:
+    if count == 2:
+        pair = w.pair(operand)
+        return pair if pair[0] == "d" else w.made("mov.b64", pair, kind="d")
+    return w.bare(operand)
+
+
+def _both_of(w: Writer, first: Operand, count: int) -> list[str]:
+    """Return what a CAS compares with and puts there, which follow each other in registers."""
+    if not isinstance(first, SassRegister):
+        raise w.refused("its operands are not modelled")
+    words = w.words(first, 2 * count)
+    if count == 1:
+        return words
+    return [w.made("mov.b64", f"{{{words[n]}, {words[n + 1]}}}", kind="d") for n in (0, 2)]
+
+
+def _counted(w: Writer, space: str) -> None:
+    """ATOMS.POPC.INC.32: each lane adds one, and the result is not asked for."""
+    m, i = w.modifiers, w.i
+    m.ignore("INC", "32")
+    if not is_zero(i.dest):
+        raise w.refused("the result of a counted increment is not modelled")
+    w.emit(f"red{space}.add.u32 {address(w, i.sources[0], wide=False)}, 1")
+
+
+def _reduce(space: str) -> Rule:
+    def lift(w: Writer) -> None:
+        m, i = w.modifiers, w.i
+        m.ignore(*_HINTS, "RN", "FTZ")
+        name, wide = _space(w, space)
+        operation = m.choose(_OPERATIONS, "")
+        if not operation:
+            raise w.refused("this reduction is not modelled")
+        kind = _kind(w, operation)
+        count = 2 if kind.endswith("64") else 1
+        order = _order(w)
+        at = address(w, i.operands[0], wide=wide)
+        noftz = ".noftz" if kind in ("f16x2", "bf16x2") else ""
+        w.emit(
+            f"red{order}{name}.{operation}{noftz}.{kind} {at}, {_given(w, i.operands[1], count)}"
+        )
+
+    return lift
+
+
+# ---- matrices and copies --------------------------------------------------------------------
+
+
+def _matrices(w: Writer) -> tuple[int, str]:
+    """Return how many matrices of 8 x 8 halves are meant, and whether transposed."""
+    m = w.modifiers
+    m.ignore("16")
+    count = m.choose({"4": 4, "2": 2, "1": 1}, 1)
+    trans = ".trans" if m.has("MT88") else ""
+    if not trans and not m.has("M88"):
+        raise w.refused("this shape of matrix is not modelled")
+    return count, trans
+
+
+def _load_matrices(w: Writer) -> None:
+    count, trans = _matrices(w)
+    at = address(w, w.i.sources[0], wide=False)
+    registers = w.row(w.i.dest, count)
+    w.emit(
+        f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{', '.join(registers)}}}, {at}"
+    )
+
+
+def _store_matrices(w: Writer) -> None:
+    count, trans = _matrices(w)
+    at = address(w, w.i.operands[0], wide=False)
+    words = w.stored(w.words(w.i.operands[1], count))
+    w.emit(f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {at}, {{{', '.join(words)}}}")
+
+
+def _transpose(w: Writer) -> None:
+    m = w.modifiers
+    m.ignore("16")
+    if not m.has("MT88"):
+        raise w.refused("this shape of matrix is not modelled")
+    [word] = w.stored([w.word(w.i.sources[0])])
+    w.emit(f"movmatrix.sync.aligned.m8n8.trans.b16 {w.dest()}, {word}")
+
+
+def _copy(w: Writer) -> None:
+    """LDGSTS: copied to shared memory, where a predicate does not hold as zeros."""
+    m = w.modifiers
+    m.ignore(*_HINTS, "ZFILL")
+    bypasses = m.has("BYPASS")
+    size = m.choose({"64": 8, "128": 16}, 4)
+    addresses = [o for o in w.i.operands if isinstance(o, SassAddress)]
+    predicates = [o for o in w.i.operands if isinstance(o, Predicate)]
+    if len(addresses) != 2 or len(predicates) > 1 or m.has("U8", "U16"):
+        raise w.refused("its operands are not modelled")
+    to, source = address(w, addresses[0], wide=False), address(w, addresses[1], wide=True)
+    level = "cg" if bypasses and size == 16 else "ca"
+    text = f"cp.async.{level}.shared.global {to}, {source}, {size}"
+    if predicates and not is_true(predicates[0]):
+        copied = w.source(w.given(predicates[0]))
+        ones = ("0", str(size)) if copied[0] == "!" else (str(size), "0")
+        text += f", {w.made('selp.b32', *ones, copied.lstrip('!'))}"
+    w.emit(text)
+
+
+def _close_group(w: Writer) -> None:
+    w.emit("cp.async.commit_group")
+
+
+def _await_group(w: Writer) -> None:
+    """DEPBAR: scoreboard 0 counts groups of copies; the others are those of registers."""
+    m, operands = w.modifiers, w.i.sass.operands
+    m.ignore("LE")
+    if len(operands) == 2 and operands[0] == "SB0":
+        w.emit(f"cp.async.wait_group {int(operands[1], 0)}")
+
+
+# ---- order ----------------------------------------------------------------------------------
+
+
+def _fence(w: Writer) -> None:
+    m = w.modifiers
+    scope = m.choose(_SCOPES, "gpu")
+    strength = "sc" if m.has("SC") else "acq_rel"
+    m.ignore("ALL")
+    w.emit(f"fence.{strength}.{scope}")
+
+
+def _async_fence(w: Writer) -> None:
+    m = w.modifiers
+    m.ignore("VIEW", "ASYNC", "T", "S", "G")
+    if not w.target.runs("sm_90"):
+        raise w.refused("there are no proxies before sm_90")
+    w.emit("fence.proxy.async")
+
+
+def _nothing(w: Writer) -> None:
+    """What changes nothing here: all see the same memory at all times."""
+    w.modifiers.ignore(*w.modifiers.names)
+
+
+RULES = {
+    **rules("LDG", _load("global")),
+    **rules("STG", _store("global")),
+    **rules("LDS", _load("shared")),
+    **rules("STS", _store("shared")),
+    **rules("LDL", _load("local")),
+    **rules("STL", _store("local")),
+    **rules("LD", _load("generic")),
+    **rules("ST", _store("generic")),
+    **rules("ATOMG", _atomic("global")),
+    **rules("ATOM", _atomic("generic")),
+    **rules("ATOMS", _atomic("shared")),
+    **rules("RED", _reduce("generic")),
+    **rules("REDG", _reduce("global")),
+    **rules("LDSM", _load_matrices),
+    **rules("STSM", _store_matrices),
+    **rules("MOVM", _transpose),
+    **rules("LDGSTS", _copy),
+    **rules("LDGDEPBAR", _close_group),
+    **rules("DEPBAR", _await_group),
+    **rules("MEMBAR", _fence),
+    **rules("FENCE", _async_fence),
+    **rules("ERRBAR CGAERRBAR CCTL", _nothing),
+}

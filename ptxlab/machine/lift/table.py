@@ -1,0 +1,20 @@
+"""How each opcode of the machine becomes PTX, by opcode without modifiers."""
+
+from __future__ import annotations
+
+from ptxlab.machine.lift.operations import control, floating, half, integer, memory, moves, products
+from ptxlab.machine.lift.rule import Rule
+
+_FAMILIES = (integer, moves, floating, half, memory, products, control)
+
+
+def _table() -> dict[str, Rule]:
+    table: dict[str, Rule] = {}
+    for family in _FAMILIES:
+        for opcode, rule in family.RULES.items():
+            assert opcode not in table, opcode
+            table[opcode] = rule
+    return table
+
+
+RULES = _table()

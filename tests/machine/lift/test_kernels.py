@@ -1,0 +1,79 @@
+"""Kernels that come with ptxlab leave the same bytes as machine code as they do as PTX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxlab import open_device
+from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.main import main
+
+LOOP = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .b64 at; .reg .b32 n, i, sum, thread; .reg .pred more, odd;
+    ld.param.u64 at, [data]; mov.u32 thread, %tid.x;
+    mad.wide.u32 at, thread, 4, at; ld.global.u32 n, [at];
+    mov.u32 sum, 0; mov.u32 i, 0;
+AGAIN:
+    and.b32 thread, i, 1; setp.ne.u32 odd, thread, 0;
+    @odd bra PAST;
+    add.u32 sum, sum, i;
+PAST:
+    add.u32 i, i, 1; setp.lt.u32 more, i, n; @more bra AGAIN;
+    activemask.b32 thread; shfl.sync.idx.b32 thread, sum, 0, 31, -1;
+    add.u32 sum, sum, thread; st.global.u32 [at], sum;
+}
+"""
+"""Lanes leave a loop at different times, and meet behind it."""
+
+
+@pytest.mark.parametrize(
+    ("file", "arch"),
+    [
+        ("kernels/tensor_core.cu", "sm_80"),
+        ("kernels/naive.cu", "sm_120a"),
+        ("ptx/ldmatrix.ptx", "sm_90a"),
+        pytest.param("kernels/warp_tiled.cu", "sm_89", marks=pytest.mark.thorough),
+        pytest.param("kernels/tiled_register.cu", "sm_86", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_kernel_leaves_the_same(file: str, arch: str, tmp_path: Path) -> None:
+    kernel = [] if file.endswith(".cu") else ["--kernel", "ldmatrix_x4"]
+    left = []
+    for engine in ("auto", "sass"):
+        save = tmp_path / f"{engine}.npz"
+        command = ["run", file, *kernel, "--device", "emulator", "--arch", arch]
+        assert main([*command, "--engine", engine, "--save", str(save)]) == 0
+        left.append({name: array.tobytes() for name, array in np.load(save).items()})
+    assert left[0] == left[1]
+
+
+def test_lanes_that_part_meet_again() -> None:
+    counts = np.arange(1, 33, dtype=np.uint32)
+    device = open_device("emulator", arch="sm_80", engine="sass")
+    data = device.upload(counts)
+    device.load(LOOP).kernel("k").launch(1, 32, [data])
+    sums = [sum(range(0, int(n), 2)) for n in counts]
+    assert data.numpy().tolist() == [one + sums[0] for one in sums]
+
+
+def test_a_fault_names_the_line_of_machine_code() -> None:
+    device = open_device("emulator", arch="sm_80", engine="sass")
+    data = device.upload(np.ones(16, np.uint32))
+    with pytest.raises(LaunchError, match=r"\(SASS\):\d+:.*\n.*LDG") as told:
+        device.load(LOOP).kernel("k").launch(1, 32, [data])
+    assert told.value.location is not None
+
+
+def test_a_gpu_has_no_engine() -> None:
+    with pytest.raises(PtxlabError, match="engine sass is the emulator's"):
+        open_device("cuda", engine="sass")
+    with pytest.raises(PtxlabError, match="there is no engine 'ptxas'"):
+        open_device("emulator", engine="ptxas")
