@@ -20,10 +20,10 @@ from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.instrument.sites import instructions
-from ptxlab.matrix.canonical import UNIT_BYTES
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.observe.bulk_stores import BulkStores
 from ptxlab.observe.check_context import CheckContext, entries
 from ptxlab.observe.clocks import Clocks
@@ -163,6 +163,9 @@ class Asynchronous:
         self._lifetimes.end(over, self.mbarrier_order.known_in)
 
 
+_ANYWHERE = np.empty(0, np.int64)
+"""Where tiles of tcgen05 begin: within a row, too."""
+
 GROUPED: tuple[Queue, ...] = ("bulk_copies", "products")
 """The queues of engines that threads wait for in groups."""
 
@@ -239,9 +242,13 @@ class Engines:
     def issue(self, threads: Threads, engines: Array, access: TensorCoreAccess) -> None:
         """See what tensor cores read of shared memory, for an operation of each of the threads."""
         region = self._context.wave.regions["shared"]
-        for first in access.shared.values():
+        for name, first in access.shared.items():
             owner = np.repeat(np.arange(threads.size), first.size // threads.size)
-            read = MemoryAccess(region, first.reshape(-1), UNIT_BYTES, owner, writes=False)
+            mode = access.swizzles.get(name)
+            tiles = None if mode is None else Tiles(mode, MODES[mode].span, 0, _ANYWHERE)
+            read = MemoryAccess(
+                region, first.reshape(-1), UNIT_BYTES, owner, writes=False, tiles=tiles
+            )
             self._see(read, engines[owner], threads.index[owner])
         self._clocks.tick()
 

@@ -47,10 +47,14 @@ _WAITS = {"tensor_loads": "tcgen05.wait::ld", "tensor_stores": "tcgen05.wait::st
 
 @dataclass(slots=True)
 class _Move:
-    """What a warp loads, stores or allocates; ``over`` is when that is done for itself, None where it is not."""
+    """What a warp loads, stores or allocates, from ``begun`` on.
+
+    ``over`` is when that is done for itself, None where it is not.
+    """
 
     site: Site
     warp: int
+    begun: int
     over: int | None = None
 
 
@@ -62,10 +66,10 @@ class _Moves:
         self.moves: list[_Move | None] = [None]
         self._under_way: dict[int, list[_Move]] = {}
 
-    def begin(self, site: Site, warps: Array, cells: Array) -> None:
+    def begin(self, site: Site, warps: Array, cells: Array, time: int) -> None:
         numbers = len(self.moves) + np.arange(warps.size)
         for warp in warps.tolist():
-            move = _Move(site, warp)
+            move = _Move(site, warp, time)
             self.moves.append(move)
             self._under_way.setdefault(warp, []).append(move)
         self.cells[cells] = numbers[:, np.newaxis]
@@ -118,13 +122,12 @@ class TensorMemoryUse:
         warps, flat = threads.index[::WARP], cells.reshape(len(cells), -1)
         site = self._context.site
         moves = self._moves.get(effects_of(site.instruction).begins)
-        if moves is not None:  # programs that are right give back what they load without a wait
-            lanes = warps[:, np.newaxis] + np.arange(WARP)
+        lanes = warps[:, np.newaxis] + np.arange(WARP)
+        if moves is not None:
             self._after_moves(lanes, flat, writes=writes, engine=False)
-            moves.begin(site, warps // WARP, flat)
+            moves.begin(site, warps // WARP, flat, self._clocks.now)
         else:
-            for warp, cta in zip(warps // WARP, flat[:, 0] // CTA_CELLS, strict=True):
-                self._hold_peer(int(warp), int(cta))
+            self._give_back(lanes, flat)
         if len(self._operations) == 1:
             return
         self._hold(warps, flat, "WAW" if writes else "RAW", self._written)
@@ -134,7 +137,36 @@ class TensorMemoryUse:
     def allocated(self, cta: int, threads: Threads) -> None:
         """See a warp among ``threads`` get columns for its CTA."""
         warp = int(threads.index[self._context.wave.cta_of[threads.index] == cta][0]) // WARP
-        self._allocated[cta] = _Move(self._context.site, warp, self._clocks.now)
+        now = self._clocks.now
+        self._allocated[cta] = _Move(self._context.site, warp, now, now)
+
+    def _give_back(self, by: Array, cells: Array) -> None:
+        """Report what nothing orders before warps ``by`` give cells back: others' moves, and a pair's allocation.
+
+        Of moves it is enough that they began: who goes on with what it has loaded has waited for it.
+        """
+        for queue, rule in zip(MOVES, ("WAR", "WAW"), strict=True):
+            for move, here in self._moves[queue].of(cells):
+                rows = np.flatnonzero(here.any(axis=1))
+                rows = rows[~self._has_heard(by[rows], move.warp, move.begun)]
+                if rows.size:
+                    self._find_given_back(rule, move, by[rows], cells[rows], here[rows])
+        for lanes, of_warp in zip(by, cells, strict=True):
+            self._hold_peer(int(lanes[0]) // WARP, int(of_warp[0]) // CTA_CELLS)
+
+    def _find_given_back(
+        self, rule: str, move: _Move, by: Array, cells: Array, here: Array
+    ) -> None:
+        context, work = self._context, effects_of(move.site.instruction).work
+        message = (
+            f"{rule}: the warp of {context.thread(by[0, 0])} gives back {_named(cells[0][here[0]][0])}, and nothing "
+            f"orders that behind the {work} of line {move.site.line} by the warp of {context.thread(move.warp * WARP)}"
+        )
+        hint = (
+            f"a barrier of all warps (bar.sync) between line {move.site.line} and tcgen05.dealloc"
+        )
+        count = CELL_BYTES * int(here.sum())
+        context.find("async", "error", rule, count, (message, hint), move.site)
 
     def _hold_peer(self, warp: int, cta: int) -> None:
         """Report a warp that gives columns back and has not heard that the other CTA of the pair has its own."""

@@ -2,7 +2,7 @@
 
 A program may have arranged its data for another layout beforehand, and the swizzle is one of addresses, so
 that what is found here is a warning. Source: PTX ISA, "Shared Memory Matrix Layout" and "Matrix Descriptor
-Format" of wgmma; CUDA C++ Programming Guide, "Swizzle Modes".
+Format" of wgmma, "Shared memory descriptor" of tcgen05; CUDA C++ Programming Guide, "Swizzle Modes".
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
+from ptxlab.matrix.bit_record import BitField, BitRecord
 from ptxlab.matrix.canonical import MODES
-from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
+from ptxlab.matrix.descriptor import TCGEN05_DESCRIPTOR, WGMMA_DESCRIPTOR
 from ptxlab.observe.check_context import CheckContext
 
-_CODES = WGMMA_DESCRIPTOR.field("swizzle").codes or {}
+_RECORDS = {"products": WGMMA_DESCRIPTOR, "tensor_work": TCGEN05_DESCRIPTOR}
 
 
 class _Filled(NamedTuple):
@@ -40,8 +41,9 @@ class TileLayouts:
         self._numbers: dict[_Filled, int] = {}
 
     @property
-    def _product(self) -> bool:
-        return effects_of(self._context.site.instruction).begins == "products"
+    def _record(self) -> BitRecord | None:
+        """The descriptors by which a product reads tiles, None for copies."""
+        return _RECORDS.get(effects_of(self._context.site.instruction).begins)
 
     def see(self, moved: MemoryAccess, granules: Array) -> None:
         """See asynchronous work begin that reads or writes granules of shared memory."""
@@ -50,7 +52,7 @@ class TileLayouts:
             self.written(granules, tiles)
         if tiles is None:
             return
-        if self._product and self._fits(tiles, granules):
+        if self._record is not None and self._fits(tiles, granules, self._record):
             return  # where the pattern begins is told of the copies
         self._aligned(tiles)
 
@@ -65,7 +67,7 @@ class TileLayouts:
         if number or len(self._copies) > 1:
             self._filled.data[granules] = number
 
-    def _fits(self, tiles: Tiles, granules: Array) -> bool:
+    def _fits(self, tiles: Tiles, granules: Array, record: BitRecord) -> bool:
         """Say whether tensor copies filled all that a product reads as it does; report where one did not."""
         context, filled = self._context, self._filled.data.take(granules)
         copies = [(number, self._copies[number]) for number in np.unique(filled).tolist()]
@@ -80,7 +82,7 @@ class TileLayouts:
                 f"tensor map of {_layout(copy.swizzle, copy.row_bytes)}"
             )
             count = there.size * context.shadow.size
-            words = message, _remedy(copy, tiles)
+            words = message, _remedy(copy, tiles, record.field("swizzle"))
             context.find("async", "warning", "swizzle", count, words, copy.site)
         return all(copy is not None and copy[1:] == layout for _, copy in copies)
 
@@ -91,7 +93,7 @@ class TileLayouts:
         late = np.flatnonzero(behind >= mode.span)
         if tiles.swizzle == "none" or not late.size:
             return
-        product = self._product
+        product = self._record is not None
         message = (
             f"the tile of this {'product' if product else 'copy'} begins at "
             f"{context.shared_at(int(tiles.first[late[0]]))}, {int(behind[late[0]])} bytes behind a multiple of "
@@ -112,9 +114,9 @@ def _layout(swizzle: str, row_bytes: int) -> str:
     return f"swizzle {swizzle}"
 
 
-def _remedy(copy: _Filled, tiles: Tiles) -> str:
-    """Say what to change, the map or the descriptor."""
-    code = _CODES[copy.swizzle]
+def _remedy(copy: _Filled, tiles: Tiles, field: BitField) -> str:
+    """Say what to change, the map or the ``field`` of the descriptor."""
+    code = (field.codes or {}).get(copy.swizzle)
     if copy.swizzle == tiles.swizzle:
         return (
             f"a box of {tiles.row_bytes} bytes along dimension 0, as 8 rows of those are what the descriptor "
@@ -122,6 +124,4 @@ def _remedy(copy: _Filled, tiles: Tiles) -> str:
         )
     if copy.swizzle == "none":
         return f"swizzle {tiles.swizzle} in the tensor map, as in the descriptor"
-    return (
-        f"{code} in bits 62 to 63 of the descriptor, or swizzle {tiles.swizzle} in the tensor map"
-    )
+    return f"{code} in bits {field.low} to {field.low + field.bits - 1} of the descriptor, or swizzle {tiles.swizzle} in the tensor map"
