@@ -154,11 +154,12 @@ def matching(name: str) -> tuple[Form, ...]:
     """
     wanted, same = _plain(name), spelling(name)
     parts = [part for part in wanted.split(".") if part]
-    fitting = [
-        (not in_order(plain, wanted), _shortened(plain, parts), form.name.count("."), number)
-        for number, (form, plain, words) in enumerate(_described())
-        if parts and words.issuperset(parts) and _holds(plain.split("."), parts)
-    ]
+    fitting = []
+    for number in _with_words(parts):
+        form, plain, _ = _described()[number]
+        if _holds(plain.split("."), parts):
+            rank = not in_order(plain, wanted), _shortened(plain, parts), form.name.count(".")
+            fitting.append((*rank, number))
     exact = _by_spelling().get(same, [])
     others = (forms()[number] for *_, number in sorted(fitting))
     if exact or fitting:
@@ -232,6 +233,22 @@ def _suggestions(op: str, dtype: str | None, acc: str | None) -> tuple[str, ...]
 def _described() -> tuple[tuple[Form, str, frozenset[str]], ...]:
     plain = [_plain(form.key) for form in forms()]
     return tuple((f, name, _words(name)) for f, name in zip(forms(), plain, strict=True))
+
+
+@cache
+def _by_word() -> dict[str, frozenset[int]]:
+    """Return the numbers of the forms that have a word, by word."""
+    numbers: dict[str, set[int]] = {}
+    for number, (*_, words) in enumerate(_described()):
+        for word in words:
+            numbers.setdefault(word, set()).add(number)
+    return {word: frozenset(having) for word, having in numbers.items()}
+
+
+def _with_words(words: list[str]) -> frozenset[int]:
+    """Return the numbers of the forms that have all these words, of none where there are no words."""
+    having = [_by_word().get(word, frozenset()) for word in words]
+    return frozenset.intersection(*having) if having else frozenset()
 
 
 def _plain(name: str) -> str:

@@ -121,9 +121,13 @@ class FragmentLayout(Pictured):
                 f"{self.operand} has no element {row},{col}: it is {self.rows} x {self.cols}"
             )
         order, begins = position.by_element(self._arrangement)
-        number, shape = row * self.cols + col, self.table().shape[:-1]
-        holding = np.unravel_index(order[begins[number] : begins[number + 1]], shape)
-        return tuple(map(Place, *(axis.tolist() for axis in holding)))
+        number, elements = row * self.cols + col, self.elements_per_register
+        places = []
+        for holding in order[begins[number] : begins[number + 1]].tolist():
+            held, i = divmod(holding, elements)
+            lane, register = divmod(held, self.registers_per_lane)
+            places.append(Place(lane, register, i))
+        return tuple(places)
 
     def table(self) -> Integers:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""

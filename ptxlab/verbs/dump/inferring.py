@@ -61,19 +61,17 @@ def _corners(held: Array, matrix: Array) -> Iterator[tuple[int, int]]:
     begins = np.searchsorted(ordered, held)
     counts = np.searchsorted(ordered, held, "right") - begins
     most = np.array(matrix.shape) - held.shape
-    votes: Counter[tuple[int, int]] = Counter()
-    places = []
-    for at in np.argwhere((counts > 0) & (counts <= _COPIES)).tolist():
-        begin = begins[tuple(at)]
-        for flat in order[begin : begin + counts[tuple(at)]]:
-            cell = np.array(np.unravel_index(flat, matrix.shape))
-            places.append(cell)
-            corner = cell - at
-            if (corner >= 0).all() and (corner <= most).all():
-                votes[int(corner[0]), int(corner[1])] += 1
-    if places:
-        row, col = np.minimum(np.min(places, axis=0), most).tolist()
+    some = (counts > 0) & (counts <= _COPIES)
+    held_at, copies = np.argwhere(some), counts[some]
+    nth = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+    flat = order[np.repeat(begins[some], copies) + nth]
+    cells = np.stack(np.unravel_index(flat, matrix.shape), axis=-1)
+    corners = cells - np.repeat(held_at, copies, axis=0)
+    inside = ((corners >= 0) & (corners <= most)).all(axis=1)
+    if len(cells):
+        row, col = np.minimum(np.min(cells, axis=0), most).tolist()
         yield row, col
+    votes = Counter((row, col) for row, col in corners[inside].tolist())
     yield from (corner for corner, _ in votes.most_common(_CANDIDATES))
 
 

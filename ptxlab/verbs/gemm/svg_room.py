@@ -102,4 +102,11 @@ def _above(line: Segment, begin: float, rise: float, long: float) -> list[Rectan
 
 def meet(boxes: Sequence[Rectangle], taken: Sequence[Rectangle]) -> bool:
     """Say whether any of one has a point in common with any of the other."""
-    return any(box.meets(other) for box in boxes for other in taken)
+    hull = Rectangle(
+        min(box.left for box in boxes),
+        min(box.top for box in boxes),
+        max(box.right for box in boxes),
+        max(box.bottom for box in boxes),
+    )
+    near = [other for other in taken if hull.meets(other)]
+    return any(box.meets(other) for box in boxes for other in near)

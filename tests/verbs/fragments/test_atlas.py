@@ -69,17 +69,13 @@ def content(kind: str) -> str:
 def table(entry: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     """Add the steps up in the plainest way: bit by bit."""
     shape = (entry.get("threads", 32), entry["registers"], entry["elements"])
-    cells = np.zeros((*shape, 2), np.int64)
-    for place in np.ndindex(shape):
-        if "cells" in entry:
-            flat = np.ravel_multi_index(place, shape)
-            cells[place] = divmod(entry["cells"][flat], entry["cols"])
-            continue
-        for part, index in zip(("lane", "register", "element"), place, strict=True):
-            for bit, step in enumerate(entry["steps"][part]):
-                if index >> bit & 1:
-                    cells[place] += step
-    return cells
+    if "cells" in entry:
+        return np.stack(np.divmod(np.reshape(entry["cells"], shape), entry["cols"]), axis=-1)
+    places = np.zeros((*shape, 2), np.int64)
+    for part, index in zip(("lane", "register", "element"), np.indices(shape), strict=True):
+        for bit, step in enumerate(entry["steps"][part]):
+            places[index >> bit & 1 == 1] += step
+    return places
 
 
 def test_the_page_is_one_small_file_that_loads_nothing() -> None:
