@@ -7,7 +7,7 @@ Recursive descent over the tokens; the grammar rule stands above each function. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar, overload
 
@@ -93,6 +93,9 @@ class Unread(Sequence[Statement]):
 
     def __len__(self) -> int:
         return len(self._statements())
+
+    def __iter__(self) -> Iterator[Statement]:
+        return iter(self._statements())
 
     def __eq__(self, other: object) -> bool:
         return self._statements() == tuple(other) if isinstance(other, Sequence) else NotImplemented

@@ -176,7 +176,9 @@ def test_what_a_step_along_k_reads(
     assert fma.executed == steps * results
 
 
-@pytest.mark.parametrize("name", ["block_tiled_vectorized", "warp_tiled"])
+@pytest.mark.parametrize(
+    "name", ["block_tiled_vectorized", pytest.param("warp_tiled", marks=pytest.mark.thorough)]
+)
 def test_without_padding_there_are_conflicts(device: Device, rewrite: Rewrite, name: str) -> None:
     rewrite(name, "PADDING = 4", "PADDING = 0")
     assert conflicts(counted_on(device, name, "nn")) > 0

@@ -31,7 +31,9 @@ from ptxlab.verbs.check.verb import configure
 from ptxlab.verbs.launching.launch import bind_launch, read_launch
 from tests.gemm.simt import QUICK
 
-CHECKED_IN_OTHER_TILES = re.compile(r"kernels/(block|warp|wgmma|tcgen05)_\w+\.cu")
+CHECKED_IN_OTHER_TILES = re.compile(
+    r"kernels/((block|warp|wgmma|tcgen05)_\w+|tensor_core|wgmma)\.cu"
+)
 """Kernels that tests/gemm checks, each with several slips."""
 
 PROGRAMS = [
