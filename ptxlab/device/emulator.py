@@ -121,6 +121,10 @@ class EmulatorModule(Module):
         self._executables: dict[str, Executable] = {}
         super().__init__(device, tree.source.path, tree, self._entries)
 
+    def anew(self) -> EmulatorModule:
+        """Return the program loaded once more, with variables of its own."""
+        return EmulatorModule(self.device, self.tree)
+
     def place(self, variables: Mapping[str, Declared]) -> None:
         """Put those of ``variables`` into memory that have no place yet."""
         place_variables(self.tree, variables, self.device.memory, self.addresses)
@@ -147,7 +151,19 @@ class MachineCodeModule(EmulatorModule):
         from ptxlab.machine.image import read_image  # here: PTX can spare it
 
         super().__init__(device, tree)
+        self._cubin = cubin
         self._image = read_image(cubin.image, cubin.arch)
+
+    def anew(self) -> MachineCodeModule:
+        return MachineCodeModule(self.device, self.tree, self._cubin)
+
+    def origins(self, name: str) -> Mapping[int, int]:
+        """Return by the lines of a kernel's machine code those of the PTX that they were made from."""
+        from ptxlab.machine.lift.listing import origins
+
+        kernel = self.kernels[name]
+        assert isinstance(kernel, EmulatorKernel)
+        return origins(self._image.kernels[name], kernel.program.module.source.text)
 
     def _make(self, name: str) -> EmulatorKernel:
         from ptxlab.machine.lift import lift

@@ -72,6 +72,11 @@ class EnginesReport:
         return not any(output.differing for output in self.outputs)
 
     @property
+    def allowed(self) -> bool:
+        """Whether nothing differs, or nothing but what PTX leaves open."""
+        return self.verdict in ("same", "may")
+
+    @property
     def verdict(self) -> str:
         """``same``, ``may`` where PTX leaves it open, ``may not``, or ``unknown`` where it could not be followed."""
         if self.same:
@@ -130,7 +135,7 @@ def _followed(config: LaunchConfig, bound: Bound, at: int, output: Output) -> _F
         address = array.address + flat * array.dtype.itemsize
         assert isinstance(launch.kernel, EmulatorKernel)
         launch.kernel.watch(watcher(address)).run(config, launch.args)
-        return address, launch.kernel.module.tree.source.text.splitlines()
+        return address, launch.kernel.program.module.source.text.splitlines()
 
     finders: list[StoreFinder] = []
 
@@ -171,8 +176,17 @@ def _parting(
         for side, unmatched, lines in ((a, ptx, {}), (b, machine, origins))
         if side.start is not None
     ]
-    pair = (_told(a, first[0], {}), _told(b, first[1], origins))
+    pair = (
+        _among(told[0].steps, _told(a, first[0], {})),
+        _among(told[1].steps, _told(b, first[1], origins)),
+    )
     return EnginesReport(kernel, outputs, (told[0], told[1]), pair, liberty, cut)
+
+
+def _among(steps: Sequence[ToldStep], step: ToldStep) -> ToldStep:
+    """Return the step that a point is part of, with all that it wrote."""
+    same = (each for each in steps if (each.line, each.thread) == (step.line, step.thread))
+    return next(same, step)
 
 
 def _values(trace: ValueTrace) -> Callable[[int], WarpValues]:

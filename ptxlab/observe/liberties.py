@@ -19,7 +19,7 @@ from ptxlab.numbers.formats import FORMATS
 from ptxlab.observe.unmatched import Point, WarpValues
 from ptxlab.observe.value_flow import slots
 from ptxlab.observe.value_trace import Step, ValueTrace
-from ptxlab.syntax.tree import Operand
+from ptxlab.syntax.tree import Float, Operand
 
 _FLOATS = ("f16", "f32", "f64")
 _OPEN = {"approx", "full"}
@@ -113,7 +113,10 @@ def _fused(trace: ValueTrace, step: Step, number: int, thread: int) -> Iterator[
 
 
 def _number(step: Step, operand: Operand, thread: int) -> float | None:
-    """Return a register as a thread reads it in a step, None for what is none."""
+    """Return a register as a thread reads it in a step, or a constant; None for anything else."""
+    if isinstance(operand, Float):
+        bits = np.array(operand.bits, f"u{operand.width // 8}")
+        return float(bits.view(f"f{operand.width // 8}"))
     [slot] = slots(step.site, operand)
     if slot is None or slot not in step.reads:
         return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ptxlab.machine.image import KernelImage
 from ptxlab.machine.sass import SassInstruction
+
+_ADDRESS = re.compile(r"\s*/\*(?P<address>[0-9a-f]+)\*/")
 
 
 class Listing:
@@ -39,3 +42,18 @@ class Listing:
 
 def line_of(sass: SassInstruction) -> str:
     return f"    /*{sass.address:04x}*/ {sass.text};"
+
+
+def origins(kernel: KernelImage, text: str) -> Mapping[int, int]:
+    """Return the line of PTX that each line of a listing was made from, where the cubin says it."""
+    functions = kernel.assembly.functions
+    known: dict[int, int] = {}
+    lines: dict[int, int | None] = {}
+    for number, row in enumerate(text.splitlines(), 1):
+        if match := _ADDRESS.match(row):
+            line = lines.get(int(match["address"], 16))
+            if line is not None:
+                known[number] = line
+        elif row[:-1] in functions:
+            lines = {i.address: i.line for i in functions[row[:-1]].instructions}
+    return known

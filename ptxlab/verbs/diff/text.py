@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ptxlab.isa.targets import WARP
@@ -21,10 +22,7 @@ def text(file: str, report: DiffReport) -> str:
     lines += fields([*zip("ab", report.devices, strict=True)])
     lines += unverified(report.unverified)
     if report.outputs:
-        lines += [
-            "",
-            *aligned([["array", "differing", "of", "first", "a", "b"], *map(_row, report.outputs)]),
-        ]
+        lines += ["", *aligned(output_rows(report.outputs))]
     lines += ["", f"{report.steps} steps of all threads compared"]
     if report.first is not None:
         lines += ["", *_first(report.launch, report.first)]
@@ -39,15 +37,7 @@ def as_json(file: str, report: DiffReport) -> dict[str, Any]:
         "a": report.devices[0],
         "b": report.devices[1],
         **members(report, "same", "steps", "unverified"),
-        "outputs": [
-            {
-                **members(output, "name", "differing", "total"),
-                "place": None if output.place is None else list(output.place),
-                "a": output.a if output.differing else None,
-                "b": output.b if output.differing else None,
-            }
-            for output in report.outputs
-        ],
+        "outputs": list(map(output_json, report.outputs)),
         "first": None if report.first is None else _first_json(report.launch, report.first),
     }
 
@@ -62,6 +52,19 @@ def _verdict(report: DiffReport) -> str:
         "wrong": "one of them is WRONG",
         "control flow": "they take different ways",
     }[report.first.judgement.verdict]
+
+
+def output_json(output: Output) -> dict[str, Any]:
+    return {
+        **members(output, "name", "differing", "total"),
+        "place": None if output.place is None else list(output.place),
+        "a": output.a if output.differing else None,
+        "b": output.b if output.differing else None,
+    }
+
+
+def output_rows(outputs: Sequence[Output]) -> list[list[str]]:
+    return [["array", "differing", "of", "first", "a", "b"], *map(_row, outputs)]
 
 
 def _row(output: Output) -> list[str]:

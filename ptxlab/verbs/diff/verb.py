@@ -14,14 +14,23 @@ from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 if TYPE_CHECKING:
     from ptxlab.device.protocol import Device
 
+ENGINES = ("ptx", "sass")
+"""What --a and --b are where a program is compared with its machine code."""
+
 EXAMPLE = f"""\
 example:
   ptxlab diff ptx/mma_m16n8k16_bf16_f32.ptx --a emulator:sm_80 --b emulator:sm_90a
   ptxlab diff kernels/tensor_core.cu --a emulator --b cuda
+  ptxlab diff kernels/naive.cu --a ptx --b sass --arch sm_90a      its PTX, and what ptxas made of it
 
 Compares every array to the bit, and then every register that every thread writes, up to the first
 that differs; says whether rounding explains it. Registers that hold addresses are left out. Exit status
 1 when anything differs.
+
+With --a ptx --b sass the emulator runs the PTX of a program, and the machine code that ptxas makes of it
+(--toolchain says which ptxas). Where the memory they leave differs, it is followed from the first store that
+differs back along the values, to the first instruction whose inputs agree and whose result does not. The verdict
+says by which rule of PTX ptxas may do so, or that it may not. Exit status 1 when it may not.
 
 {ARGUMENTS}"""
 
@@ -34,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             f"--{name}",
             type=side,
             default=default,
-            metavar="emulator[:ARCH]|cuda[:N]",
+            metavar="emulator[:ARCH]|cuda[:N]|ptx|sass",
             help=f"one of the two (default {default})",
         )
     add_common(parser)
@@ -42,7 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def side(text: str) -> str:
-    """Check the spelling of a device: as ``--device``, with the target of an emulator behind it."""
+    """Check the spelling of a device: as ``--device``, with the target of an emulator behind it; or an engine."""
+    if text in ENGINES:
+        return text
     kind, _, arch = text.partition(":")
     if kind == "emulator" and arch:
         readers.target(arch)
@@ -66,6 +77,8 @@ def execute(args: argparse.Namespace) -> int:
             "diff takes two devices, and --device is one",
             hint="say --a emulator:sm_80 --b cuda; --arch is the target of an emulator without one",
         )
+    if {args.a, args.b} & set(ENGINES):
+        return _engines(args)
     asked = read_launch(args)
     with ExitStack() as stack:
         a, b = (
@@ -88,6 +101,18 @@ def execute(args: argparse.Namespace) -> int:
         report = diff(repeatable, a, b)
     emit(args, lambda: view.text(args.file, report), lambda: view.as_json(args.file, report))
     return 0 if report.same else 1
+
+
+def _engines(args: argparse.Namespace) -> int:
+    """Launch the PTX of a program, and its machine code, and compare."""
+    from ptxlab.verbs.diff import engines_text as view
+    from ptxlab.verbs.diff.engines import engines_report
+
+    if (args.a, args.b) != ENGINES:
+        raise PtxlabError("PTX is compared with its machine code", hint="say --a ptx --b sass")
+    told = engines_report(args)
+    emit(args, lambda: view.text(args.file, told), lambda: view.as_json(args.file, told))
+    return int(not told.report.allowed)
 
 
 def open_side(spec: str, arch: str | None, timeout: float) -> Device:

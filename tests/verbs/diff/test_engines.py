@@ -1,0 +1,124 @@
+"""``ptxlab diff --a ptx --b sass``: the program of docs/ptxas.md, with what CUDA 12.8 made of it and what is made now."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ptxlab.isa.targets import Target
+from ptxlab.main import main
+from ptxlab.syntax import parse
+from ptxlab.syntax.tree import PtxModule
+from ptxlab.toolchain.cubin import Cubin
+
+PAGE = Path(__file__).parents[3] / "docs" / "ptxas.md"
+RECORDED = Path(__file__).with_name("distance_sm_90_cuda_12_8.cubin")
+"""What nvJitLink 12.8.93 makes of the page's program for sm_90."""
+
+ENGINES = ["--a", "ptx", "--b", "sass"]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    match = re.search(r"```ptx\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    assert match is not None
+    (tmp_path / "distance.ptx").write_text(match[1])
+    monkeypatch.chdir(tmp_path)
+    return "distance.ptx"
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is loaded as machine code is what CUDA 12.8 made."""
+
+    def assembled(source: Path, target: Target, options: object) -> tuple[PtxModule, Cubin]:
+        assert target.name == "sm_90"
+        return parse(source.read_text(), str(source)), Cubin("sm_90", RECORDED.read_bytes(), "")
+
+    monkeypatch.setattr("ptxlab.device.emulator.load_assembled", assembled)
+    monkeypatch.setattr("ptxlab.toolchain.nvjitlink.version", lambda: "12.8.93")
+
+
+@pytest.mark.usefixtures("recorded")
+def test_the_negation_that_cuda_12_8_lost_is_found_as_the_page_says(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", program, *ENGINES, "--arch", "sm_90"]) == 1
+    shown = re.search(r"--toolchain 12.8\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    assert shown is not None
+    assert capsys.readouterr().out == shown[1]
+
+
+@pytest.mark.usefixtures("recorded")
+def test_as_json_too(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", program, *ENGINES, "--arch", "sm_90", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["schema"], told["verdict"], told["same"]) == (
+        "ptxlab.diff.sass/1",
+        "may not",
+        False,
+    )
+    # |18 - tid| for tid of 25 and more is 7 and more, and x alone is negative there.
+    assert [output["differing"] for output in told["outputs"]] == [
+        sum(tid - 18 > 6 for tid in range(32))
+    ]
+    ptx, machine = told["first"]
+    assert ptx["text"].startswith("max.s32")
+    assert machine["text"].startswith("/*0070*/ VIMNMX3 R5, R0, UR4, R0")
+    assert machine["origin"] == ptx["line"]
+    assert (ptx["registers"]["%r5"], machine["registers"]["R5"]) == ("0x00000007", "0x00000006")
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100a", "sm_120a"])
+def test_what_is_made_now_is_right(
+    program: str, arch: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", program, *ENGINES, "--arch", arch]) == 0
+    assert "the same to the bit" in capsys.readouterr().out
+
+
+def test_variables_are_compared_and_begin_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sum in a variable, with a product that becomes one fma: the bits differ, and may."""
+    source = tmp_path / "sums.ptx"
+    source.write_text("""// Run: ptxlab run FILE --block 32 --arg "x=randn(32,f32)"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .f32 sums[32];
+.visible .entry sum(.param .u64 x)
+{
+    .reg .b32 i; .reg .f32 v, w, s; .reg .b64 a, b;
+    ld.param.u64 a, [x];
+    mov.u32 i, %tid.x;
+    mov.u64 b, sums;
+    mad.wide.u32 a, i, 4, a; mad.wide.u32 b, i, 4, b;
+    ld.global.f32 v, [a];
+    ld.global.f32 s, [b];
+    add.f32 w, v, 0f3F8CCCCD;
+    mul.f32 v, v, w;
+    add.f32 s, v, 0f3DCCCCCD;
+    st.global.f32 [b], s;
+    ret;
+}
+""")
+    assert main(["diff", str(source), *ENGINES, "--arch", "sm_80", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {output["name"]: output["differing"] > 0 for output in told["outputs"]} == {
+        "x": False,
+        "sums": True,
+    }
+    assert (told["verdict"], told["liberty"]["rule"]) == ("may", "contraction")
+    assert "FFMA" in told["first"][1]["text"]
+
+
+@pytest.mark.parametrize("sides", [("ptx", "emulator"), ("sass", "ptx"), ("ptx", "ptx")])
+def test_only_ptx_and_its_machine_code_are_compared_so(
+    sides: tuple[str, str], program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", program, "--a", sides[0], "--b", sides[1]]) == 2
+    assert "say --a ptx --b sass" in capsys.readouterr().err
