@@ -97,7 +97,7 @@ def _work() -> ModuleFunction:
         with f.when(p.task(function.pointer(), task.pointer(), first, end).is_("ne", 0)):
             p.put("wrong", 1)
         p.at("done").updated("add", 1, "release")
-    return f.function("work", linkage="internal")
+    return f.function("work", internal=True)
 
 
 def _shared() -> ModuleFunction:
@@ -128,7 +128,7 @@ def _shared() -> ModuleFunction:
             p.put("taken", 0, "release")
             f.ret(wrong.to("trunc", "i32"))
         p.pause()
-    return f.function("shared", linkage="internal")
+    return f.function("shared", internal=True)
 
 
 def _run() -> ModuleFunction:

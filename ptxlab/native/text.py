@@ -90,14 +90,11 @@ class FunctionText:
         """Whether this is a loop over threads."""
         return self._before_threads is not None
 
-    def function(
-        self, name: str, *, rare: bool = False, linkage: str = "", attributes: str = ""
-    ) -> ModuleFunction:
-        """Return all of it as a task's function, or one run ``rare``ly by it, which is kept apart."""
-        result = "internal void" if rare else f"{linkage} {self.result}"
-        attributes = " noinline cold" if rare else f" {attributes}"
-        signature = f"{result} @{name}({', '.join(self.parameters)}){attributes}"
-        end = "  ret void" if "void" in result else f"  ret {self.result} 0"
+    def function(self, name: str, *, internal: bool = False) -> ModuleFunction:
+        """Return all of it as a function, maybe one that others of its module call."""
+        linkage, attributes = ("internal ", " noinline") if internal else ("", "")
+        signature = f"{linkage}{self.result} @{name}({', '.join(self.parameters)}){attributes}"
+        end = "  ret void" if self.result == "void" else f"  ret {self.result} 0"
         if self._here.ended:
             end = ""
         body = "\n".join(["entry:", *self._buffers, *self._here.lines, end])

@@ -34,7 +34,7 @@ def _find() -> ModuleFunction:
             for word, value in enumerate((begin - low, last + 1, delta)):
                 cache.set(word, value)
             f.ret(1)
-    return f.function("find", linkage="internal", attributes="noinline")
+    return f.function("find", internal=True)
 
 
 @cache
@@ -53,7 +53,7 @@ def _find_all() -> ModuleFunction:
             f.ret(0)
         addresses.set(lane, address + cache.word(2))
     f.ret(1)
-    return f.function("find_all", linkage="internal", attributes="noinline")
+    return f.function("find_all", internal=True)
 
 
 @dataclass(slots=True)
@@ -134,6 +134,11 @@ class Window:
             arrays = (task.array(word + i) for i in range(3))
             return cls(*arrays, *(task.word(word + i) for i in (3, 4)))
 
+    def holds(self, address: VectorValue, low: VectorValue | int, length: int) -> VectorValue:
+        """Say whether it has so many bytes from ``low`` behind an address on."""
+        room = (self.size - self.first).call("usub.sat", self.size.like(length - 1))
+        return (address - (self.first - low)).is_("ult", room)
+
 
 WINDOW = 5
 """How many words of a task describe a thread's own memory."""
@@ -191,10 +196,7 @@ class AddressTranslation:
         """Check addresses of the threads' own shared or local memory."""
         own = window.base.at(self.index, 8).load("i64", LANES, align=8)
         address = address.splat(LANES) - own
-        room, length = window.size - window.first, span.high - span.low
-        fits = room.is_("uge", length)
-        many = fits.choose(room - length + 1, 0)
-        inside = (address - (window.first - span.low)).is_("ult", many)
+        inside = window.holds(address, span.low, span.high - span.low)
         self._require(_both(inside, span.is_aligned(address)), active)
         start = window.start.at(self.index, 8).load("i64", LANES, align=8)
         return TranslatedAddress(address + start + window.data.integer(), active)

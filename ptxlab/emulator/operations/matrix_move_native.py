@@ -58,14 +58,12 @@ def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
     task, first, end = f.task()
     window, offset = Window.of(f, task, SHARED), task.word(OFFSET)
     registers = [task.array(REGISTERS + at) for at in range(1 + matrices)]
-    room = (window.size - window.first).call("usub.sat", f.number("i64", ROW - 1))
-    begin = window.first - offset
     rows = f.buffer(ROWS * ROW)
     with f.for_range(first, end) as warp:
         lane = warp * WARP
         address = registers[0].at(lane, 4).load("i32", checked, align=4).to("zext", "i64")
         moved = address + offset
-        good = (address - begin).is_("ult", room) & (moved & ROW - 1).is_("eq", 0)
+        good = window.holds(address, offset, ROW) & (moved & ROW - 1).is_("eq", 0)
         with f.when(good.all().is_("eq", 0)):
             f.ret(1)
         shared = window.data.at(window.start.word(lane), 1)

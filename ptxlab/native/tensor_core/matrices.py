@@ -85,15 +85,13 @@ class Matrices:
             place = self.steps.place(k // of * kept) // kept * of + k % of
             _keep(self._right, parts, place, first, product)
 
-    def keep_units(
-        self, values: VectorValue, chunk: int, block: int = 0, product: Index = 0
-    ) -> None:
-        """Keep which units a block of rows of A has of a chunk, two bits each; of a tf32, two units, the upper tells."""
+    def keep_units(self, values: VectorValue, chunk: int, product: Index = 0) -> None:
+        """Keep which units rows of A have of a chunk, two bits each; of a tf32, which is two, the upper one tells."""
         assert self.metadata is not None
         kept, _ = self.metadata.granularity
         for i in range(kept):
             unit = values >> 2 * (i // self.metadata.neighbours)
-            k = self._of_rows(block, chunk * kept + i)
+            k = self._of_rows(0, chunk * kept + i)
             _keep(self._units, [unit << 30], k, product=product)
 
     def keep_scales(self, side: int, words: VectorValue, block: int, first: Index = 0) -> None:
