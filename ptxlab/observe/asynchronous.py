@@ -81,6 +81,8 @@ class Asynchronous:
     def before(self, site: Site, frame: Frame, passing: Threads) -> None:
         effects = effects_of(site.instruction)
         self._products.see(site, frame, passing)
+        if effects.relaxed:
+            self.tensor_memory.arrive(passing)
         if effects.fence:
             self.mbarrier_order.fence(effects, passing)
             self.maps.fence(effects, passing)

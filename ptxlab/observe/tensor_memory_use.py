@@ -99,6 +99,12 @@ class TensorMemoryUse:
         self._written, self._read = np.zeros((2, context.wave.ctas * CTA_CELLS), np.int32)
         self._moves = {queue: _Moves(context.wave) for queue in MOVES}
         self._allocated: dict[int, _Move] = {}
+        self._arrived = np.zeros(context.wave.warps, np.int64)
+        """When each warp last arrived at a barrier in a relaxed way: those who wait there come behind, and know nothing."""
+
+    def arrive(self, threads: Threads) -> None:
+        """See threads arrive at a barrier in a relaxed way."""
+        self._arrived[threads.index // WARP] = self._clocks.now
 
     def issue(self, threads: Threads, engines: Array, access: TensorCoreAccess) -> None:
         """See operations begin, one of each engine, which ``threads`` issue."""
@@ -143,10 +149,13 @@ class TensorMemoryUse:
     def _give_back(self, by: Array, cells: Array) -> None:
         """Report what nothing orders before warps ``by`` give cells back: others' moves, and a pair's allocation.
 
-        Of moves it is enough that they began: who goes on with what it has loaded has waited for it.
+        Of moves it is enough that they began: who goes on with what it has loaded has waited for it. Nor need memory
+        be handed over, so that a barrier at which a warp arrives in a relaxed way will do.
         """
         for queue, rule in zip(MOVES, ("WAR", "WAW"), strict=True):
             for move, here in self._moves[queue].of(cells):
+                if self._arrived[move.warp] >= move.begun:
+                    continue
                 rows = np.flatnonzero(here.any(axis=1))
                 rows = rows[~self._has_heard(by[rows], move.warp, move.begun)]
                 if rows.size:

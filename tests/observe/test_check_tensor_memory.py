@@ -348,6 +348,19 @@ def test_a_pair_gives_back_what_both_have_allocated(met: bool) -> None:
     assert "CTA (1, 0, 0)" in finding.message
 
 
+@pytest.mark.parametrize("how", ["release", "relaxed", "none"])
+def test_columns_are_given_back_when_the_others_have_come(problem: Problem, how: str) -> None:
+    """A relaxed barrier hands no memory over, but whoever waits there does so behind what the others did."""
+    text = program("")
+    meet = "    barrier.cluster.arrive;\n    barrier.cluster.wait;\n"
+    at = text.rindex(meet)
+    assert "dealloc" in text[at:]
+    instead = "" if how == "none" else meet.replace("arrive", f"arrive.{how}")
+    report = checked(text[:at] + instead + text[at + len(meet) :], problem)
+    rules = {one.rule for one in report.findings if one.severity == "error"}
+    assert rules == ({"WAR"} if how == "none" else set())
+
+
 TOGETHER = """
     mov.b64 d2, map;
     cvta.param.u64 d2, d2;
