@@ -108,14 +108,15 @@ class ConstantBanks:
         if bank.generic is not None and offset in (bank.generic, bank.generic + 4):
             if not self._parameters:
                 return None
-            first_parameter = self._parameters[0]
+            # What is addressed is a tensor map, or another large one: those lie at multiples of 64.
+            placed = max(self._parameters, key=lambda parameter: parameter.size)
             return self._half(
                 name,
                 offset - bank.generic,
                 [
-                    f"mov.u64 wide, {first_parameter.name};",
+                    f"mov.u64 wide, {placed.name};",
                     "cvta.param.u64 wide, wide;",
-                    f"sub.u64 wide, wide, {bank.parameters + first_parameter.offset};",
+                    f"sub.u64 wide, wide, {placed.offset};",
                 ],
             )
         if offset in bank.descriptor:

@@ -15,7 +15,6 @@ from ptxlab.machine.lift.banks import PlacedParameter
 from ptxlab.machine.lift.kernel import LiftedBody, lift_body, runs_on, shared_declarations
 from ptxlab.machine.lift.listing import Listing
 from ptxlab.syntax import parse, tree
-from ptxlab.syntax.functions import parameters as laid_out
 
 _BYTES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
@@ -54,11 +53,10 @@ def _kernel(
         declarations = [_parameter(parameter) for parameter in placed]
     else:
         declarations = []
+        names = [declaration.names[0].name for declaration in known.parameters]
         placed = [
-            PlacedParameter(
-                known.parameters[parameter.index].names[0].name, parameter.offset, parameter.size
-            )
-            for parameter in laid_out(known)
+            PlacedParameter(name, parameter.offset, parameter.size)
+            for name, parameter in zip(names, kernel.parameters, strict=True)
         ]
     body = lift_body(image, kernel, placed, listing)
     lines = [

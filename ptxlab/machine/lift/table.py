@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from ptxlab.machine.lift.operations import control, floating, half, integer, memory, moves, products
+from ptxlab.machine.lift.operations import (
+    asynchronous,
+    control,
+    floating,
+    half,
+    integer,
+    memory,
+    moves,
+    products,
+)
 from ptxlab.machine.lift.rule import Rule
 
-_FAMILIES = (integer, moves, floating, half, memory, products, control)
+_FAMILIES = (integer, moves, floating, half, memory, products, asynchronous, control)
 
 
 def _table() -> dict[str, Rule]:

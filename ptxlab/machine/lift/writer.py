@@ -8,7 +8,8 @@ their own, which the next instruction may use anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
@@ -140,6 +141,17 @@ class Writer:
     def raw(self, line: str) -> None:
         self.lines.append(line)
         self.numbers.append(self.i.number)
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """Have what is emitted be done by the lowest of the lanes that execute this, for all of them."""
+        guard, chosen, mask = self._guard, self.temporary("q"), self.temporary("w")
+        self.unguarded(f"mov.pred {chosen}, {self.name(FALSE)}")
+        self.emit(f"activemask.b32 {mask}")
+        self.emit(f"elect.sync _|{chosen}, {mask}")
+        self._guard = f"@{chosen} "
+        yield
+        self._guard = guard
 
     def unguarded(self, line: str) -> None:
         """Write an instruction of PTX whatever the guard says."""

@@ -40,12 +40,18 @@ PAST:
         ("kernels/tensor_core.cu", "sm_80"),
         ("kernels/naive.cu", "sm_120a"),
         ("ptx/ldmatrix.ptx", "sm_90a"),
+        ("ptx/mbarrier.ptx", "sm_90a"),
+        ("ptx/tma_load_swizzle.ptx", "sm_90a"),
+        ("ptx/wgmma_m64n8k16_ss.ptx", "sm_90a"),
+        ("ptx/wgmma_m64n8k16_rs.ptx", "sm_90a"),
+        pytest.param("kernels/wgmma_cluster.cu", "sm_90a", marks=pytest.mark.thorough),
+        pytest.param("kernels/wgmma_specialised.cu", "sm_90a", marks=pytest.mark.thorough),
         pytest.param("kernels/warp_tiled.cu", "sm_89", marks=pytest.mark.thorough),
         pytest.param("kernels/tiled_register.cu", "sm_86", marks=pytest.mark.thorough),
     ],
 )
 def test_a_kernel_leaves_the_same(file: str, arch: str, tmp_path: Path) -> None:
-    kernel = [] if file.endswith(".cu") else ["--kernel", "ldmatrix_x4"]
+    kernel = ["--kernel", "ldmatrix_x4"] if "ldmatrix" in file else []
     left = []
     for engine in ("auto", "sass"):
         save = tmp_path / f"{engine}.npz"

@@ -283,6 +283,8 @@ def _await_group(w: Writer) -> None:
     m.ignore("LE")
     if len(operands) == 2 and operands[0] == "SB0":
         w.emit(f"cp.async.wait_group {int(operands[1], 0)}")
+        if w.target.runs("sm_90"):  # bulk copies are counted there too
+            w.emit(f"cp.async.bulk.wait_group {int(operands[1], 0)}")
 
 
 # ---- order ----------------------------------------------------------------------------------

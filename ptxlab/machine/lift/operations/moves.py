@@ -88,17 +88,9 @@ def _load_constant(w: Writer) -> None:
 
 def _uniform(w: Writer) -> None:
     """R2UR: what all lanes hold alike."""
-    source = w.word(w.i.sources[0])
-    outs = [out for out in w.i.outs if not is_true(out)]
-    if not outs:
-        w.emit(f"mov.b32 {w.dest()}, {source}")
-        return
-    # Of the lowest lane that is here; the predicate says who holds the same.
-    mask = w.made("activemask.b32")
-    lane = w.made("clz.b32", w.made("brev.b32", mask))
-    value = w.made("shfl.sync.idx.b32", source, lane, "31", mask)
-    w.emit(f"setp.eq.b32 {w.out(outs[0])}, {source}, {value}")
-    w.emit(f"mov.b32 {w.dest()}, {value}")
+    if any(isinstance(operand, Predicate) for operand in w.i.operands):
+        raise w.refused("whether all lanes hold it is not modelled")
+    w.emit(f"mov.b32 {w.dest()}, {w.word(w.i.sources[0])}")
 
 
 # ---- comparisons ----------------------------------------------------------------------------
