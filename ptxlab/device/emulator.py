@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -13,7 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array, Octets
 from ptxlab.device.dump import DumpRecorder, places_of
 from ptxlab.device.host_memory import address_of, host_memory
-from ptxlab.device.loading import Loadable, load_assembled, load_ptx
+from ptxlab.device.loading import Loadable, is_machine_code, load_assembled, load_cubin, load_ptx
 from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters, counts_clusters
 from ptxlab.emulator import (
@@ -40,7 +41,7 @@ from ptxlab.tensormap.tensor_map import TensorMap
 from ptxlab.workers import Progress
 
 if TYPE_CHECKING:
-    from ptxlab.toolchain.cubin import Cubin
+    from ptxlab.toolchain.cubin import Cubin, Used
 
 
 class EmulatorKernel(Kernel):
@@ -147,12 +148,25 @@ class MachineCodeModule(EmulatorModule):
     Unsupported when it is asked for.
     """
 
+    @classmethod
+    def of_cubin(cls, device: EmulatorDevice, cubin: Cubin, path: str) -> MachineCodeModule:
+        """Load what there is no PTX of: its parameters are called ``param_0`` and so on."""
+        from ptxlab.machine.image import read_image
+        from ptxlab.machine.lift.module import declared
+
+        return cls(device, declared(read_image(cubin.image, cubin.arch), path), cubin)
+
     def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule, cubin: Cubin) -> None:
         from ptxlab.machine.image import read_image  # here: PTX can spare it
 
         super().__init__(device, tree)
         self._cubin = cubin
         self._image = read_image(cubin.image, cubin.arch)
+
+    @property
+    def used(self) -> Mapping[str, Used]:
+        """What the machine code says that its kernels use."""
+        return {name: kernel.entry.used for name, kernel in self._image.kernels.items()}
 
     def anew(self) -> MachineCodeModule:
         return MachineCodeModule(self.device, self.tree, self._cubin)
@@ -209,6 +223,9 @@ class EmulatorDevice(Device):
 
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         self.require_open()
+        if self.engine == "sass" and is_machine_code(source):
+            cubin = load_cubin(source, self.target)
+            return MachineCodeModule.of_cubin(self, cubin, os.fspath(source))
         if self.engine == "sass":
             return MachineCodeModule(self, *load_assembled(source, self.target, options))
         return EmulatorModule(self, load_ptx(source, self.target, options))

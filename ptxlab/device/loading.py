@@ -55,8 +55,7 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> P
     if is_machine_code(source):
         raise Unsupported(
             f"{name} is machine code, and this takes PTX or CUDA C",
-            hint="give the .ptx or .cu it was made from; ptxlab sass shows it, and "
-            "ptxlab run --device cuda launches a .cubin",
+            hint="--engine sass runs it; or give the .ptx or .cu it was made from",
         )
     if options:
         raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")
@@ -64,6 +63,17 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> P
     module = parse(text, name, skim=True)
     _refuse_other_targets(module, target)
     return module
+
+
+def load_cubin(source: str | os.PathLike[str], target: Target) -> Cubin:
+    """Return the machine code for ``target`` in a file. Raises PtxlabError where there is none."""
+    from ptxlab.machine.binary import machine_code  # here: PTX can spare it
+
+    try:
+        image = find_file(source).read_bytes()
+    except OSError as error:
+        raise PtxlabError(f"cannot read {_named(source)}: {error.strerror}") from None
+    return machine_code(image, target, _named(source))
 
 
 def load_assembled(

@@ -6,6 +6,8 @@ Source: CUDA Driver API, "Module Management", "Library Management" and "Executio
 from __future__ import annotations
 
 import ctypes
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -15,18 +17,21 @@ from ptxlab.clients.driver.devices import PORTABLE_SHARED
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, handles, store
-from ptxlab.device.emulator import EmulatorModule
+from ptxlab.device.emulator import EmulatorModule, MachineCodeModule
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import CTA_THREADS
+from ptxlab.machine.binary import machine_code
 from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.tree import Function
-from ptxlab.toolchain import Resources, link_ptx
+from ptxlab.toolchain import link_ptx
+from ptxlab.toolchain.cubin import Used
 
 _FATBIN = b"\x50\xed\x55\xba"
 _FATBIN_WRAPPER = b"\xb1\x43\x62\x46"
 _ELF = b"\x7fELF"
+_ELF_HEADER, _NOBITS = 64, 8
 
 
 @handles("module")
@@ -40,8 +45,10 @@ class Loaded:
         self.functions: dict[str, int] = {}
 
     @cached_property
-    def resources(self) -> dict[str, Resources]:
-        """What NVIDIA's assembler says of each kernel."""
+    def resources(self) -> Mapping[str, Used]:
+        """What NVIDIA's assembler, or the machine code itself, says of each kernel."""
+        if isinstance(self.module, MachineCodeModule):
+            return self.module.used
         tree = self.module.tree
         assert tree is not None
         return link_ptx(tree.source.text, arch=self.gpu.target.name, path=self.module.path).kernels
@@ -85,18 +92,9 @@ class DriverFunction:
 
 
 def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
-    """Return the handle of the module that PTX is."""
-    for begin, what in (
-        (_ELF, "machine code (a cubin)"),
-        (_FATBIN, "a fat binary"),
-        (_FATBIN_WRAPPER, "a fat binary"),
-    ):
-        if image.startswith(begin):
-            raise Refused(
-                DriverResult.NO_BINARY_FOR_GPU,
-                f"a module is {what}, and the emulator runs PTX: have the program compiled to PTX "
-                "(NVRTC's compute_80 in place of sm_80, cuda.core's compile('ptx'), ptxlab.numba)",
-            )
+    """Return the handle of the module that PTX is, or machine code."""
+    if image.startswith((_ELF, _FATBIN)):
+        return Loaded(gpu, _of_machine_code(gpu, image, label)).handle
     try:
         text = image.decode()
     except UnicodeDecodeError:
@@ -112,13 +110,51 @@ def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
     return Loaded(gpu, module).handle
 
 
+def _of_machine_code(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
+    """Load the machine code for the GPU in a cubin or fatbin."""
+    try:
+        cubin = machine_code(image, gpu.target, "a module")
+        return MachineCodeModule.of_cubin(gpu.session.device, cubin, label)
+    except PtxlabError as error:
+        raise Refused(
+            DriverResult.NO_BINARY_FOR_GPU,
+            f"{error}; or have the program compiled to PTX (NVRTC's compute_80 in place of sm_80, "
+            "cuda.core's compile('ptx'), ptxlab.numba)",
+        ) from None
+
+
 def _image_at(address: int) -> bytes:
-    """Return the PTX at an address, which ends with a NUL, or the begin of machine code."""
+    """Return the PTX at an address, which ends with a NUL, or machine code, which says how long it is."""
     if not address:
         raise Refused(DriverResult.INVALID_VALUE)
     begin = ctypes.string_at(address, 4)
-    binary = begin in (_ELF, _FATBIN, _FATBIN_WRAPPER)
-    return begin if binary else ctypes.string_at(address)
+    if begin == _FATBIN_WRAPPER:
+        address = int.from_bytes(ctypes.string_at(address + 8, 8), "little")
+        begin = ctypes.string_at(address, 4)
+    if begin == _ELF:
+        return ctypes.string_at(address, _elf_bytes(address))
+    if begin == _FATBIN:
+        header, size = struct.unpack("<HQ", ctypes.string_at(address + 6, 10))
+        return ctypes.string_at(address, header + size)
+    return ctypes.string_at(address)
+
+
+def _elf_bytes(address: int) -> int:
+    """Return how long the ELF file at an address is: as far as its tables and sections reach."""
+    head = ctypes.string_at(address, _ELF_HEADER)
+    segments, sections = struct.unpack_from("<QQ", head, 32)
+    segment_bytes, segment_count, section_bytes, count = struct.unpack_from("<4H", head, 54)
+    ends = [
+        _ELF_HEADER,
+        segments + segment_bytes * segment_count,
+        sections + section_bytes * count,
+    ]
+    for number in range(count):
+        section = ctypes.string_at(address + sections + section_bytes * number, section_bytes)
+        kind, offset, size = struct.unpack_from("<4xI16xQQ", section)
+        if kind != _NOBITS:
+            ends.append(offset + size)
+    return int(max(ends))
 
 
 @answers("cuModuleLoadData", "out:u64 u64")
@@ -236,7 +272,7 @@ def get_attribute(gpu: EmulatedGpu, which: int, function: DriverFunction) -> int
     return _attribute(gpu, function, which)
 
 
-def resources(function: DriverFunction) -> Resources:
+def resources(function: DriverFunction) -> Used:
     """Return what NVIDIA's assembler says of a kernel, which the emulator does not know."""
     try:
         return function.loaded.resources[function.name]

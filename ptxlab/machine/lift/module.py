@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import gcd
 
+from ptxlab.errors import Unsupported
 from ptxlab.machine.image import KernelImage, ModuleImage, Variable
 from ptxlab.machine.lift.banks import PlacedParameter
 from ptxlab.machine.lift.kernel import LiftedBody, lift_body, runs_on, shared_declarations
 from ptxlab.machine.lift.listing import Listing
 from ptxlab.syntax import parse, tree
 
+_ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
 _BYTES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 
@@ -42,6 +43,19 @@ def lift(
     return replace(head, items=(*shared.values(), *items), source=source)
 
 
+def declared(image: ModuleImage, path: str) -> tree.PtxModule:
+    """Return the kernels and variables of a cubin as PTX declares them, without what kernels do."""
+    heads = [
+        f".visible .entry {name}({', '.join(_parameters(kernel))})\n"
+        + "\n".join(_directives(kernel))
+        + "\n{ ret; }"
+        for name, kernel in image.kernels.items()
+    ]
+    module = parse("\n".join([runs_on(image.target), *heads]) + "\n", path)
+    variables = map(_variable, image.variables.values())
+    return replace(module, items=(*variables, *module.items))
+
+
 def _kernel(
     image: ModuleImage, kernel: KernelImage, known: tree.Function | None, listing: Listing
 ) -> tree.PtxModule:
@@ -50,7 +64,7 @@ def _kernel(
             PlacedParameter(f"param_{n}", parameter.offset, parameter.size)
             for n, parameter in enumerate(kernel.parameters)
         ]
-        declarations = [_parameter(parameter) for parameter in placed]
+        declarations = _parameters(kernel)
     else:
         declarations = []
         names = [declaration.names[0].name for declaration in known.parameters]
@@ -88,12 +102,23 @@ def _moved(statement: tree.Statement, line: int) -> tree.Statement:
     return replace(statement, position=tree.Position(line, 5))
 
 
-def _parameter(parameter: PlacedParameter) -> str:
-    kind = _BYTES.get(parameter.size)
-    if kind and parameter.offset % parameter.size == 0:
-        return f".param .{kind} {parameter.name}"
-    alignment = gcd(parameter.offset, 64) or 64
-    return f".param .align {alignment} .b8 {parameter.name}[{parameter.size}]"
+def _parameters(kernel: KernelImage) -> list[str]:
+    """Declare the parameters of a kernel of which nobody has the PTX, so that they lie where the cubin has them."""
+    declarations, end = [], 0
+    for number, parameter in enumerate(kernel.parameters):
+        name, kind = f"param_{number}", _BYTES.get(parameter.size)
+        able = [a for a in _ALIGNMENTS if end + -end % a == parameter.offset]
+        if not able:
+            raise Unsupported(
+                f"parameter {number} of {kernel.name} lies {parameter.offset - end} bytes behind the one before, "
+                "which is not modelled"
+            )
+        if kind and parameter.size in able:
+            declarations.append(f".param .{kind} {name}")
+        else:
+            declarations.append(f".param .align {able[-1]} .b8 {name}[{parameter.size}]")
+        end = parameter.offset + parameter.size
+    return declarations
 
 
 def _directives(kernel: KernelImage) -> list[str]:

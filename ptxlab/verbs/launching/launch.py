@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.cli.common import SASS
 from ptxlab.cli.isolation import limited
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
-from ptxlab.device.loading import find_file, is_cuda
+from ptxlab.device.loading import find_file, is_cuda, is_machine_code
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
@@ -142,7 +143,8 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
     """
     path = find_file(args.file)
     fill_in(args, path)
-    args.arch = args.arch or needed_target(path)
+    if not is_machine_code(path) or args.engine == SASS:  # a GPU runs what it is
+        args.arch = args.arch or needed_target(path)
     asked = Asked(
         file=args.file,
         options=compilation(args, line_info=line_info and is_cuda(args.file)),
@@ -234,8 +236,12 @@ def fill_in(args: argparse.Namespace, path: Path) -> None:
 def needed_target(path: Path) -> str | None:
     """Return the target that a file is for, of a family its first, where the usual one does not run it.
 
-    PTX says so itself, CUDA C in its header.
+    PTX says so itself, CUDA C in its header; of machine code it is the first that it has.
     """
+    if is_machine_code(path):
+        from ptxlab.machine.binary import compiled, usual_target  # here: PTX can spare it
+
+        return usual_target(compiled(path.read_bytes()))
     text = path.read_text(encoding="utf-8", errors="replace")
     named = re.findall(r"^\s*\.target\s+(sm_\d+[af]?)\b", text, re.MULTILINE)
     in_header = re.findall(r"^(sm_\d+[af]?)$", read_header(text, str(path)).target)

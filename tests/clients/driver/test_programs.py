@@ -39,7 +39,7 @@ def test_the_driver_itself() -> None:
     said = run_program("bindings.py")
     # Each fault has ptxlab's own message, once.
     for words in (
-        "is out of bounds", "is misaligned", "trap in thread", "machine code (a cubin)", ".target sm_90",
+        "is out of bounds", "is misaligned", "trap in thread", "this ELF file is damaged", ".target sm_90",
         "cuArrayDestroy is a function of the CUDA driver that the emulator does not have",
     ):  # fmt: skip
         assert words in said, said

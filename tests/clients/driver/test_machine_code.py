@@ -1,0 +1,69 @@
+"""Modules that are machine code: a cubin, a fatbin and what wraps one, loaded from memory and launched without PTX."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+
+from ptxlab.toolchain import link_ptx
+from tests.clients.driver.calls import Driver
+from tests.toolchain.binaries import CUBIN, container, member
+
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .align 8 .b32 offset = 5;
+.visible .entry scaled(.param .u64 out, .param .u32 factor) .maxntid 64
+{
+    .reg .b32 r<4>; .reg .b64 d;
+    ld.param.u64 d, [out]; ld.param.u32 r1, [factor];
+    mov.u32 r0, %tid.x;
+    mad.wide.u32 d, r0, 4, d;
+    ld.global.u32 r3, [offset];
+    mad.lo.u32 r2, r0, r1, r3;
+    st.global.u32 [d], r2;
+    ret;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def driver() -> Driver:
+    return Driver()
+
+
+@pytest.mark.parametrize("what", ["cubin", "fatbin", "wrapped"])
+def test_machine_code_is_loaded_and_runs(what: str, driver: Driver) -> None:
+    image = link_ptx(PTX, arch="sm_80").image
+    if what != "cubin":
+        image = container(member(CUBIN, 75, b"other"), member(CUBIN, 80, image))
+    held = ctypes.create_string_buffer(
+        image + b"\x5a" * 99
+    )  # nothing says where it ends but itself
+    address = ctypes.addressof(held)
+    wrapper = ctypes.create_string_buffer(struct.pack("<IIQQ", 0x466243B1, 1, address, 0))
+    module = driver("cuModuleLoadData", ctypes.addressof(wrapper) if what == "wrapped" else address)
+    function = driver("cuModuleGetFunction", module, b"scaled")
+    assert [driver("cuFuncGetParamInfo", function, index) for index in (0, 1)] == [(0, 8), (8, 4)]
+    assert driver("cuFuncGetAttribute", 0, function) == 64  # the threads of .maxntid
+    assert driver("cuFuncGetAttribute", 4, function) > 0
+    where, size = driver("cuModuleGetGlobal_v2", module, b"offset")
+    assert size == 4
+    out = driver.upload(bytes(4 * 32))
+    values = ctypes.c_uint64(out), ctypes.c_uint32(3)
+    pointers = (ctypes.c_uint64 * 2)(*map(ctypes.addressof, values))
+    launch = function, 1, 1, 1, 32, 1, 1, 0, 0, ctypes.addressof(pointers), 0
+    driver("cuLaunchKernel", *launch)
+    memory = driver.session.device
+    assert memory.read(out, 4 * 32).view("u4").tolist() == [3 * tid + 5 for tid in range(32)]
+    memory.write(where, np.array([7], "u4"))
+    driver("cuLaunchKernel", *launch)
+    assert memory.read(out, 4 * 32).view("u4").tolist() == [3 * tid + 7 for tid in range(32)]
+
+
+def test_machine_code_for_another_gpu_is_refused(driver: Driver) -> None:
+    held = ctypes.create_string_buffer(link_ptx(PTX, arch="sm_90").image)
+    assert driver.result("cuModuleLoadData", ctypes.addressof(held)) == "NO_BINARY_FOR_GPU"

@@ -1,0 +1,85 @@
+"""A cubin without its PTX on the emulator: its parameters lie where its own table has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxlab.device.opening import open_device
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.main import main
+from ptxlab.toolchain import assemble_cuda, link_ptx
+
+SOURCE = """
+struct Mixed { char a; long long b[3]; short c; };
+extern "C" __global__ void mixed(long long* out, char first, int n, Mixed m, short last) {
+    out[0] = first; out[1] = n; out[2] = m.a; out[3] = m.b[2]; out[4] = m.c; out[5] = last;
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120a"])
+def test_parameters_come_from_the_cubin(arch: str, tmp_path: Path) -> None:
+    _, cubin = assemble_cuda(SOURCE, path="k.cu", arch=arch)
+    file = tmp_path / "k.cubin"
+    file.write_bytes(cubin.image)
+    mixed = np.zeros(1, np.dtype([("a", "i1"), ("b", "i8", 3), ("c", "i2")], align=True))
+    mixed["a"], mixed["b"], mixed["c"] = -3, [7, 8, -(1 << 40)], 12345
+    with open_device("emulator", arch=arch, engine="sass") as device:
+        module = device.load(file)
+        kernel = module.kernel("mixed")
+        assert [(each.offset, each.size) for each in kernel.parameters] == [
+            (0, 8), (8, 1), (12, 4), (16, 40), (56, 2)
+        ]  # fmt: skip
+        out = device.zeros((6,), "s64")
+        kernel.launch(grid=1, block=1, args=[out, 5, 1 << 20, mixed.view("u1"), 999])
+        assert out.numpy().tolist() == [5, 1 << 20, -3, -(1 << 40), 12345, 999]
+
+
+def test_the_command_line_takes_the_target_from_the_cubin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ptx = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) .reqntid 32
+{ .reg .b32 i; .reg .b64 d; ld.param.u64 d, [out]; mov.u32 i, %tid.x;
+  mad.wide.u32 d, i, 4, d; st.global.u32 [d], i; ret; }
+"""
+    file = tmp_path / "k.cubin"
+    file.write_bytes(link_ptx(ptx, arch="sm_80").image)
+    words = [
+        "run",
+        str(file),
+        "--arg",
+        "param_0=zeros(32,u32)",
+        "--expect",
+        "param_0=arange(32,u32)",
+    ]
+    assert main([*words, "--engine", "sass"]) == 0
+    assert "sm_80" in capsys.readouterr().out
+    assert main([*words, "--device", "emulator"]) == 4
+    assert "--engine sass runs it" in capsys.readouterr().err
+    with (
+        open_device("emulator", arch="sm_90a", engine="sass") as device,
+        pytest.raises(PtxlabError, match="no machine code for sm_90a"),
+    ):
+        device.load(file)
+
+
+def test_parameters_that_no_declaration_puts_there_are_refused(tmp_path: Path) -> None:
+    """On sm_90 a parameter that is aligned to 64 bytes begins 48 behind the first."""
+    ptx = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .align 64 .b8 map[128]) { ret; }
+"""
+    file = tmp_path / "k.cubin"
+    file.write_bytes(link_ptx(ptx, arch="sm_90").image)
+    with (
+        open_device("emulator", arch="sm_90", engine="sass") as device,
+        pytest.raises(Unsupported, match="parameter 1 of k lies 40 bytes behind"),
+    ):
+        device.load(file)
