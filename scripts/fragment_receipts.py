@@ -15,8 +15,8 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
+from ptxlab.fragments.probes import ProbeKernel
 from ptxlab.fragments.receipts import FOLDER, Receipt, compact, digest, to_json
-from ptxlab.fragments.trials import Trial
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain.wheels import wheel_versions
 
@@ -25,19 +25,21 @@ COMPILERS = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "cuda-python")
 
 @dataclass(slots=True)
 class Recorder:
-    """Collects the dumps of trials, and writes them as receipts."""
+    """Collects the dumps of probe kernels, and writes them as receipts."""
 
     given: dict[Form, list[str]] = field(default_factory=dict)
     promised: dict[Form, list[str]] = field(default_factory=dict)
     left_open: dict[Form, list[str]] = field(default_factory=dict)
     dumps: dict[str, Array] = field(default_factory=dict)
 
-    def __call__(self, trial: Trial, records: Array) -> None:
-        first = trial.unspecified
-        self.given.setdefault(trial.form, []).append(digest(trial.given))
-        self.promised.setdefault(trial.form, []).append(self._keep(records[..., first:]))
+    def __call__(self, probe_kernel: ProbeKernel, records: Array) -> None:
+        first = probe_kernel.unspecified
+        self.given.setdefault(probe_kernel.form, []).append(digest(probe_kernel.given))
+        self.promised.setdefault(probe_kernel.form, []).append(self._keep(records[..., first:]))
         if first:
-            self.left_open.setdefault(trial.form, []).append(self._keep(records[..., :first]))
+            self.left_open.setdefault(probe_kernel.form, []).append(
+                self._keep(records[..., :first])
+            )
 
     def _keep(self, words: Array) -> str:
         name = digest(words)

@@ -15,8 +15,8 @@ from ptxlab import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
+from ptxlab.fragments.probes import tried
 from ptxlab.fragments.sweep import sweep
-from ptxlab.fragments.trials import tried
 from ptxlab.matrix.catalog import forms
 from ptxlab.verbs.fragments import sweep as view
 from scripts import arithmetic_receipts as arithmetic
@@ -24,7 +24,7 @@ from scripts.fragment_receipts import Recorder
 
 
 def record_receipts(device: Device) -> bool:
-    """Run the trials of every instruction the GPU has, and say whether all layouts are as predicted."""
+    """Run the probe kernels of every instruction the GPU has, and say whether all layouts are as predicted."""
     recorder = Recorder()
     entries = [entry for entry in forms() if tried(entry)]
     outcomes = sweep(device, entries, everywhere=False, keep=recorder)

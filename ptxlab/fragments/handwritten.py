@@ -15,9 +15,9 @@ from ptxlab import resources
 from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments.numbers import Fill, numbers
+from ptxlab.fragments.probes.multiply import patterns
+from ptxlab.fragments.probes.one_hot import filled_probe
 from ptxlab.fragments.report import FragmentRun, Mismatch, differences
-from ptxlab.fragments.trials.multiply import patterns
-from ptxlab.fragments.trials.one_hot import filled_probe
 from ptxlab.instrument.sites import instructions
 from ptxlab.matrix.catalog import named
 from ptxlab.matrix.form import Form

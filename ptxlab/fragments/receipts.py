@@ -1,4 +1,4 @@
-"""Receipts: what the trials gave on real GPUs, kept in the repository to prove the layouts.
+"""Receipts: what the probe kernels gave on real GPUs, kept in the repository to prove the layouts.
 
 A receipt holds the dumps themselves and not a verdict: reading one compares them again with what the
 layouts of today predict, by their digests, so a receipt cannot vouch for a table that has changed
@@ -19,21 +19,21 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.cache import cached, source
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.trials import trials
+from ptxlab.fragments.probes import probe_kernels
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 
 SCHEMA = "ptxlab.receipt.fragments/2"
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "receipts"
 ROOMS = ("isa", "numbers", "layouts", "matrix", "fragments")
-"""The rooms whose source says what the layouts are and what trials give."""
+"""The rooms whose source says what the layouts are and what probe kernels give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The dumps of a family's instructions from one GPU; ``versions`` names driver and compilers.
 
-    ``given`` has by instruction, for every trial, the digest of what the warps were given, which the
+    ``given`` has by instruction, for every probe kernel, the digest of what the warps were given, which the
     layouts decide as much as what comes of it, and ``promised`` that of the dump: of the words PTX says
     something about. ``left_open`` has those of the words it does not, where there are any. ``data`` are
     the dumps, compressed, in the order of ``shapes``, which has their digests.
@@ -54,10 +54,12 @@ class Receipt:
         """Say whether by the layouts of today the same was given, and the dumps are as predicted."""
         if form.key not in self.promised:
             return False
-        own = list(trials(form, target=self.arch))
-        return self.given[form.key] == [digest(trial.given) for trial in own] and self.promised[
-            form.key
-        ] == [digest(trial.expected[..., trial.unspecified :]) for trial in own]
+        own = list(probe_kernels(form, target=self.arch))
+        return self.given[form.key] == [
+            digest(probe_kernel.given) for probe_kernel in own
+        ] and self.promised[form.key] == [
+            digest(probe_kernel.expected[..., probe_kernel.unspecified :]) for probe_kernel in own
+        ]
 
 
 def digest(words: Array) -> str:

@@ -1,4 +1,4 @@
-"""Every instruction verified by running it: the trials of all of them, a module for many at a time.
+"""Every instruction verified by running it: the probe kernels of all of them, a module for many at a time.
 
 What runs is also assembled for the target it runs on, and what nothing here can run is assembled for
 each of its targets: fences of ``wgmma``. So is a warpgroup's multiplication of most n: of each line of the table a few are
@@ -21,10 +21,10 @@ from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.fragments import receipts
 from ptxlab.fragments.probe_kernel import collection, module
+from ptxlab.fragments.probes import ProbeKernel, probe_kernels, tried
+from ptxlab.fragments.probes.kernel import launch
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.support import emulated, in_parts
-from ptxlab.fragments.trials import Trial, trials, tried
-from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -33,7 +33,7 @@ from ptxlab.toolchain import link_ptx
 from ptxlab.workers import Progress, results
 
 Status = Literal["hardware", "emulator", "assembled", "failed", "absent"]
-Keep = Callable[[Trial, Array], None]
+Keep = Callable[[ProbeKernel, Array], None]
 
 NAMED = 4
 """Mismatches of an operand that are kept; a layout that is wrong has hundreds."""
@@ -87,7 +87,7 @@ def sweep(
     They run on ``device``, and what it has not is absent; ``everywhere``, on an emulator of the lowest
     target that has each. ``every_n`` runs a warpgroup's multiplications of all n, not of a few of each
     line. ``progress`` is called with instructions done and their total, where one that is assembled counts
-    for each target, ``keep`` with what each trial gave. An ``executor`` runs them on emulators, where
+    for each target, ``keep`` with what each probe kernel gave. An ``executor`` runs them on emulators, where
     ``device`` is one, and keeps nothing. Raises ToolAbsent without nvJitLink.
     """
     targets = {form.key: _targets(device, form, everywhere) for form in forms}
@@ -157,7 +157,7 @@ def _outcomes(
         outcomes = [FormOutcome(form, "assembled", (job.target,)) for form in job.forms]
         rejected = _rejected(job.forms, job.target, partial(collection, target=job.target))
     else:
-        own = {form.key: list(trials(form, target=job.target)) for form in job.forms}
+        own = {form.key: list(probe_kernels(form, target=job.target)) for form in job.forms}
 
         def text(some: Sequence[Form]) -> str:
             return module([(form, t.body) for form in some for t in own[form.key]], job.target)
@@ -184,11 +184,11 @@ def _runner(target: str, device: Device | None) -> AbstractContextManager[Device
 def _run(
     runner: Device,
     forms: Sequence[Form],
-    own: Mapping[str, Sequence[Trial]],
+    own: Mapping[str, Sequence[ProbeKernel]],
     text: Callable[[Sequence[Form]], str],
     keep: Keep | None,
 ) -> Iterator[FormOutcome]:
-    """Run the trials of a few instructions, in one module if that loads."""
+    """Run the probe kernels of a few instructions, in one module if that loads."""
     proven = receipts.proven() if runner.kind == "emulator" else None
     for some, loaded in in_parts(forms, lambda some: runner.load(text(some))):
         if isinstance(loaded, PtxlabError):
@@ -205,24 +205,24 @@ def _tried(
     runner: Device,
     form: Form,
     gpu: str | None,
-    own: Sequence[tuple[Trial, Kernel]],
+    own: Sequence[tuple[ProbeKernel, Kernel]],
     keep: Keep | None,
 ) -> FormOutcome:
     status: Status = "hardware" if gpu else "emulator"
-    probes = sum(trial.count for trial, _ in own)
+    probes = sum(probe_kernel.count for probe_kernel, _ in own)
     outcome = FormOutcome(form, status, (runner.target.name,), probes, hardware=gpu)
     count = 0
     named: dict[str, list[Mismatch]] = {}
-    for trial, kernel in own:
+    for probe_kernel, kernel in own:
         try:
-            words = launch(runner, kernel, trial)
+            words = launch(runner, kernel, probe_kernel)
         except LaunchError as error:
             return replace(outcome, status="failed", hardware=None, note=error.message)
         if keep:
-            keep(trial, words)
-        wrong = trial.wrong(words, leaves_open(runner))
+            keep(probe_kernel, words)
+        wrong = probe_kernel.wrong(words, leaves_open(runner))
         count += len(wrong)
-        for mismatch in trial.mismatches(words, wrong):
+        for mismatch in probe_kernel.mismatches(words, wrong):
             named.setdefault(mismatch.operand, []).append(mismatch)
     if not count:
         return outcome

@@ -23,9 +23,9 @@ from ptxlab.fragments.handwritten import (
 )
 from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.probe_kernel import module
+from ptxlab.fragments.probes import ProbeKernel, filled, probe_kernels
+from ptxlab.fragments.probes.kernel import launch
 from ptxlab.fragments.report import FragmentReport, FragmentRun, Mismatch
-from ptxlab.fragments.trials import Trial, filled, trials
-from ptxlab.fragments.trials.trial import launch
 from ptxlab.instrument.rewrite import Probe, dump_registers
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP
@@ -99,17 +99,17 @@ def leaves_open(device: Device) -> bool:
 
 def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool]:
     """Return how many probes ran, what is wrong, and whether what PTX leaves open is other than here."""
-    every: list[Trial] = list(trials(form, target=device.target.name))
-    bodies = [(form, trial.body) for trial in every]
+    every: list[ProbeKernel] = list(probe_kernels(form, target=device.target.name))
+    bodies = [(form, probe_kernel.body) for probe_kernel in every]
     loaded = device.load(module(bodies, device.target.name))
     mismatches: list[Mismatch] = []
     other = False
-    for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
-        words = launch(device, kernel, trial)
-        wrong = trial.wrong(words, leaves_open(device))
-        mismatches += trial.mismatches(words, wrong)
-        other |= len(trial.wrong(words, promised_only=False)) > len(wrong)
-    return sum(trial.count for trial in every), tuple(mismatches), other
+    for probe_kernel, kernel in zip(every, loaded.kernels.values(), strict=True):
+        words = launch(device, kernel, probe_kernel)
+        wrong = probe_kernel.wrong(words, leaves_open(device))
+        mismatches += probe_kernel.mismatches(words, wrong)
+        other |= len(probe_kernel.wrong(words, promised_only=False)) > len(wrong)
+    return sum(probe_kernel.count for probe_kernel in every), tuple(mismatches), other
 
 
 def _handwritten(
@@ -144,8 +144,8 @@ def _handwritten(
 
 def _generated(device: Device, form: Form, fill: Fill) -> FragmentRun:
     """Launch a warp or warpgroup of a generated program on what ``fill`` means, and dump its registers."""
-    trial = filled(form, fill)
-    program = parse(module([(form, trial.body)], device.target.name), f"<{form.name}>")
+    probe_kernel = filled(form, fill)
+    program = parse(module([(form, probe_kernel.body)], device.target.name), f"<{form.name}>")
     (entry,) = program.entries
     every = (site.instruction for site in instructions(entry))
     statement, *after = dropwhile(lambda each: each.name != form.name, every)
@@ -154,9 +154,9 @@ def _generated(device: Device, form: Form, fill: Fill) -> FragmentRun:
     kernel = _dumping(device, program, entry, (statement, done), watched)
 
     def result(dump: Buffer) -> Array | None:
-        return trial.result(launch(device, kernel, trial, dump))
+        return probe_kernel.result(launch(device, kernel, probe_kernel, dump))
 
-    return _run(device, watched, fill, result, trial.body.threads)
+    return _run(device, watched, fill, result, probe_kernel.body.threads)
 
 
 def _dumping(

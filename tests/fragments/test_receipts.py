@@ -17,8 +17,8 @@ from ptxlab.device import cuda_driver
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
+from ptxlab.fragments.probes import ProbeKernel
 from ptxlab.fragments.sweep import FormOutcome, sweep
-from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.verify import verify
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, forms, matching, multiplication
@@ -48,8 +48,8 @@ class Playback:
     """A kernel that writes what the emulator did, launch by launch; ``edit`` may change it first."""
 
     def __init__(self) -> None:
-        self.records: list[tuple[Trial, Array]] = []
-        self.next: Iterator[tuple[Trial, Array]] = iter(())
+        self.records: list[tuple[ProbeKernel, Array]] = []
+        self.next: Iterator[tuple[ProbeKernel, Array]] = iter(())
         self.launched = 0
 
     def __call__(self, pointers: int) -> None:
@@ -63,13 +63,13 @@ class Playback:
 
 
 @pytest.fixture(scope="module")
-def emulated() -> list[tuple[Trial, Array]]:
-    """What the trials give where they are right."""
-    found: list[tuple[Trial, Array]] = []
+def emulated() -> list[tuple[ProbeKernel, Array]]:
+    """What the probe kernels give where they are right."""
+    found: list[tuple[ProbeKernel, Array]] = []
     device = open_device("emulator")
 
-    def keep(trial: Trial, words: Array) -> None:
-        found.append((trial, words))
+    def keep(probe_kernel: ProbeKernel, words: Array) -> None:
+        found.append((probe_kernel, words))
 
     outcomes = sweep(device, SOME, everywhere=False, keep=keep)
     assert not any(outcome.status == "failed" for outcome in outcomes)
@@ -77,10 +77,10 @@ def emulated() -> list[tuple[Trial, Array]]:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch, emulated: list[tuple[Trial, Array]]) -> Playback:
+def gpu(monkeypatch: pytest.MonkeyPatch, emulated: list[tuple[ProbeKernel, Array]]) -> Playback:
     """Make ``cuda`` a GPU that plays back."""
     playback = Playback()
-    playback.records = [(trial, words.copy()) for trial, words in emulated]
+    playback.records = [(probe_kernel, words.copy()) for probe_kernel, words in emulated]
     playback.next = iter(playback.records)
     driver = FakeDriver()
     driver.on_launch = playback
@@ -122,14 +122,17 @@ def test_the_dumps_are_all_there(gpu: Playback, tmp_path: Path) -> None:
     every: dict[str, Array] = {}
     for receipt in receipts.read_all(tmp_path):
         every |= dumps(receipt)
-    for trial, words in gpu.records:
-        assert (every[receipts.digest(words[..., trial.unspecified :])] == words[..., trial.unspecified :]).all()  # fmt: skip
-        assert receipts.digest(words[..., : trial.unspecified]) in every or not trial.unspecified
+    for probe_kernel, words in gpu.records:
+        assert (every[receipts.digest(words[..., probe_kernel.unspecified :])] == words[..., probe_kernel.unspecified :]).all()  # fmt: skip
+        assert (
+            receipts.digest(words[..., : probe_kernel.unspecified]) in every
+            or not probe_kernel.unspecified
+        )
 
 
 def change(gpu: Playback, name: str, words: slice) -> None:
-    for trial, found in gpu.records:
-        if trial.form.name.startswith(name):
+    for probe_kernel, found in gpu.records:
+        if probe_kernel.form.name.startswith(name):
             found[:, 3, words] ^= np.uint64(0x10)
 
 
@@ -150,14 +153,14 @@ def test_a_gpu_may_have_other_registers_for_wmma(gpu: Playback, tmp_path: Path) 
     outcomes, _ = record(tmp_path)
     assert all(o.status == "hardware" for o in outcomes[:-1])
     assert receipts.hardware(wmma, tmp_path) == "Fake GPU"
-    ((trial, words),) = ((t, w) for t, w in gpu.records if t.form == wmma)
-    gpu.next = iter([(trial, words[:1]), (trial, words)])
+    ((probe_kernel, words),) = ((t, w) for t, w in gpu.records if t.form == wmma)
+    gpu.next = iter([(probe_kernel, words[:1]), (probe_kernel, words)])
     with open_device("cuda") as device:
         report = verify(device, wmma)
     assert (report.passed, report.layout_verified, report.result_verified) == (True, False, True)
     (receipt,) = (r for r in receipts.read_all(tmp_path) if r.family == "wmma")
     (digest,) = receipt.left_open[wmma.name]
-    kept, ours = dumps(receipt)[digest], trial.expected[..., : trial.unspecified]
+    kept, ours = dumps(receipt)[digest], probe_kernel.expected[..., : probe_kernel.unspecified]
     assert set(np.argwhere(kept != ours)[:, 1].tolist()) == {3}
 
 

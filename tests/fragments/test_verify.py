@@ -19,8 +19,8 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments import receipts
 from ptxlab.fragments.handwritten import verifiable
 from ptxlab.fragments.numbers import Fill
-from ptxlab.fragments.trials import Trial
-from ptxlab.fragments.trials.trial import launch
+from ptxlab.fragments.probes import ProbeKernel
+from ptxlab.fragments.probes.kernel import launch
 from ptxlab.fragments.verify import verify
 from ptxlab.main import main
 from ptxlab.matrix.catalog import multiplication
@@ -177,8 +177,10 @@ def test_registers_of_wmma_are_a_gpus_own_and_the_emulators_are_ours(
     """PTX leaves it to the target which lane holds what. One bit is other here, in lane 3."""
     wmma = next(form for form in WMMA if form.shape == "m8n8k4")
 
-    def other(device: Device, kernel: Kernel, trial: Trial, *more: object) -> NDArray[np.uint64]:
-        words = launch(device, kernel, trial, *more)
+    def other(
+        device: Device, kernel: Kernel, probe_kernel: ProbeKernel, *more: object
+    ) -> NDArray[np.uint64]:
+        words = launch(device, kernel, probe_kernel, *more)
         words[0, 3, 0] ^= np.uint64(1)
         return words
 

@@ -1,4 +1,4 @@
-"""Trials of ``tcgen05.mma``: A, B, D, scales and metadata where the tables say, one number of D for each place.
+"""Probe kernels of ``tcgen05.mma``: A, B, D, scales and metadata where the tables say, one number of D for each place.
 
 Each form is tried in every m, type, swizzle and direction that it has, a few together. What leaves half of the lanes
 free is tried in either half.
@@ -13,10 +13,10 @@ from itertools import chain
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.trials.tensor_kernel import TensorBody, in_words
-from ptxlab.fragments.trials.tensor_moves import TensorTrial
-from ptxlab.fragments.trials.tensor_places import (
+from ptxlab.fragments.probes.kernel import ProbeKernel
+from ptxlab.fragments.probes.tensor_kernel import TensorBody, in_words
+from ptxlab.fragments.probes.tensor_moves import TensorProbeKernel
+from ptxlab.fragments.probes.tensor_places import (
     WIDTH,
     cells_of,
     descriptor_of,
@@ -26,8 +26,8 @@ from ptxlab.fragments.trials.tensor_places import (
     shared_operands,
     sources,
 )
-from ptxlab.fragments.trials.tensor_probes import ProductProbes
-from ptxlab.fragments.trials.trial import Trial
+from ptxlab.fragments.probes.tensor_probes import ProductProbes
+from ptxlab.fragments.report import Mismatch
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.matrix.instruction_descriptor import LONG_K
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
@@ -41,7 +41,7 @@ _ALONG_K = ("mxf4", "mxf4nvf4")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProductTrial(TensorTrial):
+class ProductProbeKernel(TensorProbeKernel):
     """Probes of ``looked_at``: of each the operand, and which row and column of it each number of D shows.
 
     D begins at ``first_lane``.
@@ -76,12 +76,12 @@ class ProductTrial(TensorTrial):
             yield Mismatch.of_cell("one-hot", operand, at, (lane, column), right, wrong)
 
 
-def product_trials(form: TensorCoreProduct, target: str) -> Iterator[Trial]:
-    """Yield the trials of a product on a target, each of one instruction descriptor."""
+def product_probe_kernels(form: TensorCoreProduct, target: str) -> Iterator[ProbeKernel]:
+    """Yield the probe kernels of a product on a target, each of one instruction descriptor."""
     problems = chain(_problems(form), _long_problems(form) if target in form.long_k_targets else ())
     for number, made in enumerate(problems):
         for first_lane in (0, QUARTER // 2) if made.path.scattered else (0,):
-            yield _trial(made, number, first_lane)
+            yield _probe_kernel(made, number, first_lane)
 
 
 def _problems(form: TensorCoreProduct) -> Iterator[TensorCoreProblem]:
@@ -142,8 +142,8 @@ def _problem(form: TensorCoreProduct, values: dict[str, int | str]) -> TensorCor
     return problem(form, instruction_descriptor.encode(form.kind, values))
 
 
-def _trial(made: TensorCoreProblem, turn: int, first_lane: int) -> Trial:
-    """Return the trial of one problem: probes that do not add, then those that do."""
+def _probe_kernel(made: TensorCoreProblem, turn: int, first_lane: int) -> ProbeKernel:
+    """Return the probe kernel of one problem: probes that do not add, then those that do."""
     probing = ProductProbes(made)
     *several, expected = probing.all()
     where = shared_operands(made, turn)
@@ -172,7 +172,7 @@ def _trial(made: TensorCoreProblem, turn: int, first_lane: int) -> Trial:
         lanes, at = made.path.d()
         promised[:, first_lane + lanes, at] = 0xFFFF
     looked = tuple(probing.looked_at)
-    return ProductTrial(
+    return ProductProbeKernel(
         made.form,
         body,
         np.concatenate(records),

@@ -1,4 +1,4 @@
-"""Trials of ``wgmma``: matrices in shared memory, or A in registers; registers of D out.
+"""Probe kernels of ``wgmma``: matrices in shared memory, or A in registers; registers of D out.
 
 A and B lie where the canonical layouts of ``ptxlab.matrix.canonical`` put them, in every swizzling mode
 and along either direction that the instruction reads, in a tile of which it takes the last step along
@@ -24,19 +24,19 @@ from ptxlab.fragments.probe_kernel import (
     registers,
     statement,
 )
-from ptxlab.fragments.trials.multiply import (
-    MultiplyTrial,
+from ptxlab.fragments.probes.kernel import ProbeKernel, packed, record
+from ptxlab.fragments.probes.multiply import (
+    MultiplyProbeKernel,
     fragments,
     metadata_words,
     results,
 )
-from ptxlab.fragments.trials.one_hot import (
+from ptxlab.fragments.probes.one_hot import (
     Probes,
     filled_probe,
     layout_probes,
     metadata_probes,
 )
-from ptxlab.fragments.trials.trial import Trial, packed, record
 from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, SharedTile
 from ptxlab.matrix.descriptor import READERS, of_tile
 from ptxlab.matrix.form import SharedOperand
@@ -80,28 +80,29 @@ class _Arrangement:
     mode: Mode
 
 
-def warpgroup_trials(form: MatrixInstruction, fill: Fill | None) -> Iterator[Trial]:
-    """Yield the trials of ``form``: of A and B along each direction, of D, and of metadata.
+def warpgroup_probe_kernels(form: MatrixInstruction, fill: Fill | None) -> Iterator[ProbeKernel]:
+    """Yield the probe kernels of ``form``: of A and B along each direction, of D, and of metadata.
 
     With a ``fill`` it is one launch on what that means.
     """
     plain = _Arrangement("k", MODES["none"])
     selectors = form.metadata.selectors if form.metadata else ()
     if fill:
-        yield _trial(form, [((filled_probe(form, fill),), plain)], selectors[:1])
+        yield _probe_kernel(form, [((filled_probe(form, fill),), plain)], selectors[:1])
         return
     layouts = layout_probes(form, "AB")
     for major in form.shared[-1].majors:
-        trials = [
+        probe_kernels = [
             _Arrangement(major, mode) for mode in MODES.values() if _readable(form, major, mode)
         ]
         each = [
-            (_share(layouts, form, number, len(trials)), how) for number, how in enumerate(trials)
+            (_share(layouts, form, number, len(probe_kernels)), how)
+            for number, how in enumerate(probe_kernels)
         ]
-        yield _trial(form, each, selectors[:1])
-    yield _trial(form, [(layout_probes(form, "C"), plain)], selectors[:1], adds=True)
+        yield _probe_kernel(form, each, selectors[:1])
+    yield _probe_kernel(form, [(layout_probes(form, "C"), plain)], selectors[:1], adds=True)
     if form.metadata:
-        yield _trial(form, [(metadata_probes(form), plain)], selectors)
+        yield _probe_kernel(form, [(metadata_probes(form), plain)], selectors)
 
 
 def _share(
@@ -121,14 +122,14 @@ def _share(
     )
 
 
-def _trial(
+def _probe_kernel(
     form: MatrixInstruction,
     arranged: Sequence[tuple[tuple[Probes, ...], _Arrangement]],
     selectors: Sequence[int],
     *,
     adds: bool = False,
-) -> Trial:
-    """Return the trial of probes, each with every one of ``selectors`` if there are any."""
+) -> ProbeKernel:
+    """Return the probe kernel of probes, each with every one of ``selectors`` if there are any."""
     major = arranged[0][1].major
     choices = tuple(_constants(form, major, chosen) for chosen in [[s] for s in selectors] or [[]])
     size = max(_bytes(_placed(form, how)) for _, how in arranged)
@@ -143,7 +144,9 @@ def _trial(
         for probes, _ in every
     ]
     told = tuple(probes for probes, _ in every)
-    return MultiplyTrial(form, body, np.concatenate(given), np.concatenate(expected), told, choices)
+    return MultiplyProbeKernel(
+        form, body, np.concatenate(given), np.concatenate(expected), told, choices
+    )
 
 
 def _constants(form: MatrixInstruction, major: str, selector: list[int]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""The trials of ``wgmma``: right on the emulator, and a slip in any layout is caught.
+"""The probe kernels of ``wgmma``: right on the emulator, and a slip in any layout is caught.
 
-Where the trials put a matrix is compared with the formula of the PTX ISA, and not with how the emulator
-gathers it; every twin is a slip in what the trials are made from, of which the emulator knows nothing.
+Where the probe kernels put a matrix is compared with the formula of the PTX ISA, and not with how the emulator
+gathers it; every twin is a slip in what the probe kernels are made from, of which the emulator knows nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.fragments.probe_kernel import module
+from ptxlab.fragments.probes import probe_kernels, warpgroup
+from ptxlab.fragments.probes.kernel import launch
+from ptxlab.fragments.probes.multiply import MultiplyProbeKernel
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.sweep import SAMPLED, sweep
-from ptxlab.fragments.trials import trials, warpgroup
-from ptxlab.fragments.trials.multiply import MultiplyTrial
-from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import verify
 from ptxlab.layouts.layout import Swizzle
 from ptxlab.matrix.canonical import MODES, SharedTile
@@ -32,7 +32,7 @@ from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.syntax.printer import to_text
 from ptxlab.verbs.fragments.sweep import sentence
 from tests.emulator.matrix.warpgroups import CODES, Placed, unpack_groups
-from tests.fragments.test_trials import some, with_tampered
+from tests.fragments.test_probes import some, with_tampered
 
 Patch = pytest.MonkeyPatch
 
@@ -83,23 +83,23 @@ def test_matrices_lie_where_the_ptx_isa_says(name: str) -> None:
     """D is the product of what the descriptors of the record lead to, by the formula of the ISA."""
     instruction = form(f"wgmma.{name}")
     seen = set()
-    for trial in trials(instruction):
-        assert isinstance(trial, MultiplyTrial)
-        along = trial.choices[0][-1] if instruction.a_type == "bf16" else 0
-        kept = len(trial.body.sources)
-        shared = np.ascontiguousarray(trial.given[..., kept:]).view(np.uint8)
-        expected = unpack_groups(trial.expected, instruction.n, 4)
-        for probe, memory in enumerate(shared.reshape(trial.count, -1)):
+    for probe_kernel in probe_kernels(instruction):
+        assert isinstance(probe_kernel, MultiplyProbeKernel)
+        along = probe_kernel.choices[0][-1] if instruction.a_type == "bf16" else 0
+        kept = len(probe_kernel.body.sources)
+        shared = np.ascontiguousarray(probe_kernel.given[..., kept:]).view(np.uint8)
+        expected = unpack_groups(probe_kernel.expected, instruction.n, 4)
+        for probe, memory in enumerate(shared.reshape(probe_kernel.count, -1)):
             a, b = (
                 gathered(memory, int(word), "mn" if along else "k", mn, instruction)
-                for word, mn in zip(trial.given[probe, 0], (64, instruction.n), strict=False)
+                for word, mn in zip(probe_kernel.given[probe, 0], (64, instruction.n), strict=False)
             )
-            adds = bool(trial.given[probe, 0, 2])
+            adds = bool(probe_kernel.given[probe, 0, 2])
             d = np.zeros((64, instruction.n)) if adds else a @ b.T
             found = expected[probe].view("f4" if instruction.d_type == "f32" else "i4")
             assert adds or np.array_equal(found, d)
             assert not adds or not (a.any() or b.any())
-            seen.add((along, int(trial.given[probe, 0, 0]) >> 62))
+            seen.add((along, int(probe_kernel.given[probe, 0, 0]) >> 62))
     assert {code for _, code in seen} == set(CODES.values())
     assert instruction.a_type != "bf16" or (1, CODES["none"]) in seen
 
@@ -131,12 +131,14 @@ def test_d_is_looked_at_after_the_wait(hopper: Device) -> None:
 
 
 def found_in(device: Device, instruction: Form) -> list[Mismatch]:
-    every = list(trials(instruction))
-    loaded = device.load(module([(instruction, trial.body) for trial in every], "sm_90a"))
+    every = list(probe_kernels(instruction))
+    loaded = device.load(
+        module([(instruction, probe_kernel.body) for probe_kernel in every], "sm_90a")
+    )
     found: list[Mismatch] = []
-    for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
-        words = launch(device, kernel, trial)
-        found += trial.mismatches(words, some(trial.wrong(words, promised_only=True)))
+    for probe_kernel, kernel in zip(every, loaded.kernels.values(), strict=True):
+        words = launch(device, kernel, probe_kernel)
+        found += probe_kernel.mismatches(words, some(probe_kernel.wrong(words, promised_only=True)))
     return found
 
 

@@ -1,6 +1,6 @@
-"""The trials: right on the emulator, and a wrong layout of any family is caught and named.
+"""The probe kernels: right on the emulator, and a wrong layout of any family is caught and named.
 
-The emulator takes an instruction by its name and knows nothing of the tampered table a trial is made
+The emulator takes an instruction by its name and knows nothing of the tampered table a probe kernel is made
 from, so that every twin here is a layout that is not the device's.
 """
 
@@ -19,11 +19,11 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.fragments.numbers import decode, numbers
 from ptxlab.fragments.probe_kernel import module
+from ptxlab.fragments.probes import probe_kernels, tried
+from ptxlab.fragments.probes.kernel import launch
+from ptxlab.fragments.probes.one_hot import layout_probes, metadata_probes, selectors
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.sweep import sweep
-from ptxlab.fragments.trials import trials, tried
-from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, selectors
-from ptxlab.fragments.trials.trial import launch
 from ptxlab.matrix.catalog import MULTIPLICATIONS, forms, matching, multiplication
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
@@ -42,7 +42,7 @@ TRIED = [
 """Those that a warp executes."""
 
 
-def test_there_are_trials_of_all_that_a_warp_executes() -> None:
+def test_there_are_probe_kernels_of_all_that_a_warp_executes() -> None:
     assert len(TRIED) == 700
 
 
@@ -110,15 +110,17 @@ def with_tampered(name: str, *changes: tuple[str, str, int, int]) -> Form:
 
 
 def found_in(entry: Form) -> list[Mismatch]:
-    """What all trials of an instruction find."""
-    every = list(trials(entry))
+    """What all probe kernels of an instruction find."""
+    every = list(probe_kernels(entry))
     target = entry.targets[0]
     with open_device("emulator", arch=target) as device:
-        loaded = device.load(module([(entry, trial.body) for trial in every], target))
+        loaded = device.load(module([(entry, probe_kernel.body) for probe_kernel in every], target))
         found: list[Mismatch] = []
-        for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
-            words = launch(device, kernel, trial)
-            found += trial.mismatches(words, some(trial.wrong(words, promised_only=False)))
+        for probe_kernel, kernel in zip(every, loaded.kernels.values(), strict=True):
+            words = launch(device, kernel, probe_kernel)
+            found += probe_kernel.mismatches(
+                words, some(probe_kernel.wrong(words, promised_only=False))
+            )
     return found
 
 
@@ -162,7 +164,7 @@ def test_two_lines_exchanged(name: str, operand: str, what: str, seen: str) -> N
 
 @pytest.mark.parametrize("operand", ["A", "B"])
 def test_the_element_that_is_elsewhere_is_named(operand: str) -> None:
-    """k 3 and 9 exchanged in the table: the trial expects the number of the one and finds the other's."""
+    """k 3 and 9 exchanged in the table: the probe kernel expects the number of the one and finds the other's."""
     what = "col" if operand == "A" else "row"
     mismatches = caught(with_tampered("mma.m16n8k16.f32.f16.f16.f32", (operand, what, 3, 9)))
     layout = multiplication("m16n8k16", "f16", "f32").operand(operand)
@@ -304,17 +306,17 @@ def test_rows_and_registers_of_moves(kind: type, name: str, change: tuple[Any, .
 
 
 def test_a_store_to_a_row_that_is_nobodys_is_caught() -> None:
-    (trial,) = trials(matching("stmatrix.m8n8.x1.b16")[0])
-    found = trial.expected.copy()
+    (probe_kernel,) = probe_kernels(matching("stmatrix.m8n8.x1.b16")[0])
+    found = probe_kernel.expected.copy()
     found[0, 0, 0] ^= np.uint64(0xFFFF)
     lane = next(i for i in range(32) if i * 11 % 32 == 0)
-    wrong = trial.wrong(found, promised_only=False)
-    (mismatch,) = trial.mismatches(found, wrong)
+    wrong = probe_kernel.wrong(found, promised_only=False)
+    (mismatch,) = probe_kernel.mismatches(found, wrong)
     assert (mismatch.where, mismatch.row, mismatch.col) == ("memory", lane, 0)
     last = 31 * 11 % 32  # the row that lane 31 addresses, which one matrix does not ask for
-    found = trial.expected.copy()
+    found = probe_kernel.expected.copy()
     found[0, last, 0] ^= np.uint64(1 << 16)
-    (mismatch,) = trial.mismatches(found, trial.wrong(found, promised_only=False))
+    (mismatch,) = probe_kernel.mismatches(found, probe_kernel.wrong(found, promised_only=False))
     assert (mismatch.row, mismatch.lane) == (31, 31)
 
 
@@ -323,12 +325,14 @@ def test_no_word_of_a_wrong_record_goes_unnamed() -> None:
     names = "wmma.mma.row.col.m8n8k4.f64", "stmatrix.x2.b16", "mma.m8n8k4.f16", "mma.sp.mxf4nvf4.4X"
     for name in names:
         entry = matching(name)[0]
-        for trial in trials(entry):
-            probe = trial.count // 2
-            for lane, word in np.ndindex(trial.expected.shape[1:]):
-                found = trial.expected.copy()
+        for probe_kernel in probe_kernels(entry):
+            probe = probe_kernel.count // 2
+            for lane, word in np.ndindex(probe_kernel.expected.shape[1:]):
+                found = probe_kernel.expected.copy()
                 found[probe, lane, word] ^= np.uint64(2)
-                assert any(trial.mismatches(found, trial.wrong(found, promised_only=False)))
+                assert any(
+                    probe_kernel.mismatches(found, probe_kernel.wrong(found, promised_only=False))
+                )
 
 
 # ---- what the probes are made of ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Trials of ``wmma``: from memory to memory, through load, multiplication and store.
+"""Probe kernels of ``wmma``: from memory to memory, through load, multiplication and store.
 
 PTX leaves it to the target which lane holds what, so that only together do the instructions mean
 something. The registers are written to the record all the same, as what PTX does not specify.
@@ -21,10 +21,10 @@ from ptxlab.fragments.probe_kernel import (
     TypedRegister,
     statement,
 )
+from ptxlab.fragments.probes.kernel import ProbeKernel, packed, record
+from ptxlab.fragments.probes.multiply import blame, fragments, patterns
+from ptxlab.fragments.probes.one_hot import Probes, filled_probe, layout_probes
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.trials.multiply import blame, fragments, patterns
-from ptxlab.fragments.trials.one_hot import Probes, filled_probe, layout_probes
-from ptxlab.fragments.trials.trial import Trial, packed, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import SignatureOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
@@ -55,7 +55,7 @@ class _Matrix:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MemoryTrial(Trial):
+class MemoryProbeKernel(ProbeKernel):
     """``probes`` of a multiplication whose operands are ``matrices``, A, B, C and D, in memory."""
 
     multiplication: MatrixInstruction
@@ -111,8 +111,8 @@ class MemoryTrial(Trial):
                 yield Mismatch.of("one-hot", "memory", layout, place, right, wrong)
 
 
-def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None) -> Trial:
-    """Return the trial of a multiplication, or of a load or store in the first one that uses it.
+def wmma_probe_kernel(form: MatrixInstruction | WmmaMove, fill: Fill | None) -> ProbeKernel:
+    """Return the probe kernel of a multiplication, or of a load or store in the first one that uses it.
 
     With a ``fill`` it is one launch on what that means.
     """
@@ -141,7 +141,7 @@ def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None) -> Trial:
         given.append(record(np.empty((some.count, WARP, 0)), before))
         _put(before, matrices[-1], d)
         expected.append(record(np.concatenate(held, axis=-1), before))
-    return MemoryTrial(
+    return MemoryProbeKernel(
         form,
         body,
         np.concatenate(given),

@@ -1,4 +1,4 @@
-"""Trials of ``ldmatrix``, ``stmatrix`` and ``movmatrix``: numbered rows of shared memory and registers.
+"""Probe kernels of ``ldmatrix``, ``stmatrix`` and ``movmatrix``: numbered rows of shared memory and registers.
 
 Every lane addresses another row of the tile, in no order, those too that are not asked for an address.
 Elements are numbered in as many rounds as their bits need.
@@ -14,8 +14,8 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.fragments.numbers import Fill, filled
 from ptxlab.fragments.probe_kernel import SHARE_BYTES, body
+from ptxlab.fragments.probes.kernel import ProbeKernel, packed, record
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.trials.trial import Trial, packed, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
@@ -29,7 +29,7 @@ assert SHARE_BYTES == WARP * ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RowsTrial(Trial):
+class RowsProbeKernel(ProbeKernel):
     """``layout`` is that of the operand in registers: of all matrices below each other, or D."""
 
     layout: FragmentLayout
@@ -59,8 +59,8 @@ class RowsTrial(Trial):
                 )
 
 
-def load_trial(form: LdMatrix, fill: Fill | None) -> Trial:
-    """Return the trial of ``ldmatrix``: a numbered tile to registers."""
+def load_probe_kernel(form: LdMatrix, fill: Fill | None) -> ProbeKernel:
+    """Return the probe kernel of ``ldmatrix``: a numbered tile to registers."""
     layout = form.operands[0]
     tile = _rounds(WARP * form.cols, form.packed_bits).reshape(-1, WARP, form.cols)
     rows = ROW_OF_LANE[: layout.rows]
@@ -69,11 +69,11 @@ def load_trial(form: LdMatrix, fill: Fill | None) -> Trial:
         tile[:, rows] = _filled(layout, fill, form.packed_bits)
     given = record(_offsets(len(tile)), _rows(tile, form.packed_bits))
     expected = record(layout.pack(tile[:, rows]), given[..., 1:].view(np.uint8))
-    return RowsTrial(form, body(form), given, expected, layout)
+    return RowsProbeKernel(form, body(form), given, expected, layout)
 
 
-def store_trial(form: StMatrix, fill: Fill | None) -> Trial:
-    """Return the trial of ``stmatrix``: registers numbered by lane and register to a tile."""
+def store_probe_kernel(form: StMatrix, fill: Fill | None) -> ProbeKernel:
+    """Return the probe kernel of ``stmatrix``: registers numbered by lane and register to a tile."""
     layout = form.operands[0]
     words = _registers(layout, fill)
     tile = np.full((len(words), WARP, ROW_BYTES), _OUTSIDE, np.uint8)
@@ -81,15 +81,15 @@ def store_trial(form: StMatrix, fill: Fill | None) -> Trial:
     stored = layout.unpack(words).astype(f"u{layout.bits // 8}")
     tile[:, ROW_OF_LANE[: layout.rows]] = stored.view(np.uint8)
     expected = record(np.empty((len(words), WARP, 0)), tile)
-    return RowsTrial(form, body(form), given, expected, layout)
+    return RowsProbeKernel(form, body(form), given, expected, layout)
 
 
-def move_trial(form: MovMatrix, fill: Fill | None) -> Trial:
-    """Return the trial of ``movmatrix``: numbered registers to registers."""
+def move_probe_kernel(form: MovMatrix, fill: Fill | None) -> ProbeKernel:
+    """Return the probe kernel of ``movmatrix``: numbered registers to registers."""
     source, destination = form.operands
     words = _registers(source, fill)
     expected = record(destination.pack(source.unpack(words)))
-    return RowsTrial(form, body(form), record(words), expected, destination)
+    return RowsProbeKernel(form, body(form), record(words), expected, destination)
 
 
 def _offsets(count: int) -> Array:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.trials.trial import packed
+from ptxlab.fragments.probes.kernel import packed
 from ptxlab.isa.targets import WARPGROUP
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, SharedTile

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.fragments.numbers import numbers
-from ptxlab.fragments.trials.tensor_places import Contents
+from ptxlab.fragments.probes.tensor_places import Contents
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem

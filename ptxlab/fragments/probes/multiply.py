@@ -1,4 +1,4 @@
-"""Trials of ``mma`` and ``mma.sp``: registers in, registers out."""
+"""Probe kernels of ``mma`` and ``mma.sp``: registers in, registers out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.fragments.numbers import Fill, numbers
 from ptxlab.fragments.probe_kernel import body
-from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.trials.one_hot import (
+from ptxlab.fragments.probes.kernel import ProbeKernel, record
+from ptxlab.fragments.probes.one_hot import (
     Probes,
     filled_probe,
     layout_probes,
@@ -21,7 +21,7 @@ from ptxlab.fragments.trials.one_hot import (
     scale_probes,
     selectors,
 )
-from ptxlab.fragments.trials.trial import Trial, record
+from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -35,7 +35,7 @@ SCALE_BITS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MultiplyTrial(Trial):
+class MultiplyProbeKernel(ProbeKernel):
     """``probes``, one after the other, each with every one of the ``choices`` of the constants."""
 
     form: MatrixInstruction
@@ -59,32 +59,34 @@ class MultiplyTrial(Trial):
             yield blame(self.form, self.probes, probe, self.choices[choice], at, right, wrong)
 
 
-def multiply_trials(form: MatrixInstruction, fill: Fill | None) -> Iterator[Trial]:
-    """Yield the trials of ``form``: of the layouts, of metadata, of scales, as it has them.
+def multiply_probe_kernels(form: MatrixInstruction, fill: Fill | None) -> Iterator[ProbeKernel]:
+    """Yield the probe kernels of ``form``: of the layouts, of metadata, of scales, as it has them.
 
     With a ``fill`` it is one launch on what that means.
     """
     every = selectors(form)
     if fill:
-        yield _trial(form, partial(_filled, fill), every[:1])
+        yield _probe_kernel(form, partial(_filled, fill), every[:1])
         return
-    yield _trial(form, layout_probes, every[:1])
+    yield _probe_kernel(form, layout_probes, every[:1])
     if form.metadata is not None:
-        yield _trial(form, metadata_probes, every[: len(form.metadata.selectors)])
+        yield _probe_kernel(form, metadata_probes, every[: len(form.metadata.selectors)])
     if form.scales:
-        yield _trial(form, scale_probes, every)
+        yield _probe_kernel(form, scale_probes, every)
 
 
 def _filled(fill: Fill, form: MatrixInstruction) -> tuple[Probes, ...]:
     return (filled_probe(form, fill),)
 
 
-def _trial(form: MatrixInstruction, make: Maker, choices: tuple[tuple[int, ...], ...]) -> Trial:
+def _probe_kernel(
+    form: MatrixInstruction, make: Maker, choices: tuple[tuple[int, ...], ...]
+) -> ProbeKernel:
     alike = replace(
         form, name="", minimum_targets=(), minimum_ptx=(0, 0), rounding="rn", satfinite=False
     )
     probes, given, expected = _records(alike, make, choices)
-    return MultiplyTrial(form, body(form, choices), given, expected, probes, choices)
+    return MultiplyProbeKernel(form, body(form, choices), given, expected, probes, choices)
 
 
 @lru_cache(maxsize=4)

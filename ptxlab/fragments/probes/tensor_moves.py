@@ -1,7 +1,7 @@
-"""Trials of what moves Tensor Memory: loads, stores, copies and shifts; and of what goes around them.
+"""Probe kernels of what moves Tensor Memory: loads, stores, copies and shifts; and of what goes around them.
 
 Cells are numbered, so that each one that comes to a register, or to another cell, says where it is from. What
-allocates, commits, waits and fences is in every one of these kernels: its trial is a copy that needs it.
+allocates, commits, waits and fences is in every one of these kernels: its probe kernel is a copy that needs it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.run.tensor_memory import COLUMNS
 from ptxlab.errors import Unsupported
 from ptxlab.fragments.numbers import Fill, filled
+from ptxlab.fragments.probes.kernel import ProbeKernel, packed
+from ptxlab.fragments.probes.tensor_kernel import TensorBody, in_words
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.trials.tensor_kernel import TensorBody, in_words
-from ptxlab.fragments.trials.trial import Trial, packed
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.catalog import named
@@ -39,7 +39,7 @@ _BITS = {"b4x16_p64": 4, "b6x16_p32": 6}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorTrial(Trial):
+class TensorProbeKernel(ProbeKernel):
     """Of the words ``expected`` only the bits ``promised`` count. ``layout`` is that of registers, if there are any.
 
     Several records are those of the CTAs of a pair.
@@ -76,8 +76,8 @@ class TensorTrial(Trial):
                 )
 
 
-def move_trial(form: TensorMemoryMove, fill: Fill | None) -> Trial:
-    """Return the trial of a load or a store by four warps, from both halves of their lanes."""
+def move_probe_kernel(form: TensorMemoryMove, fill: Fill | None) -> ProbeKernel:
+    """Return the probe kernel of a load or a store by four warps, from both halves of their lanes."""
     layout = form.layout
     halves = range(0, WARP, layout.rows)
     if fill:
@@ -96,17 +96,17 @@ def move_trial(form: TensorMemoryMove, fill: Fill | None) -> Trial:
         for at, part in _parts(layout, first, 0):
             cells[0][at] = matrix if layout.matrices == 1 else matrix[part]
     if form.verb == "st":
-        return _store_trial(form, body, cells, where, first, halves)
+        return _store_probe_kernel(form, body, cells, where, first, halves)
     registers = np.stack([_held(layout, cells[i], first, half) for i, half in enumerate(halves)])
     columns = [registers, *([_reduced(form, registers)] if form.reduction else [])]
     expected = np.concatenate([*columns, in_words(cells)], axis=-1)
     given = np.concatenate([where, in_words(cells)], axis=-1)
-    return TensorTrial(form, body, given, expected, ~np.zeros_like(expected), layout)
+    return TensorProbeKernel(form, body, given, expected, ~np.zeros_like(expected), layout)
 
 
-def _store_trial(
+def _store_probe_kernel(
     form: TensorMemoryMove, body: TensorBody, cells: Array, where: Array, first: int, halves: range
-) -> Trial:
+) -> ProbeKernel:
     """Store what a load would bring, over other numbers. What 16 bits leave of a cell is open."""
     layout = form.layout
     registers = np.stack([_held(layout, cells[i], first, half) for i, half in enumerate(halves)])
@@ -117,7 +117,7 @@ def _store_trial(
             after[number][at] = cells[number][at]
             promised[number][at] = _LOW if form.packed else 0xFFFFFFFF
     given = np.concatenate([where, registers, in_words(before)], axis=-1)
-    return TensorTrial(form, body, given, in_words(after), in_words(promised), layout)
+    return TensorProbeKernel(form, body, given, in_words(after), in_words(promised), layout)
 
 
 def _numbered(columns: int) -> Array:
@@ -163,10 +163,10 @@ def _reduced(form: TensorMemoryMove, registers: Array) -> Array:
 # ---- copies and shifts ----------------------------------------------------------------------
 
 
-def copy_trial(
+def copy_probe_kernel(
     form: AsyncInstruction, copy: AsyncInstruction | None = None, commit: str = ""
-) -> Trial:
-    """Return the trial of a ``tcgen05.cp``, or of what goes around one: bytes in as many rounds as they need.
+) -> ProbeKernel:
+    """Return the probe kernel of a ``tcgen05.cp``, or of what goes around one: bytes in as many rounds as they need.
 
     The source has groups of eight rows one behind the other, in each the first 16 bytes of all of them, then
     the next ones.
@@ -198,8 +198,8 @@ def copy_trial(
     return _issued(form, body, [_FIRST, word], cells, after, shared)
 
 
-def shift_trial(form: AsyncInstruction) -> Trial:
-    """Return the trial of a shift from the first lane of each quarter on."""
+def shift_probe_kernel(form: AsyncInstruction) -> ProbeKernel:
+    """Return the probe kernel of a shift from the first lane of each quarter on."""
     group = 2 if "cta_group::2" in form.name else 1
     firsts = np.arange(0, LANES, QUARTER)
     cells = np.broadcast_to(_numbered(32), (len(firsts), group, LANES, 32)).copy()
@@ -219,8 +219,8 @@ def _issued(
     cells: Array,
     after: Array,
     shared: Array | None,
-) -> TensorTrial:
-    """Return a trial of what one thread issues: cells [probes, CTAs, 128, columns] before and after it."""
+) -> TensorProbeKernel:
+    """Return a probe kernel of what one thread issues: cells [probes, CTAs, 128, columns] before and after it."""
     probes, ctas = cells.shape[:2]
     given = np.zeros((probes, ctas, LANES, len(sources)), np.uint64)
     for i, source in enumerate(sources):
@@ -231,16 +231,16 @@ def _issued(
         columns.append(share.view(np.uint64))
     records = np.concatenate(columns, axis=-1).reshape(probes * ctas, LANES, -1)
     expected = in_words(after).reshape(probes * ctas, LANES, -1)
-    return TensorTrial(form, body, records, expected, ~np.zeros_like(expected))
+    return TensorProbeKernel(form, body, records, expected, ~np.zeros_like(expected))
 
 
-def order_trial(form: AsyncInstruction) -> Trial:
-    """Return the trial of what allocates, commits, waits or fences: a copy that needs it."""
+def order_probe_kernel(form: AsyncInstruction) -> ProbeKernel:
+    """Return the probe kernel of what allocates, commits, waits or fences: a copy that needs it."""
     group = 2 if "cta_group::2" in form.name else 1
     copy = named(f"tcgen05.cp.cta_group::{group}.128x128b")
     if not isinstance(copy, AsyncInstruction):
         raise Unsupported(f"there is nothing to try {form.name} with")
-    return copy_trial(form, copy, form.name if form.family == "tcgen05.commit" else "")
+    return copy_probe_kernel(form, copy, form.name if form.family == "tcgen05.commit" else "")
 
 
 def _rounds(count: int, bits: int) -> Array:

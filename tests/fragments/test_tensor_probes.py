@@ -1,4 +1,4 @@
-"""The trials of tcgen05: right on the emulator, and an operand that is elsewhere is caught and named.
+"""The probe kernels of tcgen05: right on the emulator, and an operand that is elsewhere is caught and named.
 
 A twin is made from a table that has been tampered with, and run by an emulator that has the right one.
 """
@@ -14,17 +14,23 @@ import pytest
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.probe_kernel import module
+from ptxlab.fragments.probes import (
+    probe_kernels,
+    tensor_moves,
+    tensor_places,
+    tensor_products,
+    tried,
+)
+from ptxlab.fragments.probes.kernel import ProbeKernel, launch
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.sweep import FormOutcome, sweep
-from ptxlab.fragments.trials import tensor_moves, tensor_places, tensor_products, trials, tried
-from ptxlab.fragments.trials.trial import Trial, launch
 from ptxlab.matrix import tensor_memory_operand
 from ptxlab.matrix.catalog import forms, matching
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.matrix.tensor_memory_operand import DataPath
 from ptxlab.verbs.fragments import sweep as view
-from tests.fragments.test_trials import with_tampered
+from tests.fragments.test_probes import with_tampered
 
 EVERY = [form for form in forms() if form.family.startswith("tcgen05")]
 
@@ -41,13 +47,14 @@ def test_a_k_of_96_is_tried_where_there_is_one() -> None:
     ]
     for name, ids in zip(names, ({(0, 3), (1, 2), (2, 1), (3, 0)}, {(0, 2), (2, 0)}), strict=True):
         form = matching(name)[0]
-        made = [trial.problem for trial in trials(form, target="sm_103a")]  # type: ignore[attr-defined]
+        made = [probe_kernel.problem for probe_kernel in probe_kernels(form, target="sm_103a")]  # type: ignore[attr-defined]
         assert {problem.scale_ids for problem in made if problem.k == 96} == ids
-        assert {trial.problem.k for trial in trials(form)} == {64}  # type: ignore[attr-defined]
+        assert {probe_kernel.problem.k for probe_kernel in probe_kernels(form)} == {64}  # type: ignore[attr-defined]
     for outcome in sweep_of(*names):
         assert (outcome.status, outcome.targets[-1]) == ("emulator", "sm_103a"), outcome
     sparse = matching("tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale.block32.ss")[0]
-    assert {trial.problem.k for trial in trials(sparse, target="sm_103a")} == {128}  # type: ignore[attr-defined]
+    made = list(probe_kernels(sparse, target="sm_103a"))
+    assert {probe_kernel.problem.k for probe_kernel in made} == {128}
 
 
 def test_a_scale_behind_the_fourth_that_is_elsewhere_is_named(
@@ -62,7 +69,7 @@ def test_a_scale_behind_the_fourth_that_is_elsewhere_is_named(
 
     with monkeypatch.context() as tampered:
         tampered.setattr(TensorCoreProblem, "scale_cells", scale_cells)
-        every = list(trials(form, target="sm_103a"))
+        every = list(probe_kernels(form, target="sm_103a"))
     assert "scale-A" in {mismatch.operand for mismatch in found_in(form, every, "sm_103a")}
 
 
@@ -70,7 +77,7 @@ def test_each_kind_of_product_is_tried_in_every_m_and_type() -> None:
     for form in EVERY:
         if form.family != "tcgen05.mma":
             continue
-        made = [trial.problem for trial in trials(form)]  # type: ignore[attr-defined]
+        made = [probe_kernel.problem for probe_kernel in probe_kernels(form)]  # type: ignore[attr-defined]
         [shapes] = form.shapes  # type: ignore[attr-defined]
         assert {problem.m for problem in made} == set(shapes.m)
         types = {"f16": 2, "tf32": 1, "f8f6f4": 5, "i8": 2}[form.kind]  # type: ignore[attr-defined]
@@ -89,9 +96,10 @@ def test_a_d_of_half_of_the_lanes_is_tried_in_either_half(
 ) -> None:
     """PTX ISA, layout F: rows 16 i on lie in lanes 32 i on, or 16 behind; A in Tensor Memory beside them."""
     form = matching(f"tcgen05.mma.cta_group::1.kind::f16.{variant}")[0]
-    tried_at = {(trial.problem.m, trial.first_lane) for trial in trials(form)}  # type: ignore[attr-defined]
+    made: list[Any] = list(probe_kernels(form))
+    tried_at = {(probe_kernel.problem.m, probe_kernel.first_lane) for probe_kernel in made}
     assert tried_at == {(64, 0), (64, 16), (128, 0)}
-    assert found_in(form, list(trials(form))) == []
+    assert found_in(form, list(probe_kernels(form))) == []
     right = tensor_places.put_d
     with monkeypatch.context() as tampered:
         tampered.setattr(
@@ -99,7 +107,7 @@ def test_a_d_of_half_of_the_lanes_is_tried_in_either_half(
             "put_d",
             lambda made, cells, d, first_lane: right(made, cells, d, 0),
         )
-        every = list(trials(form))
+        every = list(probe_kernels(form))
     found = found_in(form, every)
     assert {mismatch.operand for mismatch in found} == {"A", "B", "T"}
     assert {(mismatch.lane or 0) % 32 // 16 for mismatch in found if mismatch.operand != "T"} == {1}
@@ -128,14 +136,14 @@ def sweep_of(*names: str) -> tuple[FormOutcome, ...]:
         return sweep(device, [matching(name)[0] for name in names], everywhere=True)
 
 
-def found_in(form: Form, every: list[Trial], target: str = "") -> list[Mismatch]:
+def found_in(form: Form, every: list[ProbeKernel], target: str = "") -> list[Mismatch]:
     target = target or form.targets[0]
     with open_device("emulator", arch=target) as device:
-        loaded = device.load(module([(form, trial.body) for trial in every], target))
+        loaded = device.load(module([(form, probe_kernel.body) for probe_kernel in every], target))
         found: list[Mismatch] = []
-        for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
-            words = launch(device, kernel, trial)
-            found += trial.mismatches(words, trial.wrong(words, promised_only=True))
+        for probe_kernel, kernel in zip(every, loaded.kernels.values(), strict=True):
+            words = launch(device, kernel, probe_kernel)
+            found += probe_kernel.mismatches(words, probe_kernel.wrong(words, promised_only=True))
     return found
 
 
@@ -178,7 +186,7 @@ def test_what_is_elsewhere_is_named(
     form = matching(name)[0]
     with monkeypatch.context() as tampered:
         tampered.setattr(DataPath, table, change)
-        every = list(trials(form))
+        every = list(probe_kernels(form))
     found = found_in(form, every)
     assert found
     assert {mismatch.operand for mismatch in found} <= operands | {"T"}
@@ -196,7 +204,7 @@ def test_an_a_in_tensor_memory_in_another_order_is_named(monkeypatch: pytest.Mon
         tampered.setattr(
             tensor_places, "_in_words", lambda matrix, bits: right(matrix[..., ::-1], bits)
         )
-        every = list(trials(form))
+        every = list(probe_kernels(form))
     assert {mismatch.operand for mismatch in found_in(form, every)} == {"A", "B"}
 
 
@@ -210,7 +218,7 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
     right = tensor_memory_operand.metadata
     with monkeypatch.context() as tampered:
         tampered.setattr(tensor_places, "metadata", metadata)
-        every = list(trials(form))
+        every = list(probe_kernels(form))
     found = found_in(form, every)
     assert {mismatch.operand for mismatch in found} == {"E"}
     assert view.sentence(
@@ -224,7 +232,7 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_registers_that_are_elsewhere_are_named(name: str, what: str) -> None:
     form = with_tampered(name, ("R", "row", 3, 5))
-    found = found_in(form, list(trials(form)))
+    found = found_in(form, list(probe_kernels(form)))
     assert {mismatch.where for mismatch in found} == {what}
     rows = (
         {mismatch.row % 16 for mismatch in found}
@@ -244,7 +252,7 @@ def test_a_copy_to_other_lanes_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     right = tensor_memory_operand.lanes_of_copy
     with monkeypatch.context() as tampered:
         tampered.setattr(tensor_moves, "lanes_of_copy", lanes)
-        every = list(trials(form))
+        every = list(probe_kernels(form))
     found = found_in(form, every)
     assert {mismatch.lane for mismatch in found} == {70, 71}
     assert {mismatch.column for mismatch in found} == {16, 17, 18, 19}

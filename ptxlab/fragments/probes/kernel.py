@@ -1,4 +1,4 @@
-"""A trial: a generated kernel, the records its warps are given, and those they must give back.
+"""A probe kernel: a generated kernel, the records its warps are given, and those they must give back.
 
 Each warp, or warpgroup, is one probe. The records are those of ``ptxlab.fragments.probe_kernel``.
 """
@@ -18,11 +18,11 @@ from ptxlab.fragments.report import Mismatch
 from ptxlab.matrix.form import Form
 
 _EXPLAINED = 4096
-"""Words of a trial whose elements are named at most."""
+"""Words of a probe kernel whose elements are named at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial(ABC):
+class ProbeKernel(ABC):
     """A kernel around the instruction of ``form``, the records ``given`` to it and those ``expected``.
 
     Of the latter the first ``unspecified`` words of a lane are such as PTX leaves to the target:
@@ -93,8 +93,11 @@ def packed(numbers: Array, bits: int) -> Array:
     return np.packbits(flat, axis=-1, bitorder="little")
 
 
-def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:
-    """Run all probes of a trial and return the records they wrote; ``more`` are further arguments."""
-    with device.upload(trial.given) as given, device.zeros(trial.expected.shape, "u64") as records:
-        kernel.launch(len(trial.given), trial.body.threads, [given, records, *more])
+def launch(device: Device, kernel: Kernel, probe_kernel: ProbeKernel, *more: object) -> Array:
+    """Run all probes of a probe kernel and return the records they wrote; ``more`` are further arguments."""
+    with (
+        device.upload(probe_kernel.given) as given,
+        device.zeros(probe_kernel.expected.shape, "u64") as records,
+    ):
+        kernel.launch(len(probe_kernel.given), probe_kernel.body.threads, [given, records, *more])
         return records.numpy()
