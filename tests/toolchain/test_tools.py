@@ -412,14 +412,17 @@ def test_what_ends_nvjitlink_ends_nothing_else() -> None:
 
 
 def test_a_used_process_that_ends_over_a_text_is_not_the_last_word() -> None:
-    """Another one assembles it: see ``assemble``."""
+    """Another one assembles it, as it is and not without its lines: see ``assemble``."""
+    ptx = PTX.replace("ret;", ".loc 1 1 0\n ret;").replace(
+        ".visible", '.file 1 "k.cu"\n.visible', 1
+    )
     with bypassed():
-        assert link_ptx(PTX, arch="sm_90a").image
+        image = link_ptx(ptx, arch="sm_90a").image
         used = assembler._process
         assert used is not None
         used._running.kill()
         used._running.wait()
-        assert link_ptx(PTX, arch="sm_90a").image
+        assert link_ptx(ptx, arch="sm_90a").image == image
         assert assembler._process is not used
 
 
