@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ptxlab.device.opening import open_device
+from ptxlab.emulator.operations import unit_lines
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.matrix import shared_matrix
 from ptxlab.matrix.canonical import MODES
@@ -110,6 +111,17 @@ def test_a_core_matrix_is_one_wavefront(swizzle: str, first: int) -> None:
     )
 
 
+def uncached(swizzle: str) -> Profile:
+    """Count with nothing kept of where units lie, nor keep that."""
+    kept = shared_matrix._pattern, unit_lines._patterns
+    for function in kept:
+        function.cache_clear()
+    counted = product(swizzle)
+    for function in kept:
+        function.cache_clear()
+    return counted
+
+
 @pytest.mark.parametrize(("swizzle", "ways"), [("none", 1), ("32B", 2), ("64B", 4), ("128B", 8)])
 def test_without_its_swizzle_a_pitch_costs_wavefronts(
     swizzle: str, ways: int, monkeypatch: pytest.MonkeyPatch
@@ -117,9 +129,7 @@ def test_without_its_swizzle_a_pitch_costs_wavefronts(
     """8 lines at a pitch of 32, 64 or 128 bytes begin in 4, 2 or 1 of the 8 places that 16 bytes have."""
     plain = replace(MODES[swizzle], swizzle=MODES["none"].swizzle)
     monkeypatch.setitem(MODES, swizzle, plain)
-    shared_matrix._pattern.cache_clear()
-    found = product(swizzle)
-    shared_matrix._pattern.cache_clear()
+    found = uncached(swizzle)
     totals = found.totals
     wanted = ways * CORE_MATRICES, CORE_MATRICES, (ways - 1) * CORE_MATRICES
     assert (totals.tensor_wavefronts, totals.tensor_ideal, totals.excess) == wanted
