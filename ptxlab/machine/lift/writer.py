@@ -153,6 +153,13 @@ class Writer:
         yield
         self._guard = guard
 
+    @contextmanager
+    def for_all(self) -> Iterator[None]:
+        """Have what is emitted be done by all threads, whatever the guard says."""
+        guard, self._guard = self._guard, ""
+        yield
+        self._guard = guard
+
     def unguarded(self, line: str) -> None:
         """Write an instruction of PTX whatever the guard says."""
         self.raw(f"{line};")

@@ -9,7 +9,7 @@ import pytest
 from ptxlab.errors import Unsupported
 from ptxlab.machine.lift import table
 from ptxlab.machine.lift.writer import Writer
-from tests.machine.lift.programs import FormsProgram, differences, programs
+from tests.machine.lift.programs import FormsProgram, differences, forms_of, programs
 
 ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a")
 
@@ -28,6 +28,14 @@ def check(arch: str, first: int, count: int) -> Iterator[str]:
 def test_both_engines_agree(arch: str) -> None:
     told = list(check(arch, 0, 2))
     assert [line for line in told if not line.startswith("refused")] == []
+
+
+@pytest.mark.parametrize("name", ["div.u64", "rem.s64", "div.rn.f64", "sqrt.rn.f64"])
+def test_what_functions_compute_agrees(name: str) -> None:
+    """Carries of products, and ways back from where a function is called."""
+    [form] = [form for form in forms_of("sm_80") if form.name == name]
+    program = FormsProgram(70, [form] * 4, "sm_80")
+    assert differences(program, program.lifted()) == []
 
 
 @pytest.mark.thorough

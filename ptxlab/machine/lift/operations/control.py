@@ -40,9 +40,10 @@ def _branch(w: Writer) -> None:
 def _condition(w: Writer) -> str:
     """Return the predicate that the operands of an instruction ask for, beside its guard."""
     condition = TRUE
-    for operand in w.i.operands:
-        if isinstance(operand, Predicate):
-            condition = w.both(condition, w.given(operand))
+    with w.for_all():
+        for operand in w.i.operands:
+            if isinstance(operand, Predicate):
+                condition = w.both(condition, w.given(operand))
     return condition
 
 
@@ -53,8 +54,7 @@ def _unconditional(w: Writer) -> None:
 
 def _if_any(w: Writer, condition: str) -> None:
     """Branch with all lanes that are here where a condition and the guard hold for any."""
-    if w.i.guard is not None:
-        condition = w.both(condition, w.given(w.i.guard))
+    condition = _with_guard(w, condition)
     mask, taken = w.temporary("w"), w.temporary("q")
     w.unguarded(f"activemask.b32 {mask}")
     w.unguarded(f"vote.sync.any.pred {taken}, {w.source(condition)}, {mask}")
@@ -63,9 +63,13 @@ def _if_any(w: Writer, condition: str) -> None:
 
 def _if(w: Writer, condition: str, line: str) -> None:
     """Emit what moves threads elsewhere, of which a condition must hold beside the guard."""
-    if w.i.guard is not None:
-        condition = w.both(condition, w.given(w.i.guard))
-    w.unguarded(f"@{condition} {line}")
+    w.unguarded(f"@{w.source(_with_guard(w, condition))} {line}")
+
+
+def _with_guard(w: Writer, condition: str) -> str:
+    """Return a condition and the guard as one predicate, which all threads have: who is held back too."""
+    with w.for_all():
+        return condition if w.i.guard is None else w.both(condition, w.given(w.i.guard))
 
 
 def _call(w: Writer) -> None:

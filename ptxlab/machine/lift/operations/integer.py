@@ -95,8 +95,11 @@ def _product(w: Writer) -> None:
     if m.has("HI"):
         if carries:
             raise w.refused("the upper half of a product with a carry is not modelled")
-        wide = _product_of_pair(w, sign)
-        w.emit(f"mov.b64 {{{w.temporary('w')}, {w.dest()}}}, {wide}")
+        total = _product_of_pair(w, sign)
+        over = _carry_of_product(w, sign, total)
+        w.emit(f"mov.b64 {{{w.temporary('w')}, {w.dest()}}}, {total}")
+        for out in i.outs:
+            w.tell(out, over)
         return
     m.ignore("MOV", "IADD", "SHL")
     if any(not is_true(out) for out in i.outs):
@@ -130,15 +133,20 @@ def _product_of_pair(w: Writer, sign: str) -> str:
     return w.made(f"mad.wide.{sign}", first, second, third, kind="d")
 
 
+def _carry_of_product(w: Writer, sign: str, total: str) -> str:
+    """Return the predicate that a product with what is added is too large for 64 bits, where it is asked for."""
+    if all(map(is_true, w.i.outs)):
+        return FALSE
+    if sign == "s32":
+        raise w.refused("the carry of a signed product is not modelled")
+    return w.made("setp.lt.u64", total, w.pair(w.i.sources[2]), kind="q")
+
+
 def _wide_product(w: Writer, sign: str) -> None:
     i = w.i
     total = _product_of_pair(w, sign)
     outs = [out for out in i.outs if not is_true(out)]
-    over = FALSE
-    if outs:
-        if sign == "s32":
-            raise w.refused("the carry of a signed product is not modelled")
-        over = w.made("setp.lt.u64", total, w.pair(i.sources[2]), kind="q")
+    over = _carry_of_product(w, sign, total)
     if w.modifiers.has("X"):
         carry = _counted(w, w.given(i.ins[0]))
         wide = w.made("cvt.u64.u32", carry, kind="d") if carry[0] == "w" else carry
