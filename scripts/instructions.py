@@ -157,9 +157,11 @@ def matrices() -> Iterator[str]:
 
 
 def _others() -> Iterator[Row]:
-    """Give the rows of memory, warp and control instructions."""
+    """Give the rows of memory, warp and control instructions that a text may have."""
     for rows in ROWS.values():
         for row in rows:
+            if row.lifted:
+                continue
             if (row.step or row.exit) and not (row.compute or row.make or row.tabled):
                 yield row
 

@@ -36,8 +36,9 @@ def test_the_page_is_current() -> None:
 
 def test_every_opcode_is_on_the_page() -> None:
     page = instructions.page()
-    for opcode in ROWS:
-        assert f"`{opcode}." in page or f"`{opcode}[." in page or f"`{opcode}`" in page, opcode
+    for opcode, rows in ROWS.items():
+        listed = f"`{opcode}." in page or f"`{opcode}[." in page or f"`{opcode}`" in page
+        assert listed != all(row.lifted for row in rows), opcode
 
 
 def expanded(text: str) -> list[str]:

@@ -328,13 +328,17 @@ Item = Declaration | Function | File | Section | Alias | Pragma
 
 @dataclass(frozen=True, slots=True)
 class PtxModule(Node):
-    """A PTX file: ``.version``, ``.target``, ``.address_size`` and its items in order."""
+    """A PTX file: ``.version``, ``.target``, ``.address_size`` and its items in order.
+
+    What is ``lifted`` was made of machine code: its source is the listing of that.
+    """
 
     version: tuple[int, int]
     targets: tuple[str, ...]
     address_size: int
     items: tuple[Item, ...]
     source: SourceText = field(compare=False)
+    lifted: bool = False
 
     @property
     def functions(self) -> tuple[Function, ...]:

@@ -357,5 +357,6 @@ row(
     step=converge,
     mix="synchronization",
     collective=True,
+    lifted=True,
     effects=Effects(barrier="warp", meets="sync"),
 )

@@ -165,6 +165,8 @@ def legal_form(context: Context) -> RowForm:
         form = form_of(instruction)
     except UnknownForm as unknown:
         context.refuse_form(unknown)
+    if form.row.lifted and not context.module.lifted:
+        context.refuse(instruction.name, hint="only machine code waits like that")
     if form.row.tabled and form.matrix is None:
         from ptxlab.matrix.catalog import forms as table
 

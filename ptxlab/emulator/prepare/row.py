@@ -157,7 +157,7 @@ class Row:
     says of each of its own what is "unverified". A ``collective`` one needs
     threads of a warp to arrive together: it has ``participants`` (``program.BoundInstruction``). The
     operands of a ``wider`` one may have more bits than their type (PTX ISA, "Operand Size Exceeding
-    Instruction-Type Size").
+    Instruction-Type Size"). A ``lifted`` one is the machine's alone: no text that a user wrote has it.
     ``needs`` maps modifiers to what an instruction needs that has all of them ("": whatever it has).
     ``effects`` are what it does beside computing, with names of slots (``effects.Effects``).
     """
@@ -173,6 +173,7 @@ class Row:
     fidelity: Fidelity = "exact"
     collective: bool = False
     wider: bool = False
+    lifted: bool = False
     compute: Compute | None = None
     make: Callable[..., Compute] | None = None
     step: Builder | None = None
@@ -330,6 +331,7 @@ def row(
     fidelity: Fidelity = "exact",
     collective: bool = False,
     wider: bool = False,
+    lifted: bool = False,
     needs: str | Mapping[str, str] = "",
     effects: Effects = NO_EFFECTS,
     **sets: str,
@@ -360,6 +362,7 @@ def row(
         fidelity,
         collective,
         wider,
+        lifted,
         compute,
         make,
         step,

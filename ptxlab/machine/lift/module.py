@@ -40,7 +40,7 @@ def lift(
     head = parse(runs_on(image.target))
     arguments = {} if ptx is None else ptx.source.arguments
     source = tree.SourceText(listing.text, path, arguments)
-    return replace(head, items=(*shared.values(), *items), source=source)
+    return replace(head, items=(*shared.values(), *items), source=source, lifted=True)
 
 
 def declared(image: ModuleImage, path: str) -> tree.PtxModule:

@@ -83,3 +83,11 @@ def test_a_gpu_has_no_engine() -> None:
         open_device("cuda", engine="sass")
     with pytest.raises(PtxlabError, match="there is no engine 'ptxas'"):
         open_device("emulator", engine="ptxas")
+
+
+def test_no_text_waits_as_machine_code_does() -> None:
+    device = open_device("emulator", arch="sm_80")
+    text = LOOP.replace("activemask.b32 thread;", "converge.sync 1;")
+    with pytest.raises(PtxlabError, match=r"converge\.sync is not modelled") as raised:
+        device.load_ptx(text)["k"]
+    assert raised.value.hint == "only machine code waits like that"
