@@ -55,7 +55,7 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> P
     if is_machine_code(source):
         raise Unsupported(
             f"{name} is machine code, and this takes PTX or CUDA C",
-            hint="--engine sass runs it; or give the .ptx or .cu it was made from",
+            hint="--engine sass runs it, --device cuda a GPU; or give the .ptx or .cu it was made from",
         )
     if options:
         raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")

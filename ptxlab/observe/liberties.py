@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.emulator.operations.floating import ROUNDINGS
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.numbers.exact import dot, nearest
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.observe.unmatched import Point, WarpValues
@@ -54,11 +55,11 @@ def taken(
                 step.site.line,
                 f"{name} has an error that is bounded, and no bits that are told",
             )
-        if step.site.instruction.opcode in ("red", "atom") and _kind(step) in _FLOATS:
+        if effects_of(step.site.instruction).atomic and _kind(step) in _FLOATS:
             return Liberty("order", step.site.line, f"{name} of several threads comes in any order")
     tried = 0
     for step, number, thread in steps:
-        if tried < _CHECKED and step.site.instruction.opcode in ("add", "sub") and _is_open(step):
+        if tried < _CHECKED and _contracts(step) in ("sum", "difference"):
             tried += 1
             if any(
                 _had(value, step, other(thread)) for value in _fused(trace, step, number, thread)
@@ -76,16 +77,18 @@ def _kind(step: Step) -> str:
     return next((m for m in reversed(step.site.instruction.modifiers) if m in FORMATS), "")
 
 
-def _is_open(step: Step) -> bool:
-    modifiers = step.site.instruction.modifiers
-    return _kind(step) in _FLOATS and not set(ROUNDINGS) & set(modifiers)
+def _contracts(step: Step) -> str:
+    """Return what of a sum of products a step is that may be contracted, "" for nothing."""
+    rounded = set(ROUNDINGS) & set(step.site.instruction.modifiers)
+    is_open = _kind(step) in _FLOATS and not rounded
+    return effects_of(step.site.instruction).contracts if is_open else ""
 
 
 def _fused(trace: ValueTrace, step: Step, number: int, thread: int) -> Iterator[int]:
     """Yield the words of a sum that is computed in one with a product that it is made of."""
     instruction = step.site.instruction
     _, *terms = instruction.operands
-    subtracted = instruction.opcode == "sub"
+    subtracted = _contracts(step) == "difference"
     for at, other in ((0, 1), (1, 0)):
         [slot] = slots(step.site, terms[at])
         addend = _number(step, terms[other], thread)
@@ -93,7 +96,7 @@ def _fused(trace: ValueTrace, step: Step, number: int, thread: int) -> Iterator[
         if writer is None or addend is None:
             continue
         product = trace.steps[writer]
-        if product.site.instruction.opcode != "mul" or not _is_open(product):
+        if _contracts(product) != "product":
             continue
         factors = [
             _number(product, operand, thread) for operand in product.site.instruction.operands[1:]

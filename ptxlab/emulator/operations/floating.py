@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array, some
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers import doubles, floats
@@ -129,8 +130,18 @@ def fma(name: str, mode: str) -> Compute:
     return floats.fma_f32_nearest if mode == "rn" else in_blocks(floats.fma_f32, mode)
 
 
-for _opcode, _operation in (("add", add), ("sub", sub), ("mul", mul)):
-    _row = partial(floating, operands="T T -> T", make=partial(arithmetic, _operation), work=1)
+for _opcode, _operation, _part in (
+    ("add", add, "sum"),
+    ("sub", sub, "difference"),
+    ("mul", mul, "product"),
+):
+    _row = partial(
+        floating,
+        operands="T T -> T",
+        make=partial(arithmetic, _operation),
+        work=1,
+        effects=Effects(contracts=_part),
+    )
     _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd=RND, T="f32")
     _row(_opcode + "{.<rnd>}.<T>", rnd=RND, T="f64")
     _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd="rn", T=HALF)

@@ -53,8 +53,9 @@ class Effects:
     ``scope`` are those that its form names, or else those of its row.
 
     Values and control: ``passes`` that its result is an operand as it is, the "chosen" one or that of a "lane",
-    ``decides`` the bit of an operand that is its result's whatever the other one is, "0" or "1"; ``leads`` that
-    threads go on elsewhere: in a "function", in its "caller" or at a "label".
+    ``decides`` the bit of an operand that is its result's whatever the other one is, "0" or "1"; ``contracts``
+    what of a sum of products it is that may become one fma: a "sum", a "difference" or a "product"; ``leads``
+    that threads go on elsewhere: in a "function", in its "caller" or at a "label".
     """
 
     begins: Queue = ""
@@ -73,6 +74,7 @@ class Effects:
     atomic: bool = False
     passes: str = ""
     decides: str = ""
+    contracts: str = ""
     leads: str = ""
     semantics: str = ""
     scope: str = ""

@@ -89,5 +89,5 @@ def test_no_text_waits_as_machine_code_does() -> None:
     device = open_device("emulator", arch="sm_80")
     text = LOOP.replace("activemask.b32 thread;", "converge.sync 1;")
     with pytest.raises(PtxlabError, match=r"converge\.sync is not modelled") as raised:
-        device.load_ptx(text)["k"]
+        device.load(text).kernel("k")
     assert raised.value.hint == "only machine code waits like that"
