@@ -38,6 +38,7 @@ PAST:
     ("file", "arch"),
     [
         ("kernels/tensor_core.cu", "sm_80"),
+        ("kernels/naive.cu", "sm_75"),
         ("kernels/naive.cu", "sm_120a"),
         ("ptx/ldmatrix.ptx", "sm_90a"),
         ("ptx/mbarrier.ptx", "sm_90a"),

@@ -63,6 +63,14 @@ def _order(w: Writer) -> str:
     return ""
 
 
+def _access_order(w: Writer) -> str:
+    """Return the order of a load or a store. sm_75 names a scope where there is none, as in LDG.E.SYS."""
+    order = _order(w)
+    if not order:
+        w.modifiers.ignore(*_SCOPES)
+    return order
+
+
 def _space(w: Writer, space: str) -> tuple[str, bool]:
     """Return how PTX names a space, and whether its addresses have 64 bits."""
     return ("" if space == "generic" else f".{space}"), space in ("global", "generic")
@@ -79,7 +87,7 @@ def _load(space: str) -> Rule:
         if len(sources) != 1 or any(not is_true(p) for p in w.i.ins):
             raise w.refused("its operands are not modelled")
         part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
-        order = _order(w)
+        order = _access_order(w)
         at = address(w, sources[0], wide=wide)
         registers = w.row(w.i.dest, count)
         vector = "" if count == 1 else f".v{count}"
@@ -99,7 +107,7 @@ def _store(space: str) -> Rule:
         to, value = w.i.operands
         part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
         part = part.replace("s", "u")
-        order = _order(w)
+        order = _access_order(w)
         at = address(w, to, wide=wide)
         words = w.stored(w.words(value, count))
         vector = "" if count == 1 else f".v{count}"
