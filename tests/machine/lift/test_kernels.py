@@ -33,6 +33,23 @@ PAST:
 """
 """Lanes leave a loop at different times, and meet behind it."""
 
+QUOTIENT = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .b64 at; .reg .b32 thread, next; .reg .f32 x; .reg .pred odd;
+    ld.param.u64 at, [data]; mov.u32 thread, %tid.x;
+    mad.wide.u32 at, thread, 4, at; ld.global.f32 x, [at];
+    and.b32 next, thread, 1; setp.ne.u32 odd, next, 0;
+    @odd bra PAST;
+    div.rn.f32 x, x, 0f40E00000; st.global.f32 [at], x;
+PAST:
+    activemask.b32 next; st.global.u32 [at], next;
+}
+"""
+
 
 @pytest.mark.parametrize(
     ("file", "arch"),
@@ -69,6 +86,14 @@ def test_lanes_that_part_meet_again() -> None:
     device.load(LOOP).kernel("k").launch(1, 32, [data])
     sums = [sum(range(0, int(n), 2)) for n in counts]
     assert data.numpy().tolist() == [one + sums[0] for one in sums]
+
+
+def test_lanes_that_went_a_way_further_down_are_waited_for() -> None:
+    """A quotient of numbers far apart is found by a function behind the kernel: half of the lanes go there."""
+    device = open_device("emulator", arch="sm_80", engine="sass")
+    data = device.upload(np.full(32, 1e-39, np.float32))
+    device.load(QUOTIENT).kernel("k").launch(1, 32, [data])
+    assert data.numpy().view(np.uint32).tolist() == [0xFFFFFFFF] * 32
 
 
 def test_a_fault_names_the_line_of_machine_code() -> None:
