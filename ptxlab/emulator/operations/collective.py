@@ -291,6 +291,13 @@ def active_mask(context: Context, form: RowForm) -> Step:
 row("activemask.b32", "-> b32", step=active_mask, mix="warp")
 
 
+def _tell_met(members: MemberMask, frame: Frame, threads: Threads) -> None:
+    """Tell who watches which lanes have waited for each other."""
+    if frame.wave.watched:
+        for team, _ in members.teams(frame, threads):
+            frame.wave.watcher.synchronize_warps(team.reshape(-1))
+
+
 def warp_barrier(context: Context, form: RowForm) -> Step:
     """Wait for the lanes of a membermask. Barriers of a CTA end a block: see ``barrier``."""
     [mask] = context.operands(1)
@@ -298,9 +305,7 @@ def warp_barrier(context: Context, form: RowForm) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         members.check(frame, threads)  # all threads see the same memory at all times
-        if frame.wave.watched:
-            for team, _ in members.teams(frame, threads):
-                frame.wave.watcher.synchronize_warps(team.reshape(-1))
+        _tell_met(members, frame, threads)
 
     return run
 
@@ -344,9 +349,7 @@ def converge(context: Context, form: RowForm) -> Step:
     members = context.participants = ConvergenceMask(context.source(mask, "b32"), context)
 
     def run(frame: Frame, threads: Threads) -> None:
-        if frame.wave.watched:
-            for team, _ in members.teams(frame, threads):
-                frame.wave.watcher.synchronize_warps(team.reshape(-1))
+        _tell_met(members, frame, threads)
 
     return run
 

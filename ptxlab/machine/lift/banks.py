@@ -19,17 +19,8 @@ _ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?P<symbol>[\w$.]+)(?: \+ (?P<add
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedParameter:
-    """A parameter by ``name``, ``offset`` bytes behind where the parameters begin."""
-
-    name: str
-    offset: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedVariable:
-    """A variable of constant memory, and where it begins in its bank."""
+class Placed:
+    """A parameter, ``offset`` bytes behind where these begin, or a variable of constant memory in its bank."""
 
     name: str
     offset: int
@@ -50,10 +41,10 @@ class ConstantBanks:
     def __init__(
         self,
         bank: ConstantBank,
-        parameters: Sequence[PlacedParameter],
+        parameters: Sequence[Placed],
         stack: int,
         literals: Mapping[int, bytes],
-        variables: Sequence[PlacedVariable],
+        variables: Sequence[Placed],
         addresses: Mapping[int, tuple[str, int]],
     ) -> None:
         self._bank = bank
@@ -102,9 +93,9 @@ class ConstantBanks:
             ]
         if bank.cluster_sizes is not None and 0 <= offset - bank.cluster_sizes < 12:
             return [f"mov.u32 {name}, %cluster_nctaid.{'xyz'[(offset - bank.cluster_sizes) // 4]};"]
-        for first, space, zero in ((WINDOW, "shared", "0"), (_LOCAL_WINDOW, "local", "0")):
+        for first, space in ((WINDOW, "shared"), (_LOCAL_WINDOW, "local")):
             if offset in (first, first + 4):
-                return self._half(name, offset - first, [f"cvta.{space}.u64 wide, {zero};"])
+                return self._half(name, offset - first, [f"cvta.{space}.u64 wide, 0;"])
         if bank.generic is not None and offset in (bank.generic, bank.generic + 4):
             if not self._parameters:
                 return None

@@ -17,8 +17,7 @@ from ptxlab.machine.lift.banks import (
     SHARED_NAME,
     STACK_NAME,
     ConstantBanks,
-    PlacedParameter,
-    PlacedVariable,
+    Placed,
 )
 from ptxlab.machine.lift.listing import Listing
 from ptxlab.machine.lift.operations.control import label
@@ -45,7 +44,7 @@ class LiftedBody:
 def lift_body(
     module: ModuleImage,
     kernel: KernelImage,
-    parameters: Sequence[PlacedParameter],
+    parameters: Sequence[Placed],
     listing: Listing,
 ) -> LiftedBody:
     """Return the body of a kernel. Raises Unsupported for what no rule lifts, by its line in the listing."""
@@ -89,7 +88,7 @@ def _stack(kernel: KernelImage, code: Sequence[DecodedInstruction]) -> int:
 
 
 def _banks(
-    module: ModuleImage, kernel: KernelImage, parameters: Sequence[PlacedParameter], stack: int
+    module: ModuleImage, kernel: KernelImage, parameters: Sequence[Placed], stack: int
 ) -> ConstantBanks:
     addresses = {
         reference.offset: (reference.symbol, reference.addend)
@@ -101,7 +100,7 @@ def _banks(
         if bank not in (VARIABLES, ADDRESSES) and not kernel.references.get(bank)
     }
     variables = [
-        PlacedVariable(variable.name, variable.start, len(variable.data))
+        Placed(variable.name, variable.start, len(variable.data))
         for variable in module.variables.values()
         if variable.space == "const"
     ]
@@ -135,7 +134,7 @@ def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
     lines = [f".reg .{kind} {', '.join(names)};" for kind, names in named.items()]
     for letter, count in writer.most.items():
         lines.append(f".reg .{TEMPORARIES[letter]} {letter}<{count}>;")
-    lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, always, true, false;"]
+    lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, true, false;"]
     for name, kind in writer.banks.names.items():
         lines.append(f".reg .{kind} {name};")
     if stack:

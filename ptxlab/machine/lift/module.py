@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ptxlab.errors import Unsupported
 from ptxlab.machine.image import KernelImage, ModuleImage, Variable
-from ptxlab.machine.lift.banks import PlacedParameter
+from ptxlab.machine.lift.banks import Placed
 from ptxlab.machine.lift.kernel import LiftedBody, lift_body, runs_on, shared_declarations
 from ptxlab.machine.lift.listing import Listing
 from ptxlab.syntax import parse, tree
@@ -61,7 +61,7 @@ def _kernel(
 ) -> tree.PtxModule:
     if known is None:
         placed = [
-            PlacedParameter(f"param_{n}", parameter.offset, parameter.size)
+            Placed(f"param_{n}", parameter.offset, parameter.size)
             for n, parameter in enumerate(kernel.parameters)
         ]
         declarations = _parameters(kernel)
@@ -69,7 +69,7 @@ def _kernel(
         declarations = []
         names = [declaration.names[0].name for declaration in known.parameters]
         placed = [
-            PlacedParameter(name, parameter.offset, parameter.size)
+            Placed(name, parameter.offset, parameter.size)
             for name, parameter in zip(names, kernel.parameters, strict=True)
         ]
     body = lift_body(image, kernel, placed, listing)

@@ -370,6 +370,21 @@ class Writer:
             return b if a == neutral else a
         return self.made(f"{operation}.pred", self.straight(a), self.straight(b), kind="q")
 
+    def selected(
+        self, a: str, b: str, predicate: str, operation: str = "selp.b32", kind: str = "w"
+    ) -> str:
+        """Return the first of two values where a predicate holds, and the other one where it does not."""
+        if predicate in (TRUE, FALSE):
+            return a if predicate == TRUE else b
+        if predicate[0] == "!":
+            a, b = b, a
+        return self.made(operation, a, b, predicate.lstrip("!"), kind=kind)
+
+    @property
+    def outs(self) -> list[Predicate]:
+        """The predicates that are not written in vain."""
+        return [out for out in self.i.outs if not is_true(out)]
+
     def tell(self, predicate: Predicate, value: str) -> None:
         """Write a predicate."""
         if not is_true(predicate):

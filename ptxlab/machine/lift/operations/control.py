@@ -7,7 +7,7 @@ waits for them.
 from __future__ import annotations
 
 from ptxlab.machine.lift.rule import rules
-from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true, is_zero
+from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_zero
 from ptxlab.machine.operands import Immediate, Operand, Predicate, SassName, SassRegister
 
 
@@ -204,8 +204,7 @@ def _shuffle(w: Writer) -> None:
         raise w.refused("this shuffle is not modelled")
     mask = _active(w)
     a, lane, clamp = (w.word(source) for source in i.sources)
-    outs = [out for out in i.outs if not is_true(out)]
-    to = w.dest() + "".join(f"|{w.out(out)}" for out in outs)
+    to = w.dest() + "".join(f"|{w.out(out)}" for out in w.outs)
     w.emit(f"shfl.sync.{mode}.b32 {to}, {a}, {lane}, {clamp}, {mask}")
 
 
@@ -215,14 +214,10 @@ def _vote(w: Writer) -> None:
     mode = m.choose({"ANY": "any", "ALL": "all", "EQ": "uni"}, "all")
     value = w.source(w.given(i.ins[-1])) if i.ins else w.name(TRUE)
     mask = _active(w)
-    told = [
-        w.made(f"vote.sync.{mode}.pred", value, mask, kind="q")
-        for out in i.outs
-        if not is_true(out)
-    ]
+    told = [w.made(f"vote.sync.{mode}.pred", value, mask, kind="q") for _ in w.outs]
     if i.dest is not None and not is_zero(i.dest):
         w.emit(f"vote.sync.ballot.b32 {w.dest()}, {value}, {mask}")
-    for out, name in zip([out for out in i.outs if not is_true(out)], told, strict=True):
+    for out, name in zip(w.outs, told, strict=True):
         w.tell(out, name)
 
 
@@ -233,8 +228,7 @@ def _match(w: Writer) -> None:
     m.ignore("U32")
     mask = _active(w)
     value = w.pair(i.sources[0]) if kind == "b64" else w.word(i.sources[0])
-    outs = [out for out in i.outs if not is_true(out)]
-    to = w.dest() + "".join(f"|{w.out(out)}" for out in outs)
+    to = w.dest() + "".join(f"|{w.out(out)}" for out in w.outs)
     w.emit(f"match.{mode}.sync.{kind} {to}, {value}, {mask}")
 
 
@@ -250,26 +244,18 @@ def _reduce(w: Writer) -> None:
         operation += "".join(f".{n}" for n, k in (("abs", "ABS"), ("NaN", "NAN")) if m.has(k))
     if operation in ("and", "or", "xor"):
         kind = "b32"
-    elif operation == "add":
-        kind = "u32" if kind == "u32" else kind
     mask = _active(w)
     w.emit(f"redux.sync.{operation}.{kind} {w.dest()}, {w.word(i.sources[0])}, {mask}")
 
 
 def _elect(w: Writer) -> None:
     mask = _active(w)
-    outs = [out for out in w.i.outs if not is_true(out)]
-    chosen = w.out(outs[0]) if outs else w.temporary("q")
+    chosen = w.out(w.outs[0]) if w.outs else w.temporary("q")
     w.emit(f"elect.sync {w.dest()}|{chosen}, {mask}")
-
-
-def _branch_by_table(w: Writer) -> None:
-    raise w.refused("a branch to where a register says is not modelled")
 
 
 RULES = {
     **rules("BRA", _branch),
-    **rules("BRX BRXU JMX", _branch_by_table),
     **rules("CALL", _call),
     **rules("RET", _return),
     **rules("EXIT", _exit),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxlab.machine.lift.operations.moves import HOW, compared, settle
+from ptxlab.machine.lift.operations.moves import CERTAIN, HOW, compared, settle
 from ptxlab.machine.lift.rule import Rule, rules
 from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true
 from ptxlab.machine.operands import (
@@ -26,7 +26,6 @@ COMPARISONS = {
         "LT", "EQ", "LE", "GT", "NE", "GE", "LTU", "EQU", "LEU", "GTU", "NEU", "GEU", "NUM", "NAN",
     )
 }  # fmt: skip
-_CERTAIN = {"F": FALSE, "T": TRUE}
 
 
 def _rounding(w: Writer) -> str:
@@ -128,10 +127,7 @@ def _extremum(w: Writer) -> None:
     if least in (TRUE, FALSE):
         value = joined("min" if least == TRUE else "max")
     else:
-        low, high = joined("min"), joined("max")
-        if least[0] == "!":
-            low, high = high, low
-        value = w.made("selp.b32", low, high, least.lstrip("!"))
+        value = w.selected(joined("min"), joined("max"), least)
     w.emit(f"mov.b32 {w.dest()}, {value}")
 
 
@@ -143,19 +139,14 @@ def _select(w: Writer) -> None:
     a, b = (w.real(source) for source in w.i.sources)
     if w.modifiers.has("FTZ"):
         raise w.refused("a choice that flushes is not modelled")
-    if chosen in (TRUE, FALSE):
-        w.emit(f"mov.b32 {w.dest()}, {a if chosen == TRUE else b}")
-        return
-    if chosen[0] == "!":
-        a, b = b, a
-    w.emit(f"selp.f32 {w.dest()}, {a}, {b}, {chosen.lstrip('!')}")
+    w.emit(f"mov.b32 {w.dest()}, {w.selected(a, b, chosen, 'selp.f32')}")
 
 
 def _compare(double: bool) -> Rule:
     def lift(w: Writer) -> None:
         m = w.modifiers
         name, how = m.choose(COMPARISONS, ""), m.choose(HOW, "and")
-        certain = m.choose(_CERTAIN, "")
+        certain = m.choose(CERTAIN, "")
         extremum = m.choose({"MIN": "min", "MAX": "max"}, "") if double else ""
         if extremum:
             _which_double(w, extremum)

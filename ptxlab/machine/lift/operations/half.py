@@ -10,7 +10,7 @@ import numpy as np
 from ptxlab.machine.lift.operations.floating import COMPARISONS, without_absolute
 from ptxlab.machine.lift.operations.moves import HOW
 from ptxlab.machine.lift.rule import Rule, rules
-from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true
+from ptxlab.machine.lift.writer import FALSE, TRUE, Writer
 from ptxlab.machine.operands import Immediate, Operand, SassConstant, SassRegister
 
 _SELECTORS = {"H0_H0": "0x1010", "H1_H1": "0x3232", "H0_H1": "0x1032", "H1_H0": ""}
@@ -159,8 +159,7 @@ def _compare(w: Writer) -> None:
         values = [low, high]
     told = [w.straight(w.combined(value, other, how)) for value in values]
     for out, value in zip(w.i.outs, told, strict=False):
-        if not is_true(out):
-            w.tell(out, value)
+        w.tell(out, value)
 
 
 def _set(w: Writer) -> None:

@@ -21,10 +21,7 @@ def _add_up(w: Writer, words: list[str], to: str) -> None:
 
 def _counted(w: Writer, carry: str) -> str:
     """Return a carry as a word."""
-    if carry in (TRUE, FALSE):
-        return "1" if carry == TRUE else "0"
-    ones = ("0", "1") if carry[0] == "!" else ("1", "0")
-    return w.made("selp.b32", *ones, carry.lstrip("!"))
+    return w.selected("1", "0", carry)
 
 
 def _sum(w: Writer) -> None:
@@ -44,8 +41,7 @@ def _sum(w: Writer) -> None:
         return
     carries = [w.given(p) for p in i.ins] if m.has("X") else []
     m.ignore("S32", "U32")
-    outs = [out for out in i.outs if not is_true(out)]
-    if not outs:
+    if not w.outs:
         parts = [w.word(source) for source in i.sources] + [_counted(w, c) for c in carries]
         _add_up(w, parts, w.dest())
         return
@@ -74,7 +70,7 @@ def _unsigned(w: Writer, source: Operand) -> str:
 
 def _sum_of_pairs(w: Writer) -> None:
     total = "0"
-    if any(not is_true(out) for out in w.i.outs) or w.modifiers.has("X"):
+    if w.outs or w.modifiers.has("X"):
         raise w.refused("carries of 64 bits are not modelled")
     for source in w.i.sources:
         pair = w.pair(source, signed=True)
@@ -102,7 +98,7 @@ def _product(w: Writer) -> None:
             w.tell(out, over)
         return
     m.ignore("MOV", "IADD", "SHL")
-    if any(not is_true(out) for out in i.outs):
+    if w.outs:
         raise w.refused("the carry of a product is not modelled")
     words = [_counted(w, carry) for carry in carries]
     if is_zero(a) or is_zero(b):
@@ -145,13 +141,12 @@ def _carry_of_product(w: Writer, sign: str, total: str) -> str:
 def _wide_product(w: Writer, sign: str) -> None:
     i = w.i
     total = _product_of_pair(w, sign)
-    outs = [out for out in i.outs if not is_true(out)]
     over = _carry_of_product(w, sign, total)
     if w.modifiers.has("X"):
         carry = _counted(w, w.given(i.ins[0]))
         wide = w.made("cvt.u64.u32", carry, kind="d") if carry[0] == "w" else carry
         before, total = total, w.made("add.u64", total, wide, kind="d")
-        if outs:
+        if w.outs:
             more = w.made("setp.lt.u64", total, before, kind="q")
             over = w.either(over, more)
     w.write_pair(total)
@@ -169,7 +164,6 @@ def _scaled(w: Writer) -> None:
     a, b = sources[0], sources[1]
     extended = m.has("SX32")
     carry = _counted(w, w.given(i.ins[0])) if m.has("X") else "0"
-    outs = [out for out in i.outs if not is_true(out)]
     if m.has("HI"):
         upper = "0"
         if len(sources) > 2 and not extended:
@@ -179,7 +173,7 @@ def _scaled(w: Writer) -> None:
         part = w.made("shf.l.wrap.b32", w.word(a), upper, str(shift)) if shift else upper
     else:
         part = w.made("shl.b32", w.word(a), str(shift)) if shift else w.word(a)
-    if not outs:
+    if not w.outs:
         _add_up(w, [part, w.word(b), carry], w.dest())
         return
     total = w.made("cvt.u64.u32", _held(w, part), kind="d")
@@ -190,7 +184,7 @@ def _scaled(w: Writer) -> None:
             total = w.made("add.u64", total, wide, kind="d")
     over = w.temporary("w")
     w.emit(f"mov.b64 {{{w.dest()}, {over}}}, {total}")
-    w.emit(f"setp.ne.u32 {w.out(outs[0])}, {over}, 0")
+    w.emit(f"setp.ne.u32 {w.out(w.outs[0])}, {over}, 0")
 
 
 def _held(w: Writer, word: str) -> str:
@@ -209,11 +203,10 @@ def _logic(w: Writer) -> None:
     words = [w.word(source) for source in (a, b, c)]
     w.emit(f"lop3.b32 {to}, {', '.join(words)}, {table.value}")
     both = m.has("PAND")
-    for out in i.outs:
-        if not is_true(out):
-            some = w.made("setp.ne.b32", to, "0", kind="q")
-            other = w.given(i.ins[0]) if i.ins else (TRUE if both else FALSE)
-            w.tell(out, w.combined(some, other, "and" if both else "or"))
+    for out in w.outs:
+        some = w.made("setp.ne.b32", to, "0", kind="q")
+        other = w.given(i.ins[0]) if i.ins else (TRUE if both else FALSE)
+        w.tell(out, w.combined(some, other, "and" if both else "or"))
 
 
 def _funnel(w: Writer) -> None:
@@ -267,7 +260,7 @@ def _least_or_most(w: Writer) -> None:
     *first, a, b = (w.word(source) for source in i.sources)
     if kind.endswith("x2"):
         a, b = _held(w, a), _held(w, b)
-    if any(not is_true(out) for out in i.outs):
+    if w.outs:
         raise w.refused("which one it was is not modelled")
     if first and i.sass.opcode.startswith(("VIADD", "UVIADD")):
         if kind not in ("u32", "s32"):
@@ -296,9 +289,7 @@ def _chosen(w: Writer, kind: str, relu: str, a: str, b: str, least: str) -> str:
         name = "min" if least == TRUE else "max"
         return w.made(f"{name}.{kind}{relu}", a, b)
     low, high = (w.made(f"{name}.{kind}{relu}", a, b) for name in ("min", "max"))
-    if least[0] == "!":
-        low, high = high, low
-    return w.made("selp.b32", low, high, least.lstrip("!"))
+    return w.selected(low, high, least)
 
 
 def _mask(w: Writer) -> None:
@@ -326,7 +317,7 @@ def _first_one(w: Writer) -> None:
     m = w.modifiers
     kind, shift = "u32" if m.has("U32") else "s32", ".shiftamt" if m.has("SH") else ""
     w.emit(f"bfind{shift}.{kind} {w.dest()}, {w.word(w.i.sources[0])}")
-    if any(not is_true(out) for out in w.i.outs):
+    if w.outs:
         raise w.refused("whether there is a bit is not modelled")
 
 

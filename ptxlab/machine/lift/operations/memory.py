@@ -81,7 +81,7 @@ def _load(space: str) -> Rule:
         m = w.modifiers
         m.ignore(*_HINTS)
         name, wide = _space(w, space)
-        if any(not is_true(out) for out in w.i.outs):
+        if w.outs:
             raise w.refused("whether it loads is not modelled")
         sources = [s for s in w.i.sources if isinstance(s, SassAddress)]
         if len(sources) != 1 or any(not is_true(p) for p in w.i.ins):
@@ -153,7 +153,7 @@ def _atomic(space: str) -> Rule:
             raise w.refused("this atomic operation is not modelled")
         kind = _kind(w, operation)
         count = 2 if kind.endswith("64") else 1
-        if any(not is_true(out) for out in i.outs):
+        if w.outs:
             raise w.refused("whether it exchanged is not modelled")
         order = _order(w)
         operands = [o for o in i.operands if not isinstance(o, Predicate)]

@@ -16,7 +16,7 @@ from ptxlab.machine.operands import (
 )
 
 _COMPARISONS = {name: name.lower() for name in ("LT", "EQ", "LE", "GT", "NE", "GE")}
-_CERTAIN = {"F": FALSE, "T": TRUE}
+CERTAIN = {"F": FALSE, "T": TRUE}
 HOW = {"AND": "and", "OR": "or", "XOR": "xor"}
 
 _SPECIAL = {
@@ -108,7 +108,7 @@ def _compare(w: Writer) -> None:
     kind = m.choose({"U32": "u32", "U64": "u64", "S64": "s64", "64": "s64"}, "s32")
     m.ignore("S32")
     name, how = m.choose(_COMPARISONS, ""), m.choose(HOW, "and")
-    certain = m.choose(_CERTAIN, "")
+    certain = m.choose(CERTAIN, "")
     ins = [w.given(predicate) for predicate in i.ins]
     other = ins[0] if ins else TRUE
     if certain:
@@ -150,13 +150,7 @@ def _select(w: Writer) -> None:
     chosen = w.given(i.ins[0])
     wide = w.modifiers.has("64")
     a, b = (w.pair(s, signed=True) if wide else w.word(s) for s in i.sources[:2])
-    if chosen in (TRUE, FALSE):
-        value = a if chosen == TRUE else b
-    else:
-        if chosen[0] == "!":
-            a, b = b, a
-        kind = "d" if wide else "w"
-        value = w.made("selp.b64" if wide else "selp.b32", a, b, chosen.lstrip("!"), kind=kind)
+    value = w.selected(a, b, chosen, *(("selp.b64", "d") if wide else ()))
     if wide:
         w.write_pair(value if value[0] == "d" else w.made("mov.b64", value, kind="d"))
     else:
