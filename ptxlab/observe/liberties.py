@@ -1,9 +1,8 @@
 """What PTX leaves open to who compiles it: whether that explains that machine code gives other bits than its PTX.
 
 PTX ISA, "Floating-Point Instructions": ``add``, ``sub`` and ``mul`` without a rounding modifier may be contracted to
-``fma``; results of ``.approx`` and ``.full`` have an error that is bounded and no bits that are told; "NaN" in
-"Instructions" leaves the payload of a NaN open. "Memory Consistency Model": nothing orders atomic operations of
-several threads.
+``fma``; results of ``.approx`` and ``.full`` have an error that is bounded and no bits that are told. "Memory
+Consistency Model": nothing orders atomic operations of several threads.
 """
 
 from __future__ import annotations

@@ -79,17 +79,13 @@ def _parts(value: Array, warp: slice) -> Iterator[Array]:
 
 
 class Unmatched:
-    """The ``points`` of a trace from a store on back whose values the other launch has not.
-
-    ``agreed`` are the points whose results it has, and that these are made of.
-    """
+    """The ``points`` of a trace from a store on back whose values the other launch has not."""
 
     def __init__(self, trace: ValueTrace, start: Point, other: Callable[[int], WarpValues]) -> None:
         self._trace = trace
         self._other = other
         self._conditions: dict[tuple[int, int, int], bool] = {}
         self.points: list[Point] = []
-        self.agreed: set[Point] = set()
         self.unwritten: set[Point] = set()
         waiting, seen = [start], {start}
         while waiting and len(self.points) < MOST_POINTS:
@@ -134,10 +130,7 @@ class Unmatched:
         if writer is None and not _is_register(step.site, slot):
             return True
         if value.dtype != bool:
-            has = self._other(thread).has(value, step.mask)
-            if has and writer is not None:
-                self.agreed.add((writer, thread))
-            return has
+            return self._other(thread).has(value, step.mask)
         if writer is None:
             return True
         key = (writer, slot, thread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -145,9 +146,10 @@ class ValueTrace(Watcher):
 
     def writer(self, before: int, slot: int, thread: int) -> int | None:
         """Return the last step before one in which a thread wrote a register that it reads there."""
-        for number in reversed(self._writers.get((self.steps[before].frame, slot), ())):
-            if number < before and self.steps[number].mask[thread]:
-                return number
+        writers = self._writers.get((self.steps[before].frame, slot), [])
+        for at in range(bisect_left(writers, before) - 1, -1, -1):
+            if self.steps[writers[at]].mask[thread]:
+                return writers[at]
         return None
 
     @cached_property

@@ -6,7 +6,7 @@ Format: System V ABI, "Object Files"; 64 bits, the lowest byte first, which is a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ptxlab.errors import ToolchainError
@@ -79,6 +79,21 @@ def read_elf(image: bytes) -> Elf:
         return Elf(kind, machine, tuple(_sections(image, start, count, names)))
     except (ValueError, IndexError, struct.error):
         raise ToolchainError("this ELF file is damaged, or not one of 64 bits") from None
+
+
+def length(read: Callable[[int, int], bytes]) -> int:
+    """Return how long a file in memory is, of which ``read`` gives so many bytes: as far as tables and sections reach."""
+    _, _, _, _, segments, start, _, _, of_segment, in_all, each, count, _ = _HEADER.unpack(
+        read(0, _HEADER.size)
+    )
+    ends = [_HEADER.size, segments + of_segment * in_all, start + each * count]
+    for number in range(count):
+        _, kind, _, _, offset, size, *_ = _SECTION.unpack(
+            read(start + each * number, _SECTION.size)
+        )
+        if kind != _NOBITS:
+            ends.append(offset + size)
+    return int(max(ends))
 
 
 def _sections(image: bytes, start: int, count: int, names: int) -> Iterator[ElfSection]:

@@ -7,7 +7,7 @@ how it is compressed was read from what ``nvcc -fatbin`` writes, of every target
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ptxlab.errors import ToolchainError
@@ -48,6 +48,12 @@ def starts_as_machine_code(beginning: bytes) -> bool:
 
 def is_cubin(image: bytes) -> bool:
     return image.startswith(MAGIC) and read_elf(image).machine == CUDA
+
+
+def length(read: Callable[[int, int], bytes]) -> int:
+    """Return how long a fatbin in memory is, of which ``read`` gives so many bytes."""
+    _, _, header, behind = _CONTAINER.unpack(read(0, _CONTAINER.size))
+    return int(header + behind)
 
 
 def members(image: bytes) -> list[Member]:

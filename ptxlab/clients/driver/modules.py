@@ -6,7 +6,6 @@ Source: CUDA Driver API, "Module Management", "Library Management" and "Executio
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,13 +24,10 @@ from ptxlab.launch_config import CTA_THREADS
 from ptxlab.machine.binary import machine_code
 from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.tree import Function
-from ptxlab.toolchain import link_ptx
+from ptxlab.toolchain import elf, fatbin, link_ptx
 from ptxlab.toolchain.cubin import Used
 
-_FATBIN = b"\x50\xed\x55\xba"
 _FATBIN_WRAPPER = b"\xb1\x43\x62\x46"
-_ELF = b"\x7fELF"
-_ELF_HEADER, _NOBITS = 64, 8
 
 
 @handles("module")
@@ -93,7 +89,7 @@ class DriverFunction:
 
 def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
     """Return the handle of the module that PTX is, or machine code."""
-    if image.startswith((_ELF, _FATBIN)):
+    if fatbin.starts_as_machine_code(image):
         return Loaded(gpu, _of_machine_code(gpu, image, label)).handle
     try:
         text = image.decode()
@@ -127,34 +123,16 @@ def _image_at(address: int) -> bytes:
     """Return the PTX at an address, which ends with a NUL, or machine code, which says how long it is."""
     if not address:
         raise Refused(DriverResult.INVALID_VALUE)
-    begin = ctypes.string_at(address, 4)
-    if begin == _FATBIN_WRAPPER:
-        address = int.from_bytes(ctypes.string_at(address + 8, 8), "little")
-        begin = ctypes.string_at(address, 4)
-    if begin == _ELF:
-        return ctypes.string_at(address, _elf_bytes(address))
-    if begin == _FATBIN:
-        header, size = struct.unpack("<HQ", ctypes.string_at(address + 6, 10))
-        return ctypes.string_at(address, header + size)
+
+    def read(at: int, nbytes: int) -> bytes:
+        return ctypes.string_at(address + at, nbytes)
+
+    if read(0, 4) == _FATBIN_WRAPPER:
+        address = int.from_bytes(read(8, 8), "little")
+    for magic, length in ((elf.MAGIC, elf.length), (fatbin.FATBIN, fatbin.length)):
+        if read(0, 4) == magic:
+            return read(0, length(read))
     return ctypes.string_at(address)
-
-
-def _elf_bytes(address: int) -> int:
-    """Return how long the ELF file at an address is: as far as its tables and sections reach."""
-    head = ctypes.string_at(address, _ELF_HEADER)
-    segments, sections = struct.unpack_from("<QQ", head, 32)
-    segment_bytes, segment_count, section_bytes, count = struct.unpack_from("<4H", head, 54)
-    ends = [
-        _ELF_HEADER,
-        segments + segment_bytes * segment_count,
-        sections + section_bytes * count,
-    ]
-    for number in range(count):
-        section = ctypes.string_at(address + sections + section_bytes * number, section_bytes)
-        kind, offset, size = struct.unpack_from("<4xI16xQQ", section)
-        if kind != _NOBITS:
-            ends.append(offset + size)
-    return int(max(ends))
 
 
 @answers("cuModuleLoadData", "out:u64 u64")
