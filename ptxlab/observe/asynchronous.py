@@ -161,7 +161,8 @@ class Asynchronous:
         else:
             self.mbarrier_order.copies_arrive(threads, words)
 
-    def ended(self, over: Array) -> None:
+    def ended(self, threads: Threads, over: Array) -> None:
+        self.mbarrier_order.ended(threads)
         self._lifetimes.end(over, self.mbarrier_order.known_in)
 
 

@@ -118,6 +118,60 @@ class BarrierUse:
         self._context.find("barrier", severity, rule, count, told, other, site, "threads")
 
 
+_TURNS = 4
+"""More than lanes of a warp can be apart: arrival and wait of a phase, and those of the next."""
+
+
+class WarpsTogether:
+    """Follows whether the lanes of a warp come to an .aligned barrier of their cluster at one instruction.
+
+    They need not come at one time: a lane that waits for a copy comes later, and a GPU lets the others wait for it.
+    Each lane's arrivals and waits are counted, and held against those of the lane that was first.
+    """
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._turns: Array = np.zeros(context.wave.width, np.int64)
+        self._first: Array = np.zeros(context.wave.warps, np.int64)
+        self._at: Array = np.full((context.wave.warps, _TURNS), _NOWHERE)
+
+    def come(self, site: Site, threads: Threads) -> None:
+        """See threads come to an instruction of such a barrier."""
+        number, warps = self._context.number(site), threads.index // WARP
+        turns = self._turns[threads.index]
+        self._turns[threads.index] += 1
+        new = turns >= self._first[warps]
+        self._at[warps[new], turns[new] % _TURNS] = number
+        self._first[warps[new]] = turns[new] + 1
+        self._compare(threads.index, turns, number)
+
+    def ended(self, threads: Threads) -> None:
+        """See threads end: what the first of their warp has come to they never come to."""
+        turns = self._turns[threads.index]
+        behind = turns < self._first[threads.index // WARP]
+        if behind.any():
+            self._compare(threads.index[behind], turns[behind], _NOWHERE)
+
+    def _compare(self, index: Array, turns: Array, number: int) -> None:
+        """Report threads at another instruction than their warp, or at none, if it is for the whole warp."""
+        at = self._at[index // WARP, turns % _TURNS]
+        for other in np.unique(at[at != number]):
+            sites = [self._context.numbered(int(n)) for n in (number, other) if n != _NOWHERE]
+            aligned = [site for site in sites if _aligned(site.instruction)]
+            if aligned:
+                self._find(index[at == other], aligned[0], sites[-1])
+
+    def _find(self, apart: Array, site: Site, other: Site) -> None:
+        who, name = self._context.thread(int(apart[0])), site.instruction.name
+        message = f"{who} is not with the rest of its warp at {name}"
+        hint = "all threads of a warp execute an .aligned barrier together; leave out .aligned"
+        also = None if other is site else other
+        words = message, hint
+        self._context.find(
+            "barrier", "error", "divergent", apart.size, words, also, site, "threads"
+        )
+
+
 def counts_threads(instruction: Instruction) -> bool:
     return len(instruction.operands) > (3 if effects_of(instruction).meets == "red" else 1)
 

@@ -299,7 +299,7 @@ class Checker(Watcher):
         self._context.ended |= threads.mask
         over = self._order.ended(threads)
         if self._async is not None:
-            self._async.ended(over)
+            self._async.ended(threads, over)
 
     def end(self, wave: Wave) -> None:
         self._copies.end()

@@ -17,7 +17,7 @@ from ptxlab.emulator.prepare.effects import Effects, Queue
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.isa.targets import WARP
+from ptxlab.observe.barrier_use import WarpsTogether
 from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.choices import operand_value
 from ptxlab.observe.clocks import Clocks
@@ -44,6 +44,7 @@ class MbarrierOrder:
         self._clusters = Releases(clocks, wave.width // self._cluster)
         self._phases = Phases(context)
         self._fences = fences
+        self._warps = WarpsTogether(context)
         self._met = np.zeros(wave.ctas, bool)
 
     # ---- mbarriers ----
@@ -208,8 +209,7 @@ class MbarrierOrder:
     def cluster(self, site: Site, threads: Threads) -> None:
         """See threads arrive or wait at the barrier of their cluster."""
         effects = effects_of(site.instruction)
-        if effects.aligned:
-            self._divergent(site, threads)
+        self._warps.come(site, threads)
         index = threads.index
         clusters = index // self._cluster
         if effects.meets == "wait":
@@ -223,6 +223,9 @@ class MbarrierOrder:
     def clusters_met(self, arrived: Array) -> None:
         self._clusters.complete(np.unique(np.flatnonzero(arrived) // self._cluster))
 
+    def ended(self, threads: Threads) -> None:
+        self._warps.ended(threads)
+
     def known_in(self, ctas: Array) -> Array:
         """Return what the threads of each CTA know together, or have seen: they end no earlier."""
         known = self._clocks.known_in(ctas)
@@ -235,16 +238,3 @@ class MbarrierOrder:
         """Say which threads are in a CTA that has met the others of its cluster."""
         met: Array = self._met[self._context.wave.cta_of[threads]]
         return met
-
-    def _divergent(self, site: Site, threads: Threads) -> None:
-        alive = self._context.wave.alive.mask & ~self._context.ended
-        here = threads.mask.reshape(-1, WARP)
-        absent = (alive.reshape(-1, WARP) & ~here)[here.any(axis=1)]
-        if absent.any():
-            who = self._context.thread(int(threads.index[0]))
-            message = f"{who} comes to {site.instruction.name} without the rest of its warp"
-            hint = "all threads of a warp execute an .aligned barrier together; leave out .aligned"
-            count = int(absent.sum())
-            self._context.find(
-                "barrier", "error", "divergent", count, (message, hint), unit="threads"
-            )

@@ -143,6 +143,37 @@ def test_a_copy_for_all(checked: Check) -> None:
     assert not report.findings[0].message.endswith("has accessed its shared memory")
 
 
+ALIGNED = MEET.replace(";", ".aligned;")
+LONE = """
+    @!p0 bra Z;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r3], [d1], 512, [r2];
+W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0;
+    @!p1 bra W;
+Z:
+"""
+
+
+def test_a_lane_that_waits_for_a_copy_comes_later(checked: Check) -> None:
+    """The rest of its warp waits for it, before the arrival and between it and the wait."""
+    make = START + "    @p0 mbarrier.init.shared.b64 [bar], 1;\n" + ALIGNED
+    arrive, wait = ALIGNED.splitlines()
+    assert checked(make + LONE + ALIGNED, **GRID).findings == ()
+    assert checked(make + arrive + LONE + wait + ALIGNED, **GRID).findings == ()
+    apart = LONE.replace("Z:", wait + "bra Y;\nZ:")
+    finding = only(checked(make + arrive + apart + wait + "Y:\n" + ALIGNED, **GRID))
+    assert (finding.kind, finding.rule, finding.count) == ("barrier", "divergent", 4)
+
+
+def test_a_lane_that_never_comes(checked: Check) -> None:
+    make = START + "    @p0 mbarrier.init.shared.b64 [bar], 1;\n" + ALIGNED
+    leaves = LONE.replace("Z:", "exit;\nZ:")
+    finding = only(checked(make + leaves + ALIGNED, **GRID))
+    assert (finding.kind, finding.rule, finding.count) == ("barrier", "divergent", 4)
+    relaxed = make + leaves + MEET
+    assert checked(relaxed, **GRID).findings == ()
+
+
 def test_a_warp_that_is_not_whole(checked: Check) -> None:
     body = "    @p0 bra X;\n    barrier.cluster.arriveALIGNED;\n    bra Y;\nX: barrier.cluster.arriveALIGNED;\nY: barrier.cluster.wait;\n"
     report = checked(body.replace("ALIGNED", ".aligned"), **GRID)
