@@ -19,6 +19,6 @@ def _stored_matrices(modifiers: Modifiers, source: int) -> int:
 ROWS = (
     *_untimed("STSM", reads=_stored_matrices, scoreboard="shared", latency="agu"),
     *_untimed("MATCH", operands="a predicate first", of_pairs=("U64",), scoreboard="adu", words=1),
-    *_untimed("FMNMX3", latency="alu"),
+    *_untimed("FMNMX3 VIMNMX3", latency="alu"),
     *_untimed("BPT ARRIVES ACQBULK", operands="nothing out"),
 )

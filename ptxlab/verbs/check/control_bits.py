@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxlab.isa.targets import target_named
@@ -41,14 +40,6 @@ def checked_programs(args: argparse.Namespace) -> list[CheckedProgram]:
         CheckedProgram(program, tuple(_checked(program, kernel.name) for kernel in program.kernels))
         for program in programs
     ]
-
-
-def verdict(programs: Sequence[CheckedProgram]) -> str:
-    """Return "findings", "incomplete" where part was not looked at and the rest is right, or "clean"."""
-    kernels = [kernel for program in programs for kernel in program.kernels]
-    if any(kernel.hazards for kernel in kernels):
-        return "findings"
-    return "incomplete" if any(kernel.unchecked for kernel in kernels) else "clean"
 
 
 def _checked(program: AssembledProgram, kernel: str) -> CheckedKernel:

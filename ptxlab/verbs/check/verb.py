@@ -20,7 +20,7 @@ EXAMPLE = f"""\
 example:
   ptxlab check kernels/tensor_core.cu
   ptxlab check my.ptx --grid 4 --block 128 --arg "x=zeros(512,f32)" --checks race,async --strict
-  ptxlab check kernels/naive.cu --sass --arch sm_90a       the control bits of what it becomes
+  ptxlab check kernels/naive.cu --sass --arch sm_90a       what it becomes: results and control bits
   ptxlab check mine.cubin                                  the same of what is compiled already
 
 --list tells what is checked, rule by rule.
@@ -41,7 +41,9 @@ The verdict is clean, findings, or incomplete where something of the launch cann
 status 0 when nothing worse than warnings was found, 1 otherwise and when incomplete.
 
 Of machine code the control bits are checked, without a launch and along all paths: whether the stalls and
-scoreboards that ptxas set keep every register from being read or written too early. docs/control_bits.md.
+scoreboards that ptxas set keep every register from being read or written too early (docs/control_bits.md).
+With --sass the launch is also made twice, of the PTX and of the machine code made of it, as ptxlab diff --a ptx
+--b sass does: what they leave may differ by what PTX leaves open, and by nothing else (docs/ptxas.md).
 
 {ARGUMENTS}"""
 
@@ -50,7 +52,8 @@ OPTIONS = """
 --checks NAME,...  what to check, of those that --list tells (default all)
 --list             tell what is checked, rule by rule, and exit
 --strict           exit with 1 for a warning, as for an error
---sass             check no launch, but the control bits of the machine code the file becomes
+--sass             check the machine code that the file becomes: its control bits, and, where a launch is
+                   told, that it leaves what the PTX does
 """
 
 
@@ -100,18 +103,19 @@ def checks(text: str) -> tuple[str, ...]:
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.device.loading import is_machine_code
 
-    return _control_bits(args) if args.sass or is_machine_code(args.file) else _launch(args)
+    return _machine_code(args) if args.sass or is_machine_code(args.file) else _launch(args)
 
 
-def _control_bits(args: argparse.Namespace) -> int:
-    from ptxlab.verbs.check import hazard_text as view
-    from ptxlab.verbs.check.control_bits import checked_programs, verdict
+def _machine_code(args: argparse.Namespace) -> int:
+    from ptxlab.verbs.check import machine_text as view
+    from ptxlab.verbs.check.machine_code import check_machine_code
     from ptxlab.view.sources import read_sources
 
-    programs = checked_programs(args)
-    named = {line.path for each in programs for line in each.program.assembly.sources.values()}
-    emit(args, lambda: view.text(programs, read_sources(named)), lambda: view.as_json(programs))
-    return int(verdict(programs) != "clean")
+    told = check_machine_code(args)
+    programs = [each.program for each in told.programs]
+    named = {line.path for program in programs for line in program.assembly.sources.values()}
+    emit(args, lambda: view.text(told, read_sources(named)), lambda: view.as_json(told))
+    return int(told.verdict != "clean")
 
 
 def _launch(args: argparse.Namespace) -> int:

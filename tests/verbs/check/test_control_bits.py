@@ -67,6 +67,7 @@ def test_what_ptxas_makes_is_clean(words: list[str], capsys: pytest.CaptureFixtu
     assert main(["check", *words]) == 0
     out = capsys.readouterr().out
     assert ": no hazard in " in out
+    assert "\nnot compared with its PTX: " in out
     assert out.endswith(f"\n\nclean: 1 kernel of {words[0]}\n")
 
 
@@ -100,7 +101,7 @@ def test_a_stall_that_is_too_short_is_counted(
     assert (hazard["kind"], hazard["missing_cycles"], hazard["scoreboards"]) == ("RAW", 3, [])
     assert hazard["earlier"]["text"].startswith("FADD")
     assert hazard["later"]["text"].startswith("STG")
-    assert report["schema"] == "ptxlab.check.sass/1"
+    assert report["schema"] == "ptxlab.check.sass/2"
     assert report["verdict"] == "findings"
 
 

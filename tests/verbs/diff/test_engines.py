@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ptxlab.isa.targets import Target
+from ptxlab.machine.lift.table import RULES
 from ptxlab.main import main
 from ptxlab.syntax import parse
 from ptxlab.syntax.tree import PtxModule
@@ -122,3 +123,36 @@ def test_only_ptx_and_its_machine_code_are_compared_so(
 ) -> None:
     assert main(["diff", program, "--a", sides[0], "--b", sides[1]]) == 2
     assert "say --a ptx --b sass" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_check_of_machine_code_finds_it_too(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["check", program, "--sass", "--arch", "sm_90"]
+    assert main(words) == 1
+    out = capsys.readouterr().out
+    assert "VIMNMX3 R5, R0, UR4, R0" in out
+    assert out.endswith("\n\nfindings: 1 kernel of distance.ptx\n")
+    assert main([*words, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], told["compared"]["verdict"]) == ("findings", "may not")
+
+
+def test_a_check_of_what_is_made_now_is_clean(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", program, "--sass", "--arch", "sm_90", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["schema"], told["verdict"]) == ("ptxlab.check.sass/2", "clean")
+    assert told["compared"]["same"]
+
+
+def test_a_check_is_incomplete_where_machine_code_does_not_run(
+    program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(RULES, "VIMNMX3")
+    assert main(["check", program, "--sass", "--arch", "sm_90", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], told["compared"]) == ("incomplete", None)
+    assert "VIMNMX3 is not modelled" in told["not_compared"]

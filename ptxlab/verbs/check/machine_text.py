@@ -1,8 +1,8 @@
-"""What control bits leave open, as text and as plain data."""
+"""What was found in machine code, as text and as plain data (schema ``ptxlab.check.sass/2``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ptxlab.machine import uses
@@ -10,12 +10,14 @@ from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.hazards import Hazard
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.syntax.names import called
-from ptxlab.verbs.check.control_bits import CheckedKernel, CheckedProgram, verdict
+from ptxlab.verbs.check.control_bits import CheckedKernel, CheckedProgram
+from ptxlab.verbs.check.machine_code import CheckedMachineCode
+from ptxlab.verbs.diff import engines_text
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import counted
 
-SCHEMA = "ptxlab.check.sass/1"
+SCHEMA = "ptxlab.check.sass/2"
 _MEANING = {
     "RAW": "{bits} read before written",
     "WAR": "{bits} written before read",
@@ -23,14 +25,18 @@ _MEANING = {
 }
 
 
-def text(programs: Sequence[CheckedProgram], sources: Sources) -> str:
+def text(told: CheckedMachineCode, sources: Sources) -> str:
     blocks = []
-    for program in programs:
+    for program in told.programs:
         assembly = program.program.assembly
         for kernel in program.kernels:
             blocks += ["\n".join(_hazard(hazard, assembly, sources)) for hazard in kernel.hazards]
             blocks.append("\n".join(_kernel(program, kernel)))
-    return "\n\n".join([*blocks, _total(programs)])
+    if told.compared is not None:
+        blocks.append(engines_text.text(told.file, told.compared).rstrip())
+    if told.not_compared is not None:
+        blocks.append(f"not compared with its PTX: {told.not_compared}")
+    return "\n\n".join([*blocks, _total(told)]) + "\n"
 
 
 def _hazard(hazard: Hazard, assembly: Assembly, sources: Sources) -> Iterator[str]:
@@ -75,18 +81,18 @@ def _kernel(program: CheckedProgram, kernel: CheckedKernel) -> Iterator[str]:
     yield from (f"not checked: {what}" for what in kernel.unchecked)
 
 
-def _total(programs: Sequence[CheckedProgram]) -> str:
-    kernels = [kernel for program in programs for kernel in program.kernels]
+def _total(told: CheckedMachineCode) -> str:
+    kernels = [kernel for program in told.programs for kernel in program.kernels]
     hazards = sum(len(kernel.hazards) for kernel in kernels)
     counts = f"{counted(hazards, 'hazard')} in " if hazards else ""
-    return f"{verdict(programs)}: {counts}{counted(len(kernels), 'kernel')} of {programs[0].program.file}"
+    return f"{told.verdict}: {counts}{counted(len(kernels), 'kernel')} of {told.file}"
 
 
-def as_json(programs: Sequence[CheckedProgram]) -> dict[str, Any]:
+def as_json(told: CheckedMachineCode) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "file": programs[0].program.file,
-        "verdict": verdict(programs),
+        **members(told, "file", "verdict", "not_compared"),
+        "compared": told.compared and engines_text.as_json(told.file, told.compared),
         "programs": [
             {
                 "arch": program.program.arch,
@@ -101,7 +107,7 @@ def as_json(programs: Sequence[CheckedProgram]) -> dict[str, Any]:
                     for kernel in program.kernels
                 ],
             }
-            for program in programs
+            for program in told.programs
         ],
     }
 
