@@ -172,6 +172,14 @@ class Issued:
             kind=kind,
         )
 
+    def misdescribed(self, at: int, operand: str, word: int, error: ValueError) -> LaunchError:
+        """Return the error of the shared memory descriptor of an operand of the operation at a position."""
+        what = f"the descriptor of {operand}, {word:#018x}: {error}"
+        hint = (
+            "ptxlab layout 128x64 --descriptor tcgen05 --dtype f16 --swizzle 128B prints a tile's"
+        )
+        return self.fault(at, what, hint=hint, kind="launch")
+
     def unsupported(self, what: object) -> Unsupported:
         """Return the error of what is not modelled."""
         return Unsupported(f"{self.name}: {what}", location=self.wave.locate(self.operation.line))
@@ -193,12 +201,11 @@ class Issued:
 
         Each CTA of an operation reads at the same place of its own memory.
         """
-        name = f"the descriptor of {operand.operand}"
         for word, at in self.distinct(descriptors):
             try:
                 TCGEN05_DESCRIPTOR.decode(word)
             except ValueError as error:
-                raise self.fault(at, f"{name}, {word:#018x}: {error}", kind="launch") from None
+                raise self.misdescribed(at, operand.operand, word, error) from None
         region, group = self.wave.regions["shared"], self.operation.group
         starts = self.ctas.reshape(-1) * self.wave.shared_pitch - self.wave.shared_base
         words = descriptors.repeat(group)
@@ -211,7 +218,7 @@ class Issued:
             at, first, end = outside
             raise self.fault(
                 at // group,
-                f"{name} reaches from byte {first:#x} of shared memory to {end:#x}, of which a CTA has "
+                f"the descriptor of {operand.operand} reaches from byte {first:#x} of shared memory to {end:#x}, of which a CTA has "
                 f"{region.first:#x} to {region.size:#x}",
             )
         return lines

@@ -96,7 +96,8 @@ class Multiplication:
             asked = problem(self.form, word)
         except ValueError as error:
             what = f"instruction descriptor {word:#010x}: {error}"
-            raise issued.fault(0, what, kind="launch") from None
+            hint = f"ptxlab layout 128x256 --descriptor kind::{self.form.kind} prints one of m x n"
+            raise issued.fault(0, what, hint=hint, kind="launch") from None
         known = self.form.long_k_targets
         if asked.k == LONG_K and self.target.name not in known:
             raise issued.unsupported(
@@ -181,8 +182,7 @@ class _Product:
                     dtype = "e2m1x2" if product.bits == 4 else operand.dtype
                     READERS["tcgen05"].check(dtype, major, mode)
             except ValueError as error:
-                what = f"the descriptor of {name}, {word:#018x}: {error}"
-                raise issued.fault(at, what, kind="launch") from None
+                raise issued.misdescribed(at, name, word, error) from None
         return issued.lines(operand, major, descriptors)
 
     def _zero_columns(self, masks: Array) -> Array:
@@ -319,7 +319,8 @@ class _Product:
             )
         except Differing as error:
             hint = "each quarter of the lanes must hold all of them: tcgen05.cp.32x128b.warpx4 copies so"
-            raise self._issued.fault(0, str(error), hint=hint, kind="launch") from None
+            at = self._operation(some, error.at)
+            raise self._issued.fault(at, str(error), hint=hint, kind="launch") from None
 
     def _places(self, some: Array | slice, part: int) -> Array | None:
         if self._metadata is None:
@@ -327,7 +328,15 @@ class _Product:
         try:
             return places(self._issued.wave, self._problem, self._metadata.part(some), part)
         except InvalidMetadata as error:
-            raise self._issued.fault(0, f"{error} is undefined", kind="launch") from None
+            at = self._operation(some, error.matrix)
+            hint = "a chunk's two indices increase, the lower one in the lower bits"
+            raise self._issued.fault(
+                at, f"{error} is undefined", hint=hint, kind="launch"
+            ) from None
+
+    def _operation(self, some: Array | slice, at: int) -> int:
+        """Return the position of the operation that is for the CTA at a position among ``some``."""
+        return int(np.arange(self._d.cta.size)[some][at]) // self._problem.form.group
 
 
 # ---- from the instruction to that -----------------------------------------------------------

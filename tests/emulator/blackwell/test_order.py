@@ -138,6 +138,10 @@ def fails(what: str, body: str, problem: Problem, words: Sequence[int] | None = 
         after(body, problem.cells(), problem.shared(), words or problem.words())
     assert caught.value.location is not None
     assert "tcgen05." in caught.value.location.text
+    error = caught.value
+    if isinstance(error, LaunchError) and error.kind == "launch" and "descriptor" in error.message:
+        assert error.hint is not None
+        assert error.hint.startswith("ptxlab layout 128x")
 
 
 def test_what_a_product_must_not_be() -> None:

@@ -172,6 +172,11 @@ def test_copies_of_scales_must_be_the_same() -> None:
     before[0, 70, A_AT + 1] ^= 1
     with pytest.raises(LaunchError, match="the scales of A differ between the quarters"):
         after(issued_scaled(problem, ""), before, problem.shared(), problem.words())
+    third = np.repeat(before, 4, axis=0)
+    third[[0, 1, 3], 70, A_AT + 1] ^= 1
+    shared = problem.shared().repeat(4, axis=0)
+    with pytest.raises(LaunchError, match=r"issued by thread \(0, 0, 0\) of CTA \(2, 0, 0\)"):
+        after(issued_scaled(problem, ""), third, shared, problem.words(), group=1)
 
 
 # ---- sparse ---------------------------------------------------------------------------------
