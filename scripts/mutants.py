@@ -23,8 +23,8 @@ from pathlib import Path
 
 from scripts import mutants_table
 from scripts.mutants_code import StaleError
+from scripts.mutants_runner import Runner
 from scripts.mutants_table import HANG, OUTCOMES, SEEN, STALE, UNSEEN, Mistake, Record
-from scripts.mutants_trial import Trial
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -73,21 +73,23 @@ def try_all(
 ) -> Iterator[tuple[Mistake, str, list[str]]]:
     """Yield each mistake with its outcome and the tests that notice it, in the order they end in."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        trial = Trial(root, Path(folder), workers)
+        runner = Runner(root, Path(folder), workers)
         executor = ThreadPoolExecutor(workers)
         try:
             likely = {mistake: likely_tests(mistake, everything, known) for mistake in chosen}
-            sound = set(trial.sound(list(dict.fromkeys(t for own in likely.values() for t in own))))
+            sound = set(
+                runner.sound(list(dict.fromkeys(t for own in likely.values() for t in own)))
+            )
             running: dict[Future[tuple[str, list[str]]], Mistake] = {}
             for mistake, tests in likely.items():
                 tried = [test for test in tests if test in sound]
                 order = (tried, namesakes(root, mistake), *([test] for test in mistake.tests))
-                running[executor.submit(trial.result, mistake, order)] = mistake
+                running[executor.submit(runner.result, mistake, order)] = mistake
             for future in as_completed(running):
                 yield running[future], *future.result()
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            trial.close()
+            runner.close()
             executor.shutdown()
 
 

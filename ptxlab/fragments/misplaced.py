@@ -32,7 +32,7 @@ class Held:
     @cached_property
     def wrong(self) -> Array:
         """The places [n, 3] of the elements that are not as they should be, by lane and register."""
-        return np.argwhere(self._found != self._wanted)
+        return np.argwhere(self._actual != self._wanted)
 
     def explained(self) -> list[str]:
         """Return what is wrong in words, the most that one sentence explains; nothing if all is right."""
@@ -47,10 +47,10 @@ class Held:
         if self.layout.elements_per_register > 1:
             where += f", element {place.element},"
         should = f"{self._at(place)}, {self._value(self._wanted[place])}"
-        return f"{where} holds {self._element(self._found[place])} and should hold {should}"
+        return f"{where} holds {self._element(self._actual[place])} and should hold {should}"
 
     @cached_property
-    def _found(self) -> Array:
+    def _actual(self) -> Array:
         return self._elements(self.words)
 
     @cached_property
@@ -86,13 +86,13 @@ class Held:
     def _transposed(self) -> Iterator[str]:
         rows, cols = self.matrix.shape[-2:]
         if rows == cols and np.array_equal(
-            self._found, self._elements(self.layout.pack(np.swapaxes(self.matrix, -1, -2)))
+            self._actual, self._elements(self.layout.pack(np.swapaxes(self.matrix, -1, -2)))
         ):
             yield f"the registers hold {self.layout.operand} transposed"
 
     def _registers(self) -> Iterator[str]:
         """Yield which registers hold, in all lanes, what belongs in others."""
-        held, wanted = self._found, self._wanted
+        held, wanted = self._actual, self._wanted
         of = {
             register: other
             for register in range(self.layout.registers_per_lane)
@@ -109,7 +109,7 @@ class Held:
 
     def _halves(self) -> Iterator[str]:
         """Yield which registers hold their own elements in the wrong order."""
-        held, wanted = self._found, self._wanted
+        held, wanted = self._actual, self._wanted
         wrong = [
             self._name(register)
             for register in range(self.layout.registers_per_lane)
@@ -121,7 +121,7 @@ class Held:
 
     def _lanes(self) -> Iterator[str]:
         """Yield that every lane holds what belongs in another, with the first few of them."""
-        held, wanted = self._found.reshape(len(self.words), -1), self._wanted
+        held, wanted = self._actual.reshape(len(self.words), -1), self._wanted
         wanted = wanted.reshape(len(self.words), -1)
         same = (held[:, np.newaxis] == wanted[np.newaxis]).all(axis=2)
         if same.any(axis=1).all():

@@ -199,8 +199,8 @@ def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[L
         for i in range(a.elements_per_register):
             row, col = (int(index) for index in a.element(lane, register, i))
             tile, within = divmod(col, d.cols)
-            (place,) = d.registers(row, within)
-            elements.append((place.lane, (tile, place.register, place.element)))
+            (owner,) = d.registers(row, within)
+            elements.append((owner.lane, (tile, owner.register, owner.element)))
         sources.append(elements)
     return sources
 

@@ -32,7 +32,7 @@ class FragmentRun:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One element that is not what was predicted; ``expected`` and ``found`` are bit patterns.
+    """One element that is not what was predicted; ``expected`` and ``actual`` are bit patterns.
 
     ``where`` is "register" for what a lane held at the instruction, and "memory" for what the
     program stored; then lane, register and element name the place that should have stored it. It is
@@ -51,7 +51,7 @@ class Mismatch:
     row: int
     col: int
     expected: int
-    found: int
+    actual: int
     bits: int
     column: int | None = None
 
@@ -63,7 +63,7 @@ class Mismatch:
         element: tuple[int, int],
         cell: tuple[int, int],
         expected: int,
-        found: int,
+        actual: int,
         bits: int = 32,
     ) -> Mismatch:
         """Return that of an element that shows in a cell of Tensor Memory, by lane and column."""
@@ -71,7 +71,7 @@ class Mismatch:
         row, col = element
         where: MismatchPlace = "memory" if operand == "T" else "product"
         place = (lane, None, None, row, col)
-        return cls(fill, where, operand, *place, expected, found, bits, column)
+        return cls(fill, where, operand, *place, expected, actual, bits, column)
 
     @classmethod
     def of(
@@ -81,11 +81,11 @@ class Mismatch:
         layout: FragmentLayout,
         place: Place,
         expected: int,
-        found: int,
+        actual: int,
     ) -> Mismatch:
         """Return that of the element of an operand that has this place."""
         row, col = map(int, layout.element(*place))
-        return cls(fill, where, layout.operand, *place, row, col, expected, found, layout.bits)
+        return cls(fill, where, layout.operand, *place, row, col, expected, actual, layout.bits)
 
     @property
     def low_bit(self) -> int:
@@ -103,7 +103,7 @@ class Mismatch:
 
     @property
     def shown_by(self) -> str:
-        """The operand whose elements ``expected`` and ``found`` are."""
+        """The operand whose elements ``expected`` and ``actual`` are."""
         return "D" if self.where == "product" else self.operand
 
 
@@ -154,14 +154,14 @@ class FragmentReport:
 
 
 def differences(
-    layout: FragmentLayout, expected: int, found: int, count: int = 0
+    layout: FragmentLayout, expected: int, actual: int, count: int = 0
 ) -> Iterator[tuple[int, int, int]]:
     """Yield number and both bit patterns of the elements that differ between two words.
 
     Those are registers, or hold ``count`` elements.
     """
     for element in range(count or layout.elements_per_register):
-        right, wrong = (element_bits(layout, word, element) for word in (expected, found))
+        right, wrong = (element_bits(layout, word, element) for word in (expected, actual))
         if right != wrong:
             yield element, right, wrong
 

@@ -26,7 +26,7 @@ from ptxlab.installation import adding_extra
 WORKSPACE = 32 << 20
 CANDIDATES = 16
 """How many of the algorithms that cublasLt's heuristic proposes are tried."""
-TRIALS = 3
+REPEATS = 3
 
 # cudaDataType, in library_types.h.
 _DATA_TYPES = {"f32": 0, "tf32": 0, "f16": 2, "bf16": 14}
@@ -111,10 +111,10 @@ def cublaslt(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[StreamWork]:
             )  # fmt: skip
 
         def seconds(number: int) -> float:
-            trial = [
-                gpu.timed("try cublasLt", multiply(number, scratch)) for _ in range(TRIALS + 1)
+            timings = [
+                gpu.timed("try cublasLt", multiply(number, scratch)) for _ in range(REPEATS + 1)
             ]
-            return min(result.seconds for result in trial[1:])
+            return min(result.seconds for result in timings[1:])
 
         best = min(range(int(count[0])), key=seconds)
         yield multiply(best, x.d.address)

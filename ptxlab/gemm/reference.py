@@ -118,9 +118,9 @@ class Comparison:
     """
 
     error: float
-    place: tuple[int, int] | None
+    index: tuple[int, int] | None
     expected: float | None
-    found: float | None
+    actual: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _finished(method: Method, relative: float, floor: float, acc: str) -> tuple[
 
 
 def compare(computed: Array, parts: Iterable[ExpectedPart], bound: ErrorBound) -> Comparison:
-    """Find the element of ``found`` furthest from the ``parts`` of its reference, in units of what it may be.
+    """Find the element of ``computed`` furthest from the ``parts`` of its reference, in units of what it may be.
 
     D is right if and only if the error found is at most ``bound.coefficient``. A and B are finite; an
     element that is infinite or NaN without a reason has an infinite error.
@@ -236,9 +236,9 @@ def compare(computed: Array, parts: Iterable[ExpectedPart], bound: ErrorBound) -
         block = computed[part.rows, part.columns].astype(np.float64)
         error = _error(block, part, bound)
         at = np.unravel_index(np.argmax(error), error.shape)
-        if worst.place is None or error[at] > worst.error:
-            place = (part.rows.start + int(at[0]), part.columns.start + int(at[1]))
-            worst = Comparison(float(error[at]), place, float(part.expected[at]), float(block[at]))
+        if worst.index is None or error[at] > worst.error:
+            index = (part.rows.start + int(at[0]), part.columns.start + int(at[1]))
+            worst = Comparison(float(error[at]), index, float(part.expected[at]), float(block[at]))
     return worst
 
 

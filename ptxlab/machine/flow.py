@@ -27,8 +27,8 @@ class NotFollowed(Exception):
     """Says which paths are not followed, and why."""
 
 
-Place = tuple[tuple[int, ...], int]
-"""An instruction by number, and where the calls that led to it return to, the last one last."""
+ProgramPoint = tuple[tuple[int, ...], int]
+"""An instruction by number, behind where the calls that led to it return to, the last one last."""
 
 
 def blocks(code: Sequence[DecodedInstruction]) -> list[Block]:
@@ -36,40 +36,42 @@ def blocks(code: Sequence[DecodedInstruction]) -> list[Block]:
 
     A function stands there once for each way it is called. Raises NotFollowed.
     """
-    following: dict[Place, list[Place]] = {}
-    waiting: list[Place] = [((), 0)]
+    following: dict[ProgramPoint, list[ProgramPoint]] = {}
+    waiting: list[ProgramPoint] = [((), 0)]
     while waiting:
-        place = waiting.pop()
-        if place not in following:
-            following[place] = list(dict.fromkeys(_following(code, place)))
-            waiting += following[place]
+        point = waiting.pop()
+        if point not in following:
+            following[point] = list(dict.fromkeys(_following(code, point)))
+            waiting += following[point]
     return _joined(code, following)
 
 
-def _joined(code: Sequence[DecodedInstruction], following: dict[Place, list[Place]]) -> list[Block]:
+def _joined(
+    code: Sequence[DecodedInstruction], following: dict[ProgramPoint, list[ProgramPoint]]
+) -> list[Block]:
     """Put instructions that only follow each other into one block."""
-    entered: dict[Place, int] = {((), 0): 2}
+    entered: dict[ProgramPoint, int] = {((), 0): 2}
     for places in following.values():
-        for place in places:
-            entered[place] = entered.get(place, 0) + (1 if len(places) == 1 else 2)
-    starts = [place for place in following if entered[place] > 1]
-    starts.sort(key=lambda place: place[1])
-    ends: dict[Place, list[Place]] = {}
-    made: dict[Place, Block] = {}
+        for point in places:
+            entered[point] = entered.get(point, 0) + (1 if len(places) == 1 else 2)
+    starts = [point for point in following if entered[point] > 1]
+    starts.sort(key=lambda point: point[1])
+    ends: dict[ProgramPoint, list[ProgramPoint]] = {}
+    made: dict[ProgramPoint, Block] = {}
     for start in starts:
-        place, numbers = start, [start[1]]
-        while len(following[place]) == 1 and entered[following[place][0]] == 1:
-            (place,) = following[place]
-            numbers.append(place[1])
+        point, numbers = start, [start[1]]
+        while len(following[point]) == 1 and entered[following[point][0]] == 1:
+            (point,) = following[point]
+            numbers.append(point[1])
         made[start] = Block([code[number] for number in numbers])
-        ends[start] = following[place]
+        ends[start] = following[point]
     for start, places in ends.items():
-        made[start].after = [made[place] for place in places]
+        made[start].after = [made[point] for point in places]
     return list(made.values())
 
 
-def _following(code: Sequence[DecodedInstruction], place: Place) -> list[Place]:
-    calls, number = place
+def _following(code: Sequence[DecodedInstruction], point: ProgramPoint) -> list[ProgramPoint]:
+    calls, number = point
     i = code[number]
     if i.row is None and i.sass.opcode.startswith(_INDIRECT):
         raise NotFollowed(f"where '{i.sass.text}' goes is not told")

@@ -68,7 +68,7 @@ class HazardCheck:
     def run(self) -> list[Hazard]:
         """Return the hazards, as their second instructions stand in the code. Raises NotFollowed."""
         every = blocks(self._code)
-        places = {block: place for place, block in enumerate(every)}
+        places = {block: number for number, block in enumerate(every)}
         before = {every[0]: InFlight()}
         waiting = {0}
         while waiting:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ptxlab.native.text import FunctionText, ModuleFunction, Place
+from ptxlab.native.text import FunctionText, InsertionPoint, ModuleFunction
 from ptxlab.native.value import VectorValue, done, listed, number
 
 LANES = 8
@@ -77,7 +77,7 @@ class FunctionBuilder(FunctionText):
     def _turns(self, first: VectorValue, end: VectorValue, step: int) -> Iterator[VectorValue]:
         """Repeat what is written inside for every ``step``th index from ``first`` to before ``end``, at least once."""
         head, done, index = self._new("turn")[1:], self._new("done")[1:], self._new("i")
-        before, self._here = self._here, Place(block=head)
+        before, self._here = self._here, InsertionPoint(block=head)
         yield VectorValue(self, "i64", 0, index, self.in_threads)
         self.line(f"{index}.next = add nuw i64 {index}, {step}")
         self.line(f"{index}.more = icmp ult i64 {index}.next, {end.name}")
@@ -89,7 +89,7 @@ class FunctionBuilder(FunctionText):
         self._begin(done)
 
     @contextmanager
-    def over_threads(self, first: VectorValue, end: VectorValue) -> Iterator[VectorValue]:
+    def thread_loop(self, first: VectorValue, end: VectorValue) -> Iterator[VectorValue]:
         """Repeat what is written inside for eight threads at a time, of which there are some."""
         self._before_threads = self._here
         with self._turns(first, end, LANES) as index:

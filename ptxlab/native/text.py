@@ -60,7 +60,7 @@ def module(*functions: ModuleFunction) -> str:
 
 
 @dataclass(slots=True)
-class Place:
+class InsertionPoint:
     """Where lines are written: behind ``lines``, the last of them in a ``block``, which may have ``ended``."""
 
     lines: list[str] = field(default_factory=list)
@@ -79,8 +79,8 @@ class FunctionText:
         self.result = result
         self.parameters: list[str] = []
         self.known: dict[Hashable, Any] = {}
-        self._here = Place()
-        self._before_threads: Place | None = None
+        self._here = InsertionPoint()
+        self._before_threads: InsertionPoint | None = None
         self._buffers: list[str] = []
         self._used: dict[str, str] = {}
         self._count = 0

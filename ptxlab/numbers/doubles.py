@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from ptxlab.arrays import Array, Doubles, intrinsic
-from ptxlab.numbers.rounding import settle_f64, to_odd, two_sum
+from ptxlab.numbers.rounding import propagate_nan_f64, to_odd, two_sum
 
 _SPLITTER = 2.0**27 + 1
 _LARGE, _SMALL = 2.0**990, 2.0**-900
@@ -40,7 +40,7 @@ def fma_f64(a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
     """Fused multiply-add under ``mode`` (rn, rz, rm or rp)."""
     # Negated both ways for rm, so that an exact zero sum comes out as -0.
     r = -_fma(-a, b, -c, "rp") if mode == "rm" else _fma(a, b, c, mode)
-    return settle_f64(r, *np.broadcast_arrays(a, b, c))
+    return propagate_nan_f64(r, *np.broadcast_arrays(a, b, c))
 
 
 def _fma(a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
@@ -87,11 +87,11 @@ def add_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
 
 
 def subtract_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    return settle_f64(add_f64(a, -b, mode), a, b)
+    return propagate_nan_f64(add_f64(a, -b, mode), a, b)
 
 
 def mul_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    return settle_f64(fma_f64(a, b, np.copysign(0.0, a * b), mode), a, b)
+    return propagate_nan_f64(fma_f64(a, b, np.copysign(0.0, a * b), mode), a, b)
 
 
 def div_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
@@ -102,7 +102,7 @@ def div_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
         top, top_unit = float(a[at]).as_integer_ratio()
         low, low_unit = float(b[at]).as_integer_ratio()
         quotient[at] = _round_ratio(top * low_unit, low * top_unit, mode)
-    return settle_f64(quotient, a, b)
+    return propagate_nan_f64(quotient, a, b)
 
 
 def rcp_f64(a: Doubles, mode: str) -> Doubles:
@@ -114,7 +114,7 @@ def sqrt_f64(a: Doubles, mode: str) -> Doubles:
     root: Doubles = np.sqrt(a)
     for at in np.flatnonzero((a > 0) & np.isfinite(a)):
         root[at] = _round_root(*float(a[at]).as_integer_ratio(), mode)
-    return settle_f64(root, a)
+    return propagate_nan_f64(root, a)
 
 
 def multiply_add_double(a: Array, b: Array, c: Array, *, rounding: str = "rn") -> Array:

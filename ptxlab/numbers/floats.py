@@ -12,10 +12,10 @@ import numpy as np
 from ptxlab.arrays import Array, intrinsic, some
 from ptxlab.numbers.formats import BF16, F32, alone
 from ptxlab.numbers.rounding import (
+    canonical_nan,
     double,
     has_nan,
     narrow,
-    settle,
     sum_to_odd,
     to_odd,
     two_sum,
@@ -37,7 +37,7 @@ def subtract_f32(a: Array, b: Array, mode: str) -> Array:
 
 def fma_f32(a: Array, b: Array, c: Array, mode: str) -> Array:
     if mode == "rm":  # so that an exact zero sum comes out as -0
-        return settle(-narrow(sum_to_odd(-double(a) * double(b), -double(c)), F32, "rp"))
+        return canonical_nan(-narrow(sum_to_odd(-double(a) * double(b), -double(c)), F32, "rp"))
     return narrow(sum_to_odd(double(a) * double(b), double(c)), F32, mode)
 
 
@@ -69,7 +69,7 @@ def fma_f32_nearest(a: Array, b: Array, c: Array) -> Array:
     tiny = (size <= MIN_NORMAL) & (total != 0)  # sums that round up to MIN_NORMAL too
     if some(tiny):
         _round_again(r, np.flatnonzero(tiny), a, b, c)
-    return settle(r)
+    return canonical_nan(r)
 
 
 def _round_again(r: Array, at: Array, *operands: Array) -> None:

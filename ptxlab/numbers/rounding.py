@@ -56,12 +56,12 @@ def has_nan(x: Array) -> bool:
 
 
 @intrinsic
-def settle(r: Array) -> Array:
+def canonical_nan(r: Array) -> Array:
     """Give every NaN of a float32 result the hardware's one pattern."""
     return np.where(r == r, r, NAN_F32) if has_nan(r) else r
 
 
-def settle_f64(r: Array, *operands: Array) -> Array:
+def propagate_nan_f64(r: Array, *operands: Array) -> Array:
     """Give every NaN of a float64 result the payload of the first NaN operand, or the default."""
     if not has_nan(r):
         return r

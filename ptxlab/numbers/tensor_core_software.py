@@ -23,7 +23,7 @@ from ptxlab.isa.targets import DotProduct, UnpackedDotProduct
 from ptxlab.numbers.floats import fma_f32_nearest
 from ptxlab.numbers.formats import F16, Format
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
-from ptxlab.numbers.rounding import narrow, settle
+from ptxlab.numbers.rounding import canonical_nan, narrow
 from ptxlab.numbers.tensor_core import multiply_add
 
 
@@ -77,7 +77,7 @@ def multiply_add_m8n8k4(
         total = np.zeros(c.size, np.float32)
         for k in range(4):
             total = _fma(left[:, k], right[:, k], total)
-        return settle(addend.ravel() + total).view(np.uint32).reshape(c.shape)
+        return canonical_nan(addend.ravel() + total).view(np.uint32).reshape(c.shape)
     total = addend.ravel()
     for k in (0, 2):
         product = (left[:, k] * right[:, k]).ravel()

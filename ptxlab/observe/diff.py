@@ -59,13 +59,13 @@ class Repeatable:
 class Output:
     """An array after both launches: how many of its elements differ in bits, and the first of them.
 
-    ``place`` is its index, ``a`` and ``b`` what it is; None, and zeros, where none differs.
+    ``index`` is where it is, ``a`` and ``b`` what it is; None, and zeros, where none differs.
     """
 
     name: str
     differing: int
     total: int
-    place: tuple[int, ...] | None = None
+    index: tuple[int, ...] | None = None
     a: Any = 0
     b: Any = 0
 

@@ -130,8 +130,8 @@ def _followed(config: LaunchConfig, bound: Bound, at: int, output: Output) -> _F
     def launched(watcher: Callable[[int], StoreFinder | ValueTrace]) -> tuple[int, Sequence[str]]:
         launch = bound()
         _, array = launch.arrays[at]
-        assert output.place is not None
-        flat = int(np.ravel_multi_index(output.place, array.shape)) if array.shape else 0
+        assert output.index is not None
+        flat = int(np.ravel_multi_index(output.index, array.shape)) if array.shape else 0
         address = array.address + flat * array.dtype.itemsize
         assert isinstance(launch.kernel, EmulatorKernel)
         launch.kernel.watch(watcher(address)).run(config, launch.args)

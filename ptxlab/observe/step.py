@@ -133,7 +133,7 @@ class StepRecorder(Tracer):
         if self._live and self._flights.beginning is not None:
             factors = tuple(tensor_factors(access, threads, self._context.wave, self._position))
             if factors:
-                self._factors[len(self._flights.found) - 1] = factors
+                self._factors[len(self._flights.traced) - 1] = factors
 
     def touch(
         self, access: Access, threads: Threads, parts: list[Part], items: Array | None
@@ -158,14 +158,14 @@ class StepRecorder(Tracer):
         if self._live and len(self._map) == MAP_BYTES:
             swizzle = decode(bytes(self._map)).swizzle
             if swizzle != "none":
-                self._swizzles[len(self._flights.found) - 1] = swizzle
+                self._swizzles[len(self._flights.traced) - 1] = swizzle
 
     def _read(self, site: Site, frame: Frame, threads: Threads) -> None:
         """Note what a product reads of shared memory; what its descriptors say wrongly stops the launch."""
         if effects_of(site.instruction).begins == "products":
             with suppress(ValueError):
                 operands = tuple(factors(site, frame, threads, self._position))
-                self._factors[len(self._flights.found) - 1] = operands
+                self._factors[len(self._flights.traced) - 1] = operands
 
     def recording(self, kernel: str, fault: str | None) -> Recording:
         known, context = self._registers.known, self._context

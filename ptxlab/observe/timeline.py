@@ -109,7 +109,7 @@ class Flight:
 
 
 @dataclass(slots=True)
-class Meeting:
+class BarrierPhase:
     """A barrier of a CTA, or of the cluster, from its first arrival until it is complete.
 
     ``arrivals`` are steps; ``name`` is its operands in the PTX.
@@ -242,7 +242,7 @@ class Timeline:
     tiles: tuple[FilledTile, ...]
     columns: tuple[FilledColumns, ...]
     allocations: tuple[AllocatedColumns, ...]
-    barriers: tuple[Meeting, ...]
+    barriers: tuple[BarrierPhase, ...]
     waits: tuple[Wait, ...]
     mbarriers: tuple[TracedMbarrier, ...]
     cut: bool

@@ -249,7 +249,7 @@ class Tracer(Watcher):
     # ---- what came out ----
 
     def timeline(self, kernel: str, fault: str | None) -> Timeline:
-        context, flights = self._context, self._flights.found
+        context, flights = self._context, self._flights.traced
         wave, source = context.wave, context.wave.module.source
         origins = sources(wave.module, wave.functions)
         numbers = wave.numbers[context.first : context.first + context.count]
@@ -278,9 +278,9 @@ class Tracer(Watcher):
             tiles=tiles(flights, context.name),
             columns=filled_columns(flights),
             allocations=tuple(self._flights.tensor_memory.allocations),
-            barriers=tuple(self._barriers.found),
-            waits=tuple(self._waits.found),
-            mbarriers=tuple(self._mbarriers.found),
+            barriers=tuple(self._barriers.traced),
+            waits=tuple(self._waits.traced),
+            mbarriers=tuple(self._mbarriers.traced),
             cut=self._cut,
             fault=fault,
             unverified=tuple(

@@ -10,7 +10,14 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, PHASES
-from ptxlab.observe.timeline import MbarrierMoment, Meeting, SharedSpan, TracedMbarrier, Wait, Warps
+from ptxlab.observe.timeline import (
+    BarrierPhase,
+    MbarrierMoment,
+    SharedSpan,
+    TracedMbarrier,
+    Wait,
+    Warps,
+)
 from ptxlab.observe.trace_context import TraceContext
 from ptxlab.syntax.printer import operand_text
 from ptxlab.syntax.tree import Instruction
@@ -21,7 +28,7 @@ class Waits:
 
     def __init__(self, context: TraceContext) -> None:
         self._context = context
-        self.found: list[Wait] = []
+        self.traced: list[Wait] = []
         self._stands = [0] * (context.count * context.cta_warps)
         self._stood = dict.fromkeys(range(len(self._stands)), 0)
 
@@ -43,7 +50,7 @@ class Waits:
             if began < until:
                 alike[began].append(warp)
         for began, warps in alike.items():
-            self.found.append(Wait(tuple(warps), began, until, step, mbarrier))
+            self.traced.append(Wait(tuple(warps), began, until, step, mbarrier))
 
 
 class BarrierTrace:
@@ -52,39 +59,39 @@ class BarrierTrace:
     def __init__(self, context: TraceContext, waits: Waits) -> None:
         self._context = context
         self._waits = waits
-        self.found: list[Meeting] = []
-        self._at: dict[int, tuple[int, Meeting]] = {}
-        self._open: dict[tuple[int | None, str], Meeting] = {}
+        self.traced: list[BarrierPhase] = []
+        self._at: dict[int, tuple[int, BarrierPhase]] = {}
+        self._open: dict[tuple[int | None, str], BarrierPhase] = {}
         self._met = 0
 
     def meet_cluster(self, effects: Effects, warps: Warps) -> None:
         """See warps arrive at the barrier of the cluster, or go on behind it."""
         if effects.meets == "arrive":
-            self._meeting(None, "cluster")
+            self._phase(None, "cluster")
         else:
             self._waits.over(warps, self._met)
 
     def meet(self, instruction: Instruction, warps: Warps) -> None:
         context, name = self._context, operand_text(instruction.operands[0])
         for cta in sorted({warp // context.cta_warps for warp in warps}):
-            meeting = self._meeting(cta, name)
+            phase = self._phase(cta, name)
             here = [warp for warp in warps if warp // context.cta_warps == cta]
-            self._at.update(dict.fromkeys(here, (context.step, meeting)))
+            self._at.update(dict.fromkeys(here, (context.step, phase)))
 
-    def _meeting(self, cta: int | None, name: str) -> Meeting:
-        meeting = self._open.get((cta, name))
-        if meeting is None:
-            meeting = self._open[cta, name] = Meeting(cta, name, [])
-            self.found.append(meeting)
-        meeting.arrivals.append(self._context.step)
-        return meeting
+    def _phase(self, cta: int | None, name: str) -> BarrierPhase:
+        phase = self._open.get((cta, name))
+        if phase is None:
+            phase = self._open[cta, name] = BarrierPhase(cta, name, [])
+            self.traced.append(phase)
+        phase.arrivals.append(self._context.step)
+        return phase
 
     def synchronize(self, arrived: Array, released: Array) -> None:
         context = self._context
         for warp in context.warps(arrived):
-            meeting = self._at[warp][1]
-            meeting.complete = context.now
-            self._open.pop((meeting.cta, meeting.name), None)
+            phase = self._at[warp][1]
+            phase.complete = context.now
+            self._open.pop((phase.cta, phase.name), None)
         by_step: dict[int, list[int]] = defaultdict(list)
         for warp in context.warps(released):
             by_step[self._at[warp][0]].append(warp)
@@ -109,7 +116,7 @@ class MbarrierTrace:
         self._numbers: dict[int, int] = {}
         self._completed: dict[int, int] = {}
         self._changed: set[int] = set()
-        self.found: list[TracedMbarrier] = []
+        self.traced: list[TracedMbarrier] = []
 
     def touch(self, words: Array) -> bool:
         """Have objects looked at again when what changes them is over. Say whether any is followed."""
@@ -132,7 +139,7 @@ class MbarrierTrace:
         """Return the numbers of objects, each with its phase."""
         self.look()
         numbers = (self._numbers.get(word) for word in np.unique(words).tolist())
-        return [(n, self.found[n].states[-1].phase) for n in numbers if n is not None]
+        return [(n, self.traced[n].states[-1].phase) for n in numbers if n is not None]
 
     def passed(self, word: int) -> tuple[int, int]:
         """Return the number of an object, and the moment at which a phase last was complete, 0 for never."""
@@ -142,14 +149,14 @@ class MbarrierTrace:
         context, number = self._context, self._numbers.get(word)
         if not context.wave.mbarriers.valid[word]:
             if number is not None:
-                self.found[number].unmade = context.now
+                self.traced[number].unmade = context.now
                 del self._numbers[word]
             return
         state = context.wave.mbarriers.state(np.array([word]))
         if number is None:
-            number = self._numbers[word] = len(self.found)
-            self.found.append(self._made(word, int(state.expected[0])))
-        states = self.found[number].states
+            number = self._numbers[word] = len(self.traced)
+            self.traced.append(self._made(word, int(state.expected[0])))
+        states = self.traced[number].states
         phase = int(state.phase[0])
         if states:
             phase = states[-1].phase + (phase - states[-1].phase) % PHASES

@@ -36,7 +36,7 @@ class Flights:
     def __init__(self, context: TraceContext) -> None:
         wave = context.wave
         self._context = context
-        self.found: list[Flight] = []
+        self.traced: list[Flight] = []
         self.beginning: Flight | None = None
         self._aloft: dict[tuple[str, int], tuple[Flight, Array]] = {}
         self._groups: dict[tuple[str, int], int] = {}
@@ -51,7 +51,7 @@ class Flights:
         flight = self.beginning = Flight(queue, work, self._context.step, warps)
         turn = getattr(self._context.wave, queue).turn + 1
         self._aloft[queue, turn] = flight, waiting
-        self.found.append(flight)
+        self.traced.append(flight)
         return flight
 
     def issue(self, work: str, threads: Threads, access: TensorCoreAccess) -> None:
@@ -72,7 +72,7 @@ class Flights:
             flight.cells_read.extend(memory.spans(cells))
             self._read_cells(cells)
         for cells in access.written.values():
-            memory.write(flight, len(self.found) - 1, cells)
+            memory.write(flight, len(self.traced) - 1, cells)
         if access.problem is None:
             flight.nbytes = CELL_BYTES * sum(
                 context.cells(cells).size for cells in access.written.values()
@@ -90,12 +90,12 @@ class Flights:
         elif flight is None:
             memory.forget(cells)
         else:
-            memory.write(flight, len(self.found) - 1, cells)
+            memory.write(flight, len(self.traced) - 1, cells)
             flight.nbytes += CELL_BYTES * self._context.cells(cells).size
 
     def _read_cells(self, cells: Array) -> None:
         for number in self.tensor_memory.readers(cells):
-            self.found[number].read.append(self._context.step)
+            self.traced[number].read.append(self._context.step)
 
     def move(self, memory: Bytes, first: Array, size: int, *, writes: bool) -> None:
         """Say that what begins moves items of a size from or to memory, ``first`` their first bytes."""
@@ -111,7 +111,7 @@ class Flights:
         if writes:
             flight.nbytes += first.size * size
             if memory.name == "shared":
-                self._filled[first // GRANULE] = len(self.found) - 1
+                self._filled[first // GRANULE] = len(self.traced) - 1
 
     def begun(self, threads: Threads, moved: list[MemoryAccess]) -> None:
         for access in moved:
@@ -156,7 +156,7 @@ class Flights:
             return
         for number in np.unique(self._filled[granules]).tolist():
             if number != NO_FLIGHT:
-                self.found[number].read.append(self._context.step)
+                self.traced[number].read.append(self._context.step)
 
     def _feed(self, product: Flight) -> None:
         for span in product.reads:

@@ -16,8 +16,8 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.observe.check_context import CheckContext
 from ptxlab.observe.value_flow import USING
 
-Needed = frozenset[int]
-"""Registers by number."""
+Live = frozenset[int]
+"""Registers by number of which something depends on what they hold."""
 
 
 class WaitUse:
@@ -50,9 +50,9 @@ def unheeded(function: BoundFunction) -> Iterator[int]:
         [(each.site, each.guard is not None) for each in block.instructions]
         for block in function.blocks
     ]
-    before: list[Needed] = [frozenset()] * len(blocks)
+    before: list[Live] = [frozenset()] * len(blocks)
 
-    def behind(number: int) -> Needed:
+    def behind(number: int) -> Live:
         following = function.blocks[number].successors
         own = () if following else function.frame.results
         return frozenset(own).union(*(before[successor] for successor in following))
@@ -61,22 +61,22 @@ def unheeded(function: BoundFunction) -> Iterator[int]:
     while changed:
         changed = False
         for number in reversed(range(len(blocks))):
-            needed = behind(number)
-            for _, now in _backward(blocks[number], needed):
-                needed = now
-            changed |= needed != before[number]
-            before[number] = needed
+            live = behind(number)
+            for _, now in _backward(blocks[number], live):
+                live = now
+            changed |= live != before[number]
+            before[number] = live
     for number, block in enumerate(blocks):
         after = behind(number)
-        for site, needed in _backward(block, after):
+        for site, live in _backward(block, after):
             if effects_of(site.instruction).mbarrier == "wait" and not site.writes & after:
                 yield site.number
-            after = needed
+            after = live
 
 
-def _backward(block: list[tuple[Site, bool]], needed: Needed) -> Iterator[tuple[Site, Needed]]:
-    """Yield the instructions from the last on, and the registers that are needed before each."""
+def _backward(block: list[tuple[Site, bool]], live: Live) -> Iterator[tuple[Site, Live]]:
+    """Yield the instructions from the last on, and the registers that are live before each."""
     for site, partial in reversed(block):
-        if site.writes & needed or not site.writes or form_of(site.instruction).row.mix in USING:
-            needed = (needed if partial else needed - site.writes) | site.reads
-        yield site, needed
+        if site.writes & live or not site.writes or form_of(site.instruction).row.mix in USING:
+            live = (live if partial else live - site.writes) | site.reads
+        yield site, live

@@ -164,7 +164,7 @@ class ValueTrace(Watcher):
 
     def storer(self, load: int, thread: int) -> tuple[int, int] | None:
         """Return the last step, and its thread, that stored before a step what a thread loads in it."""
-        found = [
+        stores = [
             stored
             for access in self.steps[load].accesses
             if not access.writes
@@ -173,7 +173,7 @@ class ValueTrace(Watcher):
             for stored in self._stores.get((access.space, granule), ())
             if stored[0] < load
         ]
-        return max(found, default=None)
+        return max(stores, default=None)
 
     def last_store(self, space: str, address: int) -> tuple[int, int] | None:
         """Return the last step, and its thread, that stored the word at an address."""

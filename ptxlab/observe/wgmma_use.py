@@ -32,10 +32,10 @@ from ptxlab.syntax.tree import Vector
 class _Registers:
     """Of each register of a frame, when each warp last touched it, where, and which product has it."""
 
-    __slots__ = ("place", "product", "touched")
+    __slots__ = ("product", "site", "touched")
 
     def __init__(self, registers: int, warps: int) -> None:
-        self.touched, self.place, self.product = np.zeros((3, registers, warps), np.int32)
+        self.touched, self.site, self.product = np.zeros((3, registers, warps), np.int32)
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class WgmmaUse:
         number = self._context.number(self._context.site)
         for slot, name in (touched.reads | touched.writes).items():
             registers.touched[slot, warps] = self._time
-            registers.place[slot, warps] = number
+            registers.site[slot, warps] = number
             under_way = registers.product[slot, warps]
             if under_way.any():
                 at = int(np.flatnonzero(under_way)[0])
@@ -185,7 +185,7 @@ class WgmmaUse:
         late = registers.touched[np.ix_(np.array(slots), warps)] > fenced
         if late.any():
             row, at = (int(axis[0]) for axis in np.nonzero(late))
-            where = self._context.numbered(int(registers.place[slots[row], warps[at]]))
+            where = self._context.numbered(int(registers.site[slots[row], warps[at]]))
             name = self._context.names.seen_from(site.scope)[slots[row]]
             self._find_unfenced(name, where, int(warps[at]))
 

@@ -106,7 +106,7 @@ class AsynchronousCopies:
         for request in (request for of_warp in asked for request in of_warp):
             if isinstance(request, Answer):
                 self._waiting.told(request)
-                self._accesses.tell(request.cta, request.place, request.words)
+                self._accesses.tell(request.cta, request.address, request.words)
             if isinstance(request, Copy):
                 if request.key is not None:
                     self._mbarriers.landed(request.key, request.nbytes, request.ctas)

@@ -23,9 +23,9 @@ _HALF_BITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer(Copy):
-    """What is written to shared memory of the CTA of ``key`` at ``place``: ``words``, of which an mbarrier is told."""
+    """What is written to shared memory of the CTA of ``key`` at ``address``: ``words``, of which an mbarrier is told."""
 
-    place: int = 0
+    address: int = 0
     words: tuple[int, ...] = ()
 
     @property
@@ -41,7 +41,7 @@ class WaitingClusters:
         self._launch, self._ctas = launch, ctas
         self._asked: dict[int, int] = defaultdict(int)
 
-    def next(self, place: int, key: Key) -> Answer:
+    def next(self, address: int, key: Key) -> Answer:
         """Return what a CTA will be told that asks now."""
         launch, cta = self._launch, key[0]
         x, y, z = launch.config.grid
@@ -50,7 +50,7 @@ class WaitingClusters:
         if number < x * y * z:
             x, y, z = launch.ctaid(number)
             words = (x, y | z << _HALF_BITS, 1, 0)
-        return Answer(key, _ANSWER_BYTES, (), place=place, words=words)
+        return Answer(key, _ANSWER_BYTES, (), address=address, words=words)
 
     def told(self, answer: Answer) -> None:
         self._asked[answer.cta] += 1

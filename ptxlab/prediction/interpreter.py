@@ -61,9 +61,9 @@ class ThreadGroup:
 
 @dataclass(slots=True)
 class IssueOrder:
-    """What was issued, in order: stretches of instructions from ``first`` to before ``end``, for which warps.
+    """What was issued, in order: segments, instructions from ``first`` to before ``end``, for which warps.
 
-    ``warps`` is None where it is all of them. A step is one instruction of a stretch.
+    ``warps`` is None where it is all of them. A step is one instruction of a segment.
     """
 
     first: list[int] = field(default_factory=list)
@@ -221,7 +221,7 @@ class Interpreter:
             flow = self._flow[bisect_left(self._flow, first)]
             where: Where = ALL if len(group.threads) == self._threads else group.threads
             end = min(flow, meeting)
-            self._stretch(first, end, where)
+            self._segment(first, end, where)
             warps = None if isinstance(where, slice) else group.warps
             if end == meeting:
                 self.steps.add(first, end, warps)
@@ -237,7 +237,7 @@ class Interpreter:
             if _FLOW[instruction.does](self, group, instruction, where) or others:
                 return
 
-    def _stretch(self, first: int, end: int, where: Where) -> None:
+    def _segment(self, first: int, end: int, where: Where) -> None:
         """Run what is needed of some instructions in a row."""
         step = self.steps.count - first
         places = slice(bisect_left(self._asked, step + first), bisect_left(self._asked, step + end))

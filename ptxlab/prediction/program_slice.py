@@ -36,7 +36,7 @@ class ProgramSlice:
         self._facts = [_Facts(i, addresses, spilled, i.number in settled, floats) for i in code]
         self._live = _live(_successors(code, settled), self._facts)
         """What is live before each instruction."""
-        self._of_stretch: dict[tuple[int, int, bool], list[int]] = {}
+        self._slices: dict[tuple[int, int, bool], list[int]] = {}
 
     def of(self, first: int, end: int, asked: bool) -> list[int]:
         """Return the numbers of the instructions to run of those from ``first`` to before ``end``.
@@ -45,11 +45,11 @@ class ProgramSlice:
         ones need.
         """
         key = (first, end, asked)
-        if key not in self._of_stretch:
-            self._of_stretch[key] = self._found(first, end, asked)
-        return self._of_stretch[key]
+        if key not in self._slices:
+            self._slices[key] = self._sliced(first, end, asked)
+        return self._slices[key]
 
-    def _found(self, first: int, end: int, asked: bool) -> list[int]:
+    def _sliced(self, first: int, end: int, asked: bool) -> list[int]:
         live, numbers = self._live[end], []
         for number in range(end - 1, first - 1, -1):
             facts = self._facts[number]

@@ -39,7 +39,7 @@ class _Qualifiers:
         self.alignment: int | None = None
         self.attributes: tuple[str, ...] = ()
         self.pointer: tuple[str, int | None] | None = None
-        self._place = 0
+        self._rank = 0
 
     def read(self, c: Cursor) -> None:
         text = c.token.text
@@ -76,10 +76,10 @@ class _Qualifiers:
     def _in_order(self, c: Cursor, text: str) -> None:
         """Hold the qualifiers to the order of the PTX ISA, which ptxas insists on."""
         rank = next(at for at, group in enumerate(_ORDER) if text in group)
-        if rank < self._place:
+        if rank < self._rank:
             hint = "the order is: linkage, state space and alignment, vector, type"
             c.fail(f"{text} comes too late here", hint=hint)
-        self._place = rank
+        self._rank = rank
 
     def _align(self, c: Cursor) -> None:
         c.advance()

@@ -74,7 +74,7 @@ class DevicePart:
         self.bridged = False
         self.wanted: list[str] = []
         self._refused: set[str] = set()
-        self._found: dict[str, list[CppDeclaration]] = {}
+        self._declared: dict[str, list[CppDeclaration]] = {}
         self._taken: dict[tuple[str, int], tuple[CppDeclaration, int]] = {}
         self._why: dict[str, Rejected] = {}
 
@@ -206,10 +206,10 @@ class DevicePart:
         return _device_words(tuple(self.texts.values()))
 
     def _all(self, path: str) -> list[CppDeclaration]:
-        if path not in self._found:
+        if path not in self._declared:
             declared = declarations(self.texts[path])
-            self._found[path] = [inner for each in declared for inner in each.all()]
-        return self._found[path]
+            self._declared[path] = [inner for each in declared for inner in each.all()]
+        return self._declared[path]
 
     def known(self, path: str) -> str | None:
         if path == self.path:

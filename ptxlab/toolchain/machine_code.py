@@ -102,9 +102,9 @@ def _parameters(said: list[tuple[int, tuple[int, ...]]]) -> tuple[Parameter, ...
     places: dict[int, Parameter] = {}
     for attribute, value in said:
         if attribute in (_PARAMETER, _PARAMETER_BIG):
-            _, place, last = value
+            _, where, last = value
             size = last if attribute == _PARAMETER_BIG else last >> _SIZE_AT
-            places[place & 0xFFFF] = Parameter(place >> 16, size)
+            places[where & 0xFFFF] = Parameter(where >> 16, size)
     return tuple(parameter for _, parameter in sorted(places.items()))
 
 

@@ -195,7 +195,7 @@ def test_a_launch_parts_from_that_of_another_gpu() -> None:
     assert other.first.judgement.verdict == "rounding"
     (stored,) = [output for output in other.outputs if output.differing]
     assert stored.name == f"array at {out.ctypes.data:#x}"
-    assert (stored.total, stored.place) == (32, (0,))
+    assert (stored.total, stored.index) == (32, (0,))
     assert (out == after).all()
     session.launch(kernel, LaunchConfig.of(1, 32), parameters, memory)
     assert out[0] == stored.a != stored.b

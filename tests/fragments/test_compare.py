@@ -169,7 +169,7 @@ def test_one_flipped_bit_in_each_place_is_one_mismatch() -> None:
                     lane,
                     register,
                 )
-                assert (mismatch.element, mismatch.expected ^ mismatch.found) == (1, 1)
+                assert (mismatch.element, mismatch.expected ^ mismatch.actual) == (1, 1)
 
 
 def test_a_wrong_result_in_memory_names_the_lane_that_should_have_stored_it() -> None:

@@ -180,7 +180,7 @@ def test_the_element_that_is_elsewhere_is_named(operand: str) -> None:
         assert m.bits == 16
         number = 16 * m.row + m.col if operand == "A" else 8 * m.row + m.col
         other = 16 * right[0] + right[1] if operand == "A" else 8 * right[0] + right[1]
-        values = [float(np.uint32(word).view(np.float32)) for word in (m.expected, m.found)]
+        values = [float(np.uint32(word).view(np.float32)) for word in (m.expected, m.actual)]
         assert values == [number + 1, other + 1]
 
 

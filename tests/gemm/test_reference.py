@@ -222,9 +222,9 @@ def test_the_worst_element_is_named() -> None:
     wrong[1050, 1027] += 5
     bound = error_bound("fma", HOPPER, a, b, "f32")
     worst = worst_of(wrong, a, b, bound)
-    assert worst.place == (1050, 1027)
+    assert worst.index == (1050, 1027)
     assert worst.expected == pytest.approx(exact[1050, 1027])
-    assert worst.found == wrong[1050, 1027]
+    assert worst.actual == wrong[1050, 1027]
     assert worst.error > bound.coefficient
 
 
@@ -235,7 +235,7 @@ def test_what_is_not_finite_is_wrong(value: float) -> None:
     found[1, 2] = value
     worst = worst_of(found, a, b, error_bound("mma", HOPPER, a, b, "f16"))
     assert worst.error == math.inf
-    assert worst.place == (1, 2)
+    assert worst.index == (1, 2)
 
 
 def test_overflow_to_infinity_is_right_where_sums_are_large() -> None:
@@ -263,7 +263,7 @@ def test_no_k_and_no_elements() -> None:
     assert worst_of(np.zeros((2, 3), np.float32), a, b, bound).error == 0
     assert worst_of(np.ones((2, 3), np.float32), a, b, bound).error == math.inf
     empty = worst_of(np.zeros((0, 3), np.float32), np.zeros((0, 2), np.float32), np.zeros((2, 3), np.float32), bound)  # fmt: skip
-    assert (empty.place, empty.error) == (None, 0.0)
+    assert (empty.index, empty.error) == (None, 0.0)
 
 
 def test_blocks_make_up_the_whole() -> None:

@@ -93,7 +93,7 @@ def test_right_to_the_bound(keeping: Device, name: str, dtype: str, acc: str, ch
         assert result.passed, result
         verdict = result.verdict
         assert 0 <= verdict.error <= verdict.tolerance
-        assert verdict.worst.place is not None
+        assert verdict.worst.index is not None
         assert verdict.strays == 0
         assert (result.rung, result.problem) == (algorithm, problem)
         assert (result.device, result.arch) == (keeping.kind, keeping.target.name)
@@ -140,7 +140,7 @@ def test_an_empty_d_is_right_without_a_launch(
 ) -> None:
     result = run(device, Problem(*size, *ALGORITHMS[name].types[0]), ALGORITHMS[name])
     assert result.passed
-    assert result.verdict.worst.place is None
+    assert result.verdict.worst.index is None
     assert (result.launched.seconds, result.launched.counters) == (0.0, {})
 
 

@@ -111,7 +111,7 @@ def test_the_first_register(monkeypatch: pytest.MonkeyPatch, window: int) -> Non
     assert report.first.judgement.verdict == "wrong"
     assert report.first.lanes == 16
     [out] = report.outputs
-    assert (out.name, out.differing, out.total, out.place) == ("out", 35, 140, (1,))
+    assert (out.name, out.differing, out.total, out.index) == ("out", 35, 140, (1,))
 
 
 def test_a_later_iteration() -> None:

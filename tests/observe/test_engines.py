@@ -81,7 +81,7 @@ def test_a_lost_negation_is_found_between_what_agrees_and_the_store() -> None:
     assert machine is not None
     assert (ptx.text, machine.text) == ("max.s32 a5, a4, a2;", "max.s32 a12, a1, a2;")
     out = report.outputs[0]
-    assert out.place is not None
+    assert out.index is not None
     assert ptx.registers == {"a5": f"0x{int(out.a):08x}"}
     assert machine.registers == {"a12": f"0x{int(out.b):08x}"}
 

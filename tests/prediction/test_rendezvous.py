@@ -14,7 +14,7 @@ LATENCY = {"barrier": 20, "cluster": 50, "shared": 10}
 BAR = InstructionTiming(BARRIER, (), 0, 7, 1, (), None, None, ())
 
 
-class Meeting:
+class Warps:
     """Some warps, in CTAs by the numbers given, and when each was woken."""
 
     def __init__(self, *ctas: int) -> None:
@@ -35,7 +35,7 @@ class Meeting:
 
 
 def test_the_last_warp_of_a_cta_lets_all_go_on() -> None:
-    m = Meeting(0, 0, 1)
+    m = Warps(0, 0, 1)
     m.meet(0, 10)
     assert (m.woken, m.warps[0].ready, m.warps[0].waits_for) == ({}, NEVER, "barrier")
     m.meet(1, 30)
@@ -47,7 +47,7 @@ def test_the_last_warp_of_a_cta_lets_all_go_on() -> None:
 
 
 def test_nobody_waits_for_a_warp_that_has_ended() -> None:
-    m = Meeting(0, 0, 0)
+    m = Warps(0, 0, 0)
     m.meet(0, 10)
     m.meet(1, 20)
     m.all.leave(m.warps[2], 40)
@@ -58,14 +58,14 @@ def test_nobody_waits_for_a_warp_that_has_ended() -> None:
 
 
 def test_a_barrier_of_some_threads_waits_for_so_many_warps() -> None:
-    m = Meeting(0, 0, 0)
+    m = Warps(0, 0, 0)
     m.meet(0, 10, threads=64)
     m.meet(2, 15, waits=False, threads=64)
     assert m.woken == {0: 35}
 
 
 def test_barriers_are_apart_by_number_also_where_a_register_names_it() -> None:
-    m = Meeting(0, 0)
+    m = Warps(0, 0)
     m.meet(0, 10, number=1)
     m.meet(1, 20, waits=False, number=2)
     assert m.woken == {}
@@ -74,7 +74,7 @@ def test_barriers_are_apart_by_number_also_where_a_register_names_it() -> None:
 
 
 def test_a_warp_goes_on_no_earlier_than_its_own_stall_is_over() -> None:
-    m = Meeting(0, 0)
+    m = Warps(0, 0)
     m.warps[0].ready = 500
     m.meet(0, 10)
     m.meet(1, 20)
@@ -83,7 +83,7 @@ def test_a_warp_goes_on_no_earlier_than_its_own_stall_is_over() -> None:
 
 def test_a_phase_ends_for_those_who_wait_when_the_last_arrival_is_there() -> None:
     key = (0, 64)
-    m = Meeting(0, 0)
+    m = Warps(0, 0)
     m.orders(0, 0, Operation(INIT, key, 2))
     m.orders(0, 5, Operation(WAIT, key, 1))
     assert m.warps[0].ready == NEVER
@@ -97,7 +97,7 @@ def test_a_phase_ends_for_those_who_wait_when_the_last_arrival_is_there() -> Non
 
 def test_who_waits_for_a_later_phase_stays() -> None:
     key = (0, 64)
-    m = Meeting(0, 0, 0)
+    m = Warps(0, 0, 0)
     m.orders(0, 0, Operation(INIT, key, 1))
     m.orders(0, 1, Operation(WAIT, key, 1))
     m.orders(1, 2, Operation(WAIT, key, 2))
@@ -109,7 +109,7 @@ def test_who_waits_for_a_later_phase_stays() -> None:
 
 def test_bytes_that_land_end_a_phase() -> None:
     key = (0, 64)
-    m = Meeting(0)
+    m = Warps(0)
     m.orders(0, 0, Operation(INIT, key, 1))
     m.orders(0, 0, Operation(ARRIVE, key, 1, nbytes=64))
     m.orders(0, 0, Operation(WAIT, key, 1))
@@ -120,7 +120,7 @@ def test_bytes_that_land_end_a_phase() -> None:
 
 
 def test_a_cluster_waits_for_all_warps_of_its_cta_that_are_left() -> None:
-    m = Meeting(0, 0)
+    m = Warps(0, 0)
     m.all.arrive_at_cluster(m.warps[0], 10)
     m.all.wait_for_cluster(m.warps[0], BAR)
     assert m.warps[0].ready == NEVER
@@ -137,7 +137,7 @@ def test_a_cluster_waits_for_all_warps_of_its_cta_that_are_left() -> None:
 
 def test_a_phase_that_ended_before_the_last_one_is_not_waited_for() -> None:
     key = (0, 64)
-    m = Meeting(0, 0)
+    m = Warps(0, 0)
     m.orders(0, 0, Operation(INIT, key, 1))
     m.orders(0, 1, Operation(ARRIVE, key, 1))
     m.orders(0, 9, Operation(ARRIVE, key, 1, far=True))  # there at 59

@@ -173,11 +173,11 @@ class Kernel:
         if self.written and all(self.returned):
             recording.add(lambda: self._compute(given, named))
             return self._results(arguments, None)
-        trial = [
+        copies = [
             _copied(value) if name in self.written else value
             for name, value in zip(self.arguments, given, strict=False)
         ]
-        result = self._compute(trial, named)
+        result = self._compute(copies, named)
         kept = [*tensors([result])]
 
         def again() -> None:

@@ -89,7 +89,7 @@ def stores(deferred_stores: Sequence[DeferredStore], word: int) -> ModuleFunctio
         addresses, size = objects.array(deferred.addresses), width(deferred.kind) // 8
         active = None if deferred.active is None else objects.array(deferred.active)
         given = [objects.array(x) if isinstance(x, int) else x for x in deferred.elements]
-        with f.over_threads(begin, end) as i:
+        with f.thread_loop(begin, end) as i:
             address = addresses.at(i, 8).load("i64", LANES, align=8)
             chosen = active and active.at(i, 1).load("i8", LANES, align=1).to("trunc", "i1")
             elements = [

@@ -148,7 +148,7 @@ class Writer:
         self.objects = self.task.word(SCRATCH).pointer()
         table = self.task.array(TABLE)
         mask = self.task.array(MASK) if self.shape.masked else None
-        with code.over_threads(self.begin, self.end) as self.index:
+        with code.thread_loop(self.begin, self.end) as self.index:
             self.addresses = AddressTranslation(code, table, self.index)
             self.active = None if mask is None else self._each(mask, "i1")
             for step, span in zip(self.steps, self._spans(), strict=True):

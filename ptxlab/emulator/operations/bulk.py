@@ -23,7 +23,7 @@ from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.access import CLUSTER, located
+from ptxlab.emulator.run.access import CLUSTER, translate
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.memory import ITEM, Part
 from ptxlab.emulator.run.threads import Threads
@@ -75,7 +75,7 @@ class BulkCopies:
         """Return where the items at ``offset`` from the address of each ``copy`` are."""
         address = self.address(access, frame)[copy] + offset.astype(np.uint64)
         owners = Threads(frame.wave.width, index=self.threads.index[self.thread[copy]])
-        return located(access, frame, owners, address)
+        return translate(access, frame, owners, address)
 
 
 class Landing(Protocol):
@@ -134,7 +134,7 @@ class Signal:
         if not copies.thread.size:
             return  # the mask of a multicast names no CTA
         owners = Threads(wave.width, index=copies.threads.index[copies.thread])
-        [part] = located(access, frame, owners, self._address(frame, copies))
+        [part] = translate(access, frame, owners, self._address(frame, copies))
         index = np.broadcast_to(part.index, nbytes.shape)
         if wave.watched:
             told = CompletionSignal(index, nbytes, copies.thread)
@@ -306,10 +306,10 @@ _row = partial(row, mix="asynchronous copy", needs="sm_90 8.0")
 _SIZED = "[b8@to] [b8@from] u32<1048561/16"
 _TO_SHARED = f"{_SIZED} [b64@to]"
 
-TOLD = Effects(begins="signals", work="copy")
+SIGNALS = Effects(begins="signals", work="copy")
 GROUPED = Effects(begins="bulk_copies", work="copy")
 
-_copy = partial(_row, step=copy, effects=TOLD)
+_copy = partial(_row, step=copy, effects=SIGNALS)
 _grouped = partial(_row, step=copy, effects=GROUPED)
 for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
     for _cast, _mask in (("", ""), (f".{MULTICAST}", " u16")):
@@ -357,7 +357,7 @@ for _op, _noftz, _types in _IN_SHARED:
     _copy(
         f"cp.reduce.async.bulk.<to>.<from>.{SIGNAL}.<op>{_noftz}.<T>",
         _TO_SHARED,
-        effects=replace(TOLD, atomic=True),
+        effects=replace(SIGNALS, atomic=True),
         op=_op,
         T=_types,
         **{"to": "shared::cluster", "from": "shared::cta"},
@@ -367,7 +367,7 @@ for _op, _noftz, _types in _IN_SHARED:
         "[T] T [b64]",
         step=store,
         needs="sm_90 8.1",
-        effects=replace(TOLD, atomic=True),
+        effects=replace(SIGNALS, atomic=True),
         op=_op,
         T=_types.replace("u64", "u64 s64"),
     )
@@ -387,7 +387,7 @@ for _op, _noftz, _types in REDUCED:
             **{"to": "global", "from": "shared::cta"},
         )
 _WORDS, _DOUBLES = "b32 u32 s32 f32", "b64 u64 s64 f64"
-_store = partial(_row, step=store, needs="sm_90 8.1", effects=replace(TOLD, work="store"))
+_store = partial(_row, step=store, needs="sm_90 8.1", effects=replace(SIGNALS, work="store"))
 for _vec, _types in (("v2", f"{_WORDS} {_DOUBLES}"), ("v4", _WORDS)):
     _store(
         f"st.async{{.weak}}{{.shared::cluster}}.{SIGNAL}{{.<vec>}}.<T>",

@@ -16,7 +16,7 @@ from ptxlab.emulator.operations.floating import after
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers.doubles import toward
 from ptxlab.numbers.formats import FORMATS
-from ptxlab.numbers.rounding import flush, narrow, saturate, settle_f64, to_odd, two_sum
+from ptxlab.numbers.rounding import flush, narrow, propagate_nan_f64, saturate, to_odd, two_sum
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import TYPES
 
@@ -112,7 +112,7 @@ def _rounded(D: str, S: str, rnd: str) -> Unary:
     def compute(a: Array) -> Array:
         x = a.astype(wide, copy=False)
         r = whole(x) if whole else x
-        return settle_f64(r, x) if D == "f64" else narrow(r, fmt, mode)
+        return propagate_nan_f64(r, x) if D == "f64" else narrow(r, fmt, mode)
 
     return compute
 

@@ -218,7 +218,7 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
     sources, targets = (row.word(at).pointer() for at in (SOURCE, TARGET))
     table, window = task.array(TABLE), Window.of(f, task, SHARED)
     into, out_of = (task.array(REGISTERS + at) for at in range(2))
-    with f.over_threads(ring.first, ring.end) as i:
+    with f.thread_loop(ring.first, ring.end) as i:
         addresses = AddressTranslation(f, table, i)
         to = into.at(i, target_bytes).load(f"i{8 * target_bytes}", LANES, align=1)
         to = to.extended(64, signed=False)

@@ -21,11 +21,11 @@ from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.formats import F16, FORMATS, Format
 from ptxlab.numbers.rounding import (
     by_block,
+    canonical_nan,
     flush,
     narrow,
+    propagate_nan_f64,
     saturate,
-    settle,
-    settle_f64,
 )
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import packed
@@ -90,8 +90,10 @@ def nearest(compute: Compute, T: str) -> Compute:
     nothing.
     """
     if T == "f64":
-        return lambda *inputs: settle_f64(compute(*inputs), *inputs)
-    return after(compute, settle) if T == "f32" else in_wider(compute, FORMATS[T], np.float32)
+        return lambda *inputs: propagate_nan_f64(compute(*inputs), *inputs)
+    return (
+        after(compute, canonical_nan) if T == "f32" else in_wider(compute, FORMATS[T], np.float32)
+    )
 
 
 def arithmetic(operation: FormatOperation, T: str, rnd: str = "", **modifiers: str) -> Compute:

@@ -18,7 +18,7 @@ from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
-from ptxlab.emulator.run.access import located
+from ptxlab.emulator.run.access import translate
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.memory import ITEM
 from ptxlab.emulator.run.threads import Threads
@@ -52,7 +52,7 @@ def load_matrix(context: Context, asked: RowForm) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         warps = WholeWarps(frame, threads, "ldmatrix", access.line)
         if all_addresses:
-            located(access, frame, threads)
+            translate(access, frame, threads)
         rows = gather(access, frame, _suppliers(threads, asked_rows))
         if rows.shape[0] == 1:
             rows = np.repeat(rows, warps.count * asked_rows)

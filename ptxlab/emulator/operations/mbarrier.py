@@ -20,7 +20,7 @@ from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.access import located
+from ptxlab.emulator.run.access import translate
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.mbarriers import (
     OBJECT_BYTES,
@@ -71,7 +71,7 @@ class Objects:
 
     def _located(self, frame: Frame, threads: Threads) -> Array:
         index = np.empty(threads.size, np.int64)
-        for part in located(self.access, frame, threads):
+        for part in translate(self.access, frame, threads):
             if part.memory.name != "shared":
                 where = 0 if part.where is None else int(part.where[0])
                 raise self.fault(frame, threads, where, "memory that is not shared")

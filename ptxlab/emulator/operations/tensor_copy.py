@@ -21,7 +21,7 @@ from ptxlab.emulator.operations.bulk import (
     MULTICAST,
     REDUCED,
     SIGNAL,
-    TOLD,
+    SIGNALS,
     BulkCopies,
     Signal,
     multicast,
@@ -36,7 +36,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.access import located
+from ptxlab.emulator.run.access import translate
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.memory import ITEM, Allocation, Part
 from ptxlab.emulator.run.threads import Threads
@@ -154,7 +154,7 @@ class BoxCopies:
     """Boxes on their way, one for each thread: ``rows`` in global memory, ``places`` in shared memory.
 
     Those of loads may be taken together, as one that all threads have. A load has a place for each CTA that it is for, and a store has one; ``write`` makes it a store.
-    ``found`` is where the rows lie, None for a box outside of its tensor.
+    ``allocations`` are where the rows lie, None for a box outside of its tensor.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class BoxCopies:
         self._rows = rows
         self._places = places
         self._write = write
-        self._found = allocations
+        self._allocations = allocations
         self._data: dict[int, Array] = {}
 
     def read(self, chosen: Array | None) -> None:
@@ -178,7 +178,7 @@ class BoxCopies:
         for at in range(len(self._rows)) if chosen is None else chosen.tolist():
             if at in self._data:
                 continue
-            rows, allocation = self._rows[at], self._found[at]
+            rows, allocation = self._rows[at], self._allocations[at]
             if self._write is not None:
                 self._data[at] = self._shared[self._places[at][0]]
             elif allocation is None:
@@ -195,7 +195,7 @@ class BoxCopies:
                 start = first.min(keepdims=True)  # a swizzle keeps units in their 128 bytes
                 tiles = Tiles(box.map.swizzle, box.row_bytes, box.count, start)
                 moved.append(MemoryAccess(self._region, first, UNIT_BYTES, owner, loads, tiles))
-            memory = self._found[at]
+            memory = self._allocations[at]
             if memory is not None:
                 first = rows.elements()[0] - memory.address
                 owner, size = np.full(first.shape, at), rows.box.map.size
@@ -205,7 +205,7 @@ class BoxCopies:
     def land(self, chosen: Array | None) -> None:
         self.read(chosen)
         for at in range(len(self._rows)) if chosen is None else chosen.tolist():
-            allocation = self._found[at]
+            allocation = self._allocations[at]
             if self._write is None:
                 for places in self._places[at]:
                     self._shared[places] = self._data[at]
@@ -232,7 +232,7 @@ def _places(
     """Return for each thread where its box lies in shared memory, in units, once for each CTA."""
     address = copies.address(access, frame) + np.uint64(access.offset % (1 << 64))
     owners = Threads(frame.wave.width, index=copies.threads.index[copies.thread])
-    [part] = located(access, frame, owners, copies.address(access, frame))
+    [part] = translate(access, frame, owners, copies.address(access, frame))
     region = frame.wave.regions["shared"]
     places: list[list[Array]] = [[] for _ in rows]
     inside = (address & np.uint64((1 << RANK_SHIFT) - 1)).astype(np.int64)
@@ -265,7 +265,7 @@ def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -
     except ValueError:  # which is told of the thread whose box it is
         return None
     owners = Threads(frame.wave.width, index=threads.index[copies.thread])
-    [part] = located(access, frame, owners, copies.address(access, frame))
+    [part] = translate(access, frame, owners, copies.address(access, frame))
     units = box.units(offset) - offset // UNIT_BYTES
     places = np.add.outer(np.broadcast_to(part.index, inside.shape), units)
     of_each = [places[number::ctas] for number in range(ctas)]
@@ -402,7 +402,7 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
                 f"[b8@to] {_tensor} [b64@to]{_more}{_mask}{_policy}",
                 step=load,
                 needs=_NEEDS,
-                effects=TOLD,
+                effects=SIGNALS,
                 to="shared::cluster",
                 group="cta_group::1 cta_group::2",
             )
@@ -411,7 +411,7 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
             f"[b8@to] {_tensor} [b64@to]{_more}{_policy}",
             step=load,
             needs={**_NEEDS, "": "sm_90 8.6", "tile::gather4": "sm_100 8.6"},
-            effects=TOLD,
+            effects=SIGNALS,
             to="shared::cta",
             group="cta_group::1 cta_group::2",
         )

@@ -26,7 +26,7 @@ from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.access import CLUSTER, located
+from ptxlab.emulator.run.access import CLUSTER, translate
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.mbarriers import Arrive
 from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS, LANES
@@ -37,7 +37,7 @@ from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.matrix.descriptor import TCGEN05_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
 
-Place = tuple[Source, int]
+TensorAddress = tuple[Source, int]
 """An address of Tensor Memory: a register and what is added."""
 
 
@@ -121,12 +121,14 @@ class Issued:
         given = words.tolist()
         return [(word, given.index(word)) for word in dict.fromkeys(given)]
 
-    def cells(self, place: Place, width: int, what: str, *, lanes: Sequence[int] = (0,)) -> Cells:
+    def cells(
+        self, start: TensorAddress, width: int, what: str, *, lanes: Sequence[int] = (0,)
+    ) -> Cells:
         """Return where something of so many columns begins in Tensor Memory, which is one of ``lanes``.
 
         Lane bits above those of 128 lanes are ignored. Raise LaunchError for what cannot be there.
         """
-        base, offset = place
+        base, offset = start
         address = (self.values(base).astype(np.int64) + offset) & 0xFFFFFFFF
         lane, column = (address >> 16) % LANES, address & 0xFFFF
         wrong = ~np.isin(lane, lanes)
@@ -247,7 +249,7 @@ def commit(context: Context, asked: RowForm) -> Step:
         if not copies.thread.size:
             return
         owners = Threads(wave.width, index=threads.index[copies.thread])
-        [part] = located(objects.access, frame, owners, copies.address(objects.access, frame))
+        [part] = translate(objects.access, frame, owners, copies.address(objects.access, frame))
         index = np.broadcast_to(part.index, copies.thread.shape)
         units = Threads(
             wave.ctas, index=np.unique(np.concatenate([issue.ctas[:, 0] for issue in issued]))

@@ -22,7 +22,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import Factors
 from ptxlab.emulator.operations.matrix_native import NativeProduct, native_product
 from ptxlab.emulator.operations.tensor_core_arithmetic import arithmetic, scaled_down
-from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation, Place
+from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation, TensorAddress
 from ptxlab.emulator.operations.tensor_core_native import multiply_lines
 from ptxlab.emulator.operations.tensor_core_operands import (
     Differing,
@@ -71,11 +71,11 @@ class Multiplication:
     operation: Operation
     form: TensorCoreProduct
     target: Target
-    d: Place
-    a: Source | Place
+    d: TensorAddress
+    a: Source | TensorAddress
     b: Source
-    metadata: Place | None
-    scales: Sequence[Place]
+    metadata: TensorAddress | None
+    scales: Sequence[TensorAddress]
     descriptor: Source
     masks: Sequence[Source]
     adds: Source
@@ -371,7 +371,7 @@ def multiply(context: Context, asked: RowForm) -> Step:
     )
 
 
-def _a(context: Context, given: Mapping[str, Operand]) -> Source | Place:
+def _a(context: Context, given: Mapping[str, Operand]) -> Source | TensorAddress:
     address = given.get("a-tmem")
     if isinstance(address, Address):
         return context.address(address)

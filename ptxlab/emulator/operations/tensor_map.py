@@ -18,7 +18,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
-from ptxlab.emulator.run.access import located
+from ptxlab.emulator.run.access import translate
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.memory import ITEM, Region
 from ptxlab.emulator.run.threads import Threads
@@ -54,7 +54,7 @@ def read_map(pieces: Sequence[Access], frame: Frame, threads: Threads) -> bytes 
         return None
     first_thread = Threads(threads.width, index=threads.index[:1])
     try:
-        [first] = located(pieces[0], frame, first_thread)
+        [first] = translate(pieces[0], frame, first_thread)
     except LaunchError:  # which is told of all threads that it is for
         return None
     memory, begin = first.memory, int(first.index[0]) * PIECE

@@ -41,7 +41,7 @@ _HIGH = np.uint32(16)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Access:
     """The address of a load or store, and the cells that it reaches from there.
 
     ``offsets`` are those of each register, [registers, 32 threads, cells]: two cells are packed into one
@@ -59,7 +59,7 @@ class _Place:
     @classmethod
     def of(
         cls, context: Context, form: TensorMemoryMove, address: Operand, second: Operand | None
-    ) -> _Place:
+    ) -> _Access:
         base, offset = context.address(address)
         distance = second.value if isinstance(second, Integer) else 0
         offsets = _offsets(form, distance)
@@ -114,13 +114,13 @@ def load(context: Context, asked: RowForm) -> Step:
     registers, *rest = context.instruction.operands
     destinations = context.destinations(registers, "b32")
     reduced = context.destination(rest.pop(0), "b32") if form.reduction else None
-    place = _Place.of(context, form, rest[0], rest[1] if len(rest) > 1 else None)
+    access = _Access.of(context, form, rest[0], rest[1] if len(rest) > 1 else None)
     reduction = _reduction(form.reduction) if form.reduction else None
     context.participants = ALIGNED
 
     def run(frame: Frame, threads: Threads) -> None:
-        warps = TensorWarps(frame, threads, place.name, place.line)
-        reached = place.cells(warps)
+        warps = TensorWarps(frame, threads, access.name, access.line)
+        reached = access.cells(warps)
         if frame.wave.watched:
             frame.wave.watcher.tensor_memory(threads, reached.swapaxes(0, 1), writes=False)
         cells = frame.wave.tensor_memory.cells.take(reached)
@@ -156,12 +156,12 @@ def store(context: Context, asked: RowForm) -> Step:
     form = cast("TensorMemoryMove", matrix_form(context, asked))
     address, *second, registers = context.instruction.operands
     sources = context.sources(registers, "b32")
-    place = _Place.of(context, form, address, second[0] if second else None)
+    access = _Access.of(context, form, address, second[0] if second else None)
     context.participants = ALIGNED
 
     def run(frame: Frame, threads: Threads) -> None:
-        warps = TensorWarps(frame, threads, place.name, place.line)
-        cells = place.cells(warps)
+        warps = TensorWarps(frame, threads, access.name, access.line)
+        cells = access.cells(warps)
         if frame.wave.watched:
             frame.wave.watcher.tensor_memory(threads, cells.swapaxes(0, 1), writes=True)
         words = np.stack([warps.read(source) for source in sources])[..., np.newaxis]

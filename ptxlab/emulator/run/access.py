@@ -71,7 +71,7 @@ def _parts(access: Access, frame: Frame, threads: Threads, *, wide: bool) -> lis
     return _in_space(access, access.space, _u64(threads.pick(value)), wave, threads, None)
 
 
-def located(
+def translate(
     access: Access, frame: Frame, threads: Threads, address: Array | None = None
 ) -> list[Part]:
     """Return where the active threads' items are, or those at an ``address`` each, without accessing them.

@@ -71,7 +71,7 @@ class ProbeKernel(ABC):
 
     @abstractmethod
     def explain(
-        self, probe: int, lane: int, word: int, expected: int, found: int
+        self, probe: int, lane: int, word: int, expected: int, actual: int
     ) -> Iterator[Mismatch]:
         """Yield what is wrong with the elements in one word, by the operand the probe looks at."""
 

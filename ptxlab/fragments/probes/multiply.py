@@ -48,12 +48,12 @@ class MultiplyProbeKernel(ProbeKernel):
         return d.unpack(words[0, :, : d.registers_per_lane])
 
     def explain(
-        self, probe: int, lane: int, word: int, expected: int, found: int
+        self, probe: int, lane: int, word: int, expected: int, actual: int
     ) -> Iterator[Mismatch]:
         """Yield what is wrong with the elements of D in one word, by what should have been there."""
         d = self.form.operand("D")
         choice, register = divmod(word, d.registers_per_lane)
-        for element, right, wrong in differences(d, expected, found):
+        for element, right, wrong in differences(d, expected, actual):
             row, col = map(int, d.element(lane, register, element))
             at = (int(d.matrix(lane)), row, col)
             yield blame(self.form, self.probes, probe, self.choices[choice], at, right, wrong)
@@ -150,7 +150,7 @@ def blame(
     constants: Sequence[int],
     at: tuple[int, int, int],
     expected: int,
-    found: int,
+    actual: int,
 ) -> Mismatch:
     """Return the mismatch of D[matrix, row, col], ``at``, as one of what the probe looks at."""
     for probes in parts:
@@ -160,7 +160,7 @@ def blame(
     operand, place, row, col, bits = _looked_at(form, probes, probe, constants, at)
     lane, register, element = place or (None, None, None)
     return Mismatch(
-        "one-hot", "product", operand, lane, register, element, row, col, expected, found, bits
+        "one-hot", "product", operand, lane, register, element, row, col, expected, actual, bits
     )
 
 

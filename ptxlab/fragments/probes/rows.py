@@ -35,11 +35,11 @@ class RowsProbeKernel(ProbeKernel):
     layout: FragmentLayout
 
     def explain(
-        self, probe: int, lane: int, word: int, expected: int, found: int
+        self, probe: int, lane: int, word: int, expected: int, actual: int
     ) -> Iterator[Mismatch]:
         """Yield what is wrong with the elements of one register, or of half a row of the tile."""
         if word < len(self.body.results):
-            for element, right, wrong in differences(self.layout, expected, found):
+            for element, right, wrong in differences(self.layout, expected, actual):
                 yield Mismatch.of(
                     "numbered", "register", self.layout, Place(lane, word, element), right, wrong
                 )
@@ -47,7 +47,7 @@ class RowsProbeKernel(ProbeKernel):
         half = word - len(self.body.results)
         row = int(np.flatnonzero(lane == ROW_OF_LANE)[0])
         count = self.layout.cols // 2
-        for col, right, wrong in differences(self.layout, expected, found, count):
+        for col, right, wrong in differences(self.layout, expected, actual, count):
             if row < self.layout.rows:
                 (place,) = self.layout.registers(row, count * half + col)
                 yield Mismatch.of("numbered", "memory", self.layout, place, right, wrong)

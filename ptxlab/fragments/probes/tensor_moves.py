@@ -57,18 +57,18 @@ class TensorProbeKernel(ProbeKernel):
         return np.argwhere((words ^ self.expected) & self.promised)
 
     def explain(
-        self, probe: int, lane: int, word: int, expected: int, found: int
+        self, probe: int, lane: int, word: int, expected: int, actual: int
     ) -> Iterator[Mismatch]:
         """Yield what is wrong with the elements of a register, or with cells of a thread's lane."""
         registers = len(self.body.results)
         layout = self.layout
         if layout is not None and word < registers:
-            for element, right, wrong in differences(layout, expected, found):
+            for element, right, wrong in differences(layout, expected, actual):
                 place = Place(lane % WARP, min(word, layout.registers_per_lane - 1), element)
                 yield Mismatch.of("numbered", "register", layout, place, right, wrong)
             return
         for half in range(2):
-            right, wrong = (number >> 32 * half & 0xFFFFFFFF for number in (expected, found))
+            right, wrong = (number >> 32 * half & 0xFFFFFFFF for number in (expected, actual))
             column = 2 * (word - registers) + half
             if right != wrong:
                 yield Mismatch.of_cell(

@@ -52,7 +52,7 @@ class ProductProbeKernel(TensorProbeKernel):
     looked_at: tuple[tuple[str, Array, Array], ...] = ()
 
     def explain(
-        self, probe: int, lane: int, word: int, expected: int, found: int
+        self, probe: int, lane: int, word: int, expected: int, actual: int
     ) -> Iterator[Mismatch]:
         """Yield what is wrong with the elements that cells of a lane show."""
         assert self.problem is not None
@@ -62,7 +62,7 @@ class ProductProbeKernel(TensorProbeKernel):
         number, cta = divmod(probe, group)
         operand, rows, cols = self.looked_at[number]
         for half in range(2):
-            right, wrong = (both >> 32 * half & 0xFFFFFFFF for both in (expected, found))
+            right, wrong = (both >> 32 * half & 0xFFFFFFFF for both in (expected, actual))
             column = 2 * word + half
             if right == wrong:
                 continue

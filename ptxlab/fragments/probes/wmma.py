@@ -78,28 +78,28 @@ class MemoryProbeKernel(ProbeKernel):
         return words.reshape(d.layout.cols, d.layout.rows).T
 
     def explain(
-        self, probe: int, lane: int, word: int, expected: int, found: int
+        self, probe: int, lane: int, word: int, expected: int, actual: int
     ) -> Iterator[Mismatch]:
         """Yield what is wrong with the elements in one word: of a register, or of D in memory."""
         slot = word
         for matrix in self.matrices:
             layout = matrix.layout
             if slot < layout.registers_per_lane:
-                for element, right, wrong in differences(layout, expected, found):
+                for element, right, wrong in differences(layout, expected, actual):
                     place = Place(lane, slot, element)
                     yield Mismatch.of("one-hot", "register", layout, place, right, wrong)
                 return
             slot -= layout.registers_per_lane
         share = self.body.shared_bytes // WARP
-        yield from self._in_memory(probe, share * lane + WORD_BYTES * slot, expected, found)
+        yield from self._in_memory(probe, share * lane + WORD_BYTES * slot, expected, actual)
 
-    def _in_memory(self, probe: int, byte: int, expected: int, found: int) -> Iterator[Mismatch]:
+    def _in_memory(self, probe: int, byte: int, expected: int, actual: int) -> Iterator[Mismatch]:
         """Yield what is wrong in the 8 bytes from ``byte`` on; what follows a matrix counts as its own."""
         matrix = [each for each in self.matrices if each.first <= byte][-1]
         layout = matrix.layout
         along = layout.cols if matrix.order == "row" else layout.rows
         count = 8 * WORD_BYTES // layout.bits
-        for element, right, wrong in differences(layout, expected, found, count):
+        for element, right, wrong in differences(layout, expected, actual, count):
             number = 8 * (byte - matrix.first) // layout.bits + element
             line, at = divmod(number % (layout.rows * layout.cols), along)
             row, col = (line, at) if matrix.order == "row" else (at, line)

@@ -166,8 +166,8 @@ class ConstantBanks:
                 if 0 <= at < max(variable.size, 1):
                     base = self._base("const", variable.name)
                     wide = w.made("cvt.s64.s32", index, kind="d")
-                    place = w.made("add.u64", base, wide, kind="d")
-                    return w.made("ld.const.b32", f"[{place}+{at}]")
+                    address = w.made("add.u64", base, wide, kind="d")
+                    return w.made("ld.const.b32", f"[{address}+{at}]")
         raise w.refused(f"bank {bank} of constant memory is not indexed here")
 
     def _base(self, what: str, variable: str) -> str:

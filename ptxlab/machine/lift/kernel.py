@@ -67,8 +67,8 @@ def lift_body(
             writer.end()
         except Unsupported as error:
             line = first[i.number]
-            place = Location(listing.path, line, 1, listing.lines[line - 1])
-            raise Unsupported(error.message, location=place, hint=error.hint) from None
+            location = Location(listing.path, line, 1, listing.lines[line - 1])
+            raise Unsupported(error.message, location=location, hint=error.hint) from None
     writer.begin(code[-1])
     if len(code) in targets:
         writer.raw(f"{label(len(code))}:")

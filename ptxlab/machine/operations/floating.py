@@ -16,7 +16,7 @@ from ptxlab.machine.row import Modifiers, pairs, rows
 from ptxlab.machine.values import Array, Where
 from ptxlab.numbers.floats import by_way_of_double, extremum, fma_f32, fma_f32_nearest
 from ptxlab.numbers.formats import F32 as FORMAT
-from ptxlab.numbers.rounding import flush, narrow, saturate, settle
+from ptxlab.numbers.rounding import canonical_nan, flush, narrow, saturate
 
 U32, F32, F64 = np.uint32, np.float32, np.float64
 Compute = Callable[..., Any]
@@ -174,7 +174,7 @@ def _write(r: Registers, i: DecodedInstruction, where: Where, result: Any) -> No
         result = flush(result)
     if i.has("SAT"):
         result = saturate(result)
-    r.write(i, where, settle(result).view(U32))
+    r.write(i, where, canonical_nan(result).view(U32))
 
 
 def _words(*types: str) -> Callable[[Modifiers], int]:

@@ -82,8 +82,8 @@ class Matrices:
         elements = self.steps.right(words, bits)
         kept, of = self.metadata.granularity if self.metadata else (1, 1)
         for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
-            place = self.steps.place(k // of * kept) // kept * of + k % of
-            _keep(self._right, parts, place, first, product)
+            position = self.steps.place(k // of * kept) // kept * of + k % of
+            _keep(self._right, parts, position, first, product)
 
     def keep_units(self, values: VectorValue, chunk: int, product: Index = 0) -> None:
         """Keep which units rows of A have of a chunk, two bits each; of a tf32, which is two, the upper one tells."""

@@ -13,7 +13,7 @@ from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.terms import Steps, Terms
 from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
-from ptxlab.numbers.rounding import settle_f64
+from ptxlab.numbers.rounding import propagate_nan_f64
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class DoubleSteps(Steps):
         for k in range(self.products):
             left, right = terms.a(0, k), terms.b(0, k)
             fused = left.call("fma", right, total)
-            total = applied(settle_f64, np.float64, fused, left, right, total)
+            total = applied(propagate_nan_f64, np.float64, fused, left, right, total)
         return total.bits("i64")
 
 

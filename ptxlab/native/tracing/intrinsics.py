@@ -13,7 +13,7 @@ from ptxlab.native.tracing.array import INTRINSICS, TracedArray
 from ptxlab.native.tracing.ufuncs import NotTraced, any_nan
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import BF16, F32, Format
-from ptxlab.numbers.rounding import settle_f64
+from ptxlab.numbers.rounding import propagate_nan_f64
 
 Traced = TracedArray
 
@@ -42,8 +42,8 @@ def _any_bits(value: VectorValue) -> VectorValue:
 # ---- floating point -------------------------------------------------------------------------
 
 
-@_writes("settle")
-def _settle(r: Traced) -> Traced:
+@_writes("canonical_nan")
+def _canonical_nan(r: Traced) -> Traced:
     """Leave it open: who looks at the bits settles them."""
     return Traced(any_nan(r.value), r.dtype)
 
@@ -66,7 +66,7 @@ def _fma(a: Traced, b: Any, c: Any) -> Traced:
 def _fma_f64(a: Traced, b: Any, c: Any, mode: str) -> Any:
     if mode != "rn":
         raise NotTraced
-    return settle_f64(_fma(a, b, c), *(a.like(x) for x in (a, b, c)))  # type: ignore[arg-type]
+    return propagate_nan_f64(_fma(a, b, c), *(a.like(x) for x in (a, b, c)))  # type: ignore[arg-type]
 
 
 @_writes("wide_f32_to_bf16")

@@ -73,11 +73,11 @@ def _hint(hazard: Hazard) -> str:
 
 
 def _kernel(program: CheckedProgram, kernel: CheckedKernel) -> Iterator[str]:
-    found = counted(len(kernel.hazards), "hazard") if kernel.hazards else "no hazard"
+    hazards = counted(len(kernel.hazards), "hazard") if kernel.hazards else "no hazard"
     member = program.program.member
     of = f", {member.kind}" if member else ""
     count = counted(kernel.instructions, "instruction")
-    yield f"{called(kernel.name)} on {program.program.arch}{of}: {found} in {count}"
+    yield f"{called(kernel.name)} on {program.program.arch}{of}: {hazards} in {count}"
     yield from (f"not checked: {what}" for what in kernel.unchecked)
 
 

@@ -57,7 +57,7 @@ def _verdict(report: DiffReport) -> str:
 def output_json(output: Output) -> dict[str, Any]:
     return {
         **members(output, "name", "differing", "total"),
-        "place": None if output.place is None else list(output.place),
+        "place": None if output.index is None else list(output.index),
         "a": output.a if output.differing else None,
         "b": output.b if output.differing else None,
     }
@@ -68,9 +68,9 @@ def output_rows(outputs: Sequence[Output]) -> list[list[str]]:
 
 
 def _row(output: Output) -> list[str]:
-    if output.place is None:
+    if output.index is None:
         return [output.name, "0", str(output.total), "-", "-", "-"]
-    index = ",".join(map(str, output.place))
+    index = ",".join(map(str, output.index))
     values = [number(output.a), number(output.b)]
     return [output.name, str(output.differing), str(output.total), f"[{index}]", *values]
 

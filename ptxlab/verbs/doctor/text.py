@@ -38,7 +38,7 @@ def text(report: Report) -> str:
     ]
     works = [
         ("works", ""),
-        *((f"  {name}", _verdict(problem)) for name, problem in _trials(report)),
+        *((f"  {name}", _verdict(problem)) for name, problem in _tried(report)),
     ]
     lines = [*fields(pairs), "", *fields(works)]
     if advice := _advice(report):
@@ -51,7 +51,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         **report,
         "tools": [asdict(tool) for tool in report["tools"]],
-        "works": {name: not problem for name, problem in _trials(report)},
+        "works": {name: not problem for name, problem in _tried(report)},
         "advice": _advice(report),
     }
 
@@ -72,11 +72,11 @@ def _verdict(problem: str) -> str:
     return f"no: {problem.splitlines()[0]}" if problem else "yes"
 
 
-def _trials(report: Report) -> list[tuple[str, str]]:
+def _tried(report: Report) -> list[tuple[str, str]]:
     gpus = [(f"GPU {gpu['ordinal']}", gpu["problem"]) for gpu in report["gpus"]]
     none = report["driver"]["problem"] or "the driver shows none"
     tried = [report["emulator"], *report["toolchain"]]
-    return [*((trial["name"], trial["problem"]) for trial in tried), *(gpus or [("a GPU", none)])]
+    return [*((part["name"], part["problem"]) for part in tried), *(gpus or [("a GPU", none)])]
 
 
 def _advice(report: Report) -> list[str]:

@@ -120,7 +120,7 @@ def sentence(outcome: FormOutcome, mismatch: Mismatch) -> str:
     m = mismatch
     bits = f"bits {m.high_bit}:{m.low_bit}" if m.bits > 1 else f"bit {m.low_bit}"
     width = m.shown_bits(outcome.form)
-    right, wrong = (hexadecimal(value, width) for value in (m.expected, m.found))
+    right, wrong = (hexadecimal(value, width) for value in (m.expected, m.actual))
     seen = "D shows" if m.where == "product" else "it has" if m.where == "register" else "stored is"
     where = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"
     if m.operand.startswith("scale"):

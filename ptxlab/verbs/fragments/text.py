@@ -187,7 +187,7 @@ def _mismatches(report: FragmentReport) -> list[str]:
         layout = report.instruction.operand(m.shown_by)
         where = ("-" if at is None else at for at in (m.lane, m.register, m.element))
         numbers = (*where, f"{m.high_bit}:{m.low_bit}", m.row, m.col)
-        shown = (_value(layout, m.expected), _value(layout, m.found))
+        shown = (_value(layout, m.expected), _value(layout, m.actual))
         rows.append((m.fill, m.operand, m.where, *map(str, numbers), *shown))
     return ["mismatches", *aligned(rows)]
 
@@ -300,7 +300,7 @@ def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
     return {
         **members(mismatch, "fill", "where", *where),
         "expected": hexadecimal(mismatch.expected, bits),
-        "found": hexadecimal(mismatch.found, bits),
+        "found": hexadecimal(mismatch.actual, bits),
     }
 
 

@@ -101,7 +101,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
     elements written between the rows of D.
     """
     problem, worst = result.problem, result.verdict.worst
-    where = worst.place and dict(zip(("row", "col"), worst.place, strict=True))
+    where = worst.index and dict(zip(("row", "col"), worst.index, strict=True))
     return {
         "schema": SCHEMA,
         "algorithm": result.rung.name,
@@ -111,7 +111,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
         **dict(zip(("lda", "ldb", "ldd"), problem.leading, strict=True)),
         "tile": result.tile,
         **verdict_as_json(result.verdict),
-        "worst": where and {**where, "expected": worst.expected, "found": worst.found},
+        "worst": where and {**where, "expected": worst.expected, "found": worst.actual},
         "strays": result.verdict.strays,
         "seconds": result.launched.seconds,
         "tflops": result.tflops,
@@ -197,16 +197,16 @@ def _error(result: GemmResult) -> str:
     problem, verdict, worst = result.problem, result.verdict, result.verdict.worst
     if verdict.strays:
         return f"{verdict.strays} elements between the rows of D were written"
-    if worst.place is None:
+    if worst.index is None:
         return "D has no elements"
-    row, col = worst.place
+    row, col = worst.index
     bound = "within" if result.passed else "beyond"
     unit = "(|A| |B|)"
     if problem.alpha != 1 or problem.beta or "bias" in problem.epilogue:
         unit = "(|alpha A| |B| + |beta D| + |bias|)"
     return (
         f"largest error {verdict.error:.3g} of {unit}, {bound} the bound of "
-        f"{verdict.tolerance:.3g}; at D[{row},{col}], which is {worst.found!r} and should be "
+        f"{verdict.tolerance:.3g}; at D[{row},{col}], which is {worst.actual!r} and should be "
         f"{worst.expected!r}"
     )
 

@@ -47,7 +47,7 @@ _TEXT = 24
 class ShownLine:
     """A line to be shown: where it is, what stands there, what was counted."""
 
-    place: str
+    where: str
     text: str
     line: ProfiledLine
 
@@ -110,7 +110,7 @@ def _numbers(shown: Sequence[ShownLine], used: Sequence[str]) -> list[str]:
 
 
 def _cells(row: ShownLine, used: Sequence[str]) -> list[str]:
-    return [row.place, *(_cell(row.line.counts, name) for name in used)]
+    return [row.where, *(_cell(row.line.counts, name) for name in used)]
 
 
 def _painted(line: str, cells: Sequence[str], heats: Sequence[float], heat: Heat) -> str:

@@ -61,7 +61,7 @@ def text(
             ["instruction mix", *(f"  {line}" for line in fields(mix))],
         ]
     parts.append([head, *table(shown, heat, width)])
-    conflicts = [(row.place, row.line.conflict) for row in shown if row.line.conflict is not None]
+    conflicts = [(row.where, row.line.conflict) for row in shown if row.line.conflict is not None]
     if conflicts:
         told = [(where, tell(profile, conflict)) for where, conflict in conflicts]
         parts.append(
@@ -84,7 +84,7 @@ def verdict(profile: Profile, rows: Sequence[ShownLine]) -> list[str]:
         moved, needed = getattr(profile.totals, units), getattr(profile.totals, ideal)
         if moved > needed and rows:
             beyond = {
-                row.place: getattr(row.line.counts, units) - getattr(row.line.counts, ideal)
+                row.where: getattr(row.line.counts, units) - getattr(row.line.counts, ideal)
                 for row in rows
             }
             which = max(beyond, key=lambda row: beyond[row])

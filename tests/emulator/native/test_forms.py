@@ -57,7 +57,7 @@ def function(name: str, form: RowForm, count: int = COUNT) -> ModuleFunction | N
         [code.parameter(f"{side}{i}", "ptr") for i in range(len(types))]
         for side, types in (("in", form.operands), ("out", form.results))
     )
-    with code.over_threads(code.number("i64", 0), code.number("i64", count)) as index:
+    with code.thread_loop(code.number("i64", 0), code.number("i64", count)) as index:
         for array, operand in zip(given, form.operands, strict=True):
             dtype = TYPES[operand].dtype
             value = array.at(index, dtype.itemsize).load(f"i{8 * dtype.itemsize}", LANES, align=1)

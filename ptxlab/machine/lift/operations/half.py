@@ -85,9 +85,9 @@ def _joined(operation: str) -> Rule:
         form = f".rn{ftz}{'.sat' if sat else ''}{'.relu' if relu else ''}"
         name = operation
         if relu and operation != "fma":
-            one = w.made("mov.b32", str(_ONE[kind] * 0x10001))
+            ones = w.made("mov.b32", str(_ONE[kind] * 0x10001))
             zero = w.made("mov.b32", str(0x80008000))
-            held = [held[0], one, held[1]] if operation == "add" else [*held, zero]
+            held = [held[0], ones, held[1]] if operation == "add" else [*held, zero]
             name = "fma"
         w.emit(f"{name}{form}.{kind}x2 {w.dest()}, {', '.join(held)}")
 

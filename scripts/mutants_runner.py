@@ -115,7 +115,7 @@ class Copy:
             self._running.wait()
 
 
-class Trial:
+class Runner:
     """The project without a mistake, and copies to make mistakes in."""
 
     def __init__(self, root: Path, folder: Path, workers: int) -> None:

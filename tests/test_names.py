@@ -1,0 +1,62 @@
+"""No variable is called ``one``, ``found`` or ``place`` whose meaning has a name of its own."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NO_NAMES = ("one", "found", "place")
+PLACES = (
+    *("device/dump.py", "instrument/places.py", "verbs/dump/text.py", "verbs/fragments/program.py"),
+    *("fragments/", "matrix/", "verbs/fragments/"),
+)
+"""Where a variable may be a place, as docs/architecture.md has the word: a ``DumpPlace``, a ``Place``."""
+LEFT_IN_TESTS = 417
+"""How many are left in tests; this number only falls."""
+
+
+def unnamed(text: str) -> Iterator[str]:
+    """Yield such names as often as variables, fields, attributes and arguments get them."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.id if isinstance(node, ast.Name) else node.attr.removeprefix("_")
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        else:
+            continue
+        if name in NO_NAMES:
+            yield name
+
+
+def counted(folder: str) -> dict[str, Counter[str]]:
+    root = ROOT / folder
+    names = {
+        file.relative_to(root).as_posix(): Counter(unnamed(file.read_text(encoding="utf-8")))
+        for file in root.rglob("*.py")
+    }
+    return {file: count for file, count in names.items() if count}
+
+
+def test_variables_of_the_product_are_called_what_they_are() -> None:
+    wrong = {
+        file: dict(count)
+        for file, count in counted("ptxlab").items()
+        if set(count) != {"place"} or not file.startswith(PLACES)
+    }
+    assert (wrong, counted("scripts")) == ({}, {})
+
+
+def test_variables_of_tests_are_called_what_they_are() -> None:
+    assert sum(sum(count.values()) for count in counted("tests").values()) <= LEFT_IN_TESTS
+
+
+def test_every_way_to_give_such_a_name_is_found() -> None:
+    code = (
+        "found = 1\nfor one in x: ...\n[place for place in x]\ndef f(found, *, one=1): ...\n"
+        "lambda place: 1\nself._found = found.one\nclass A:\n    place: int\nwith x as one: ...\n"
+        "found_it = place_of(one)\n"
+    )
+    assert Counter(unnamed(code)) == {"found": 3, "one": 3, "place": 3}
