@@ -35,11 +35,12 @@ class StepAccess:
     threads: Array
     addresses: Array
 
-    def granules(self) -> Iterator[tuple[int, int]]:
-        """Yield threads, and the numbers of the words in which they access something."""
-        for thread, first in zip(self.threads.tolist(), self.addresses.tolist(), strict=True):
-            for granule in range(first // _GRANULE, (first + self.nbytes - 1) // _GRANULE + 1):
-                yield thread, granule
+    def granules(self) -> tuple[Array, Array]:
+        """Return threads, each as often as it accesses a word, and the numbers of these words."""
+        first = self.addresses.astype(np.int64)[:, None]
+        words = first // _GRANULE + np.arange(-(-self.nbytes // _GRANULE) + 1)
+        row, column = np.nonzero(words * _GRANULE < first + self.nbytes)
+        return self.threads[row], words[row, column]
 
 
 @dataclass(slots=True)
@@ -153,31 +154,39 @@ class ValueTrace(Watcher):
         return None
 
     @cached_property
-    def _stores(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
-        stores: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    def _stores(self) -> dict[str, Array]:
+        """Of each space the words that are stored, the steps, and the threads [3, stores], in this order."""
+        stores: dict[str, list[Array]] = {}
         for number, step in enumerate(self.steps):
             for access in step.accesses:
                 if access.writes:
-                    for thread, granule in access.granules():
-                        stores.setdefault((access.space, granule), []).append((number, thread))
-        return stores
+                    threads, words = access.granules()
+                    rows = np.stack([words, np.full(words.size, number), threads])
+                    stores.setdefault(access.space, []).append(rows)
+        joined = {space: np.concatenate(rows, axis=1) for space, rows in stores.items()}
+        return {space: rows[:, np.lexsort(rows[::-1])] for space, rows in joined.items()}
+
+    def _last(self, space: str, words: list[int], before: int) -> Iterator[tuple[int, int]]:
+        """Yield for each word the last step before one, and its thread, that stored it."""
+        stored, steps, threads = self._stores.get(space, np.zeros((3, 0), np.int64))
+        for word in words:
+            first, end = np.searchsorted(stored, (word, word + 1))
+            at = first + np.searchsorted(steps[first:end], before) - 1
+            if at >= first:
+                yield int(steps[at]), int(threads[at])
 
     def storer(self, load: int, thread: int) -> tuple[int, int] | None:
         """Return the last step, and its thread, that stored before a step what a thread loads in it."""
-        stores = [
-            stored
-            for access in self.steps[load].accesses
-            if not access.writes
-            for reader, granule in access.granules()
-            if reader == thread
-            for stored in self._stores.get((access.space, granule), ())
-            if stored[0] < load
-        ]
-        return max(stores, default=None)
+        last: list[tuple[int, int]] = []
+        for access in self.steps[load].accesses:
+            if not access.writes:
+                threads, words = access.granules()
+                last += self._last(access.space, words[threads == thread].tolist(), load)
+        return max(last, default=None)
 
     def last_store(self, space: str, address: int) -> tuple[int, int] | None:
         """Return the last step, and its thread, that stored the word at an address."""
-        return max(self._stores.get((space, address // _GRANULE), ()), default=None)
+        return next(self._last(space, [address // _GRANULE], len(self.steps)), None)
 
 
 class StoreFinder(Watcher):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ptxlab.machine.lift.operations import (
     asynchronous,
     control,
+    conversions,
     floating,
     half,
     integer,
@@ -14,7 +15,7 @@ from ptxlab.machine.lift.operations import (
 )
 from ptxlab.machine.lift.rule import Rule
 
-_FAMILIES = (integer, moves, floating, half, memory, products, asynchronous, control)
+_FAMILIES = (integer, moves, floating, conversions, half, memory, products, asynchronous, control)
 
 
 def _table() -> dict[str, Rule]:

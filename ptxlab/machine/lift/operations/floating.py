@@ -1,4 +1,4 @@
-"""Numbers of f32 and f64, and conversions.
+"""Numbers of f32 and f64, and the halves among their operands.
 
 What MUFU approximates is what PTX's ``.approx`` is here: a GPU's last bits are not public.
 """
@@ -19,7 +19,7 @@ from ptxlab.machine.operands import (
     SassRegister,
 )
 
-_ROUNDINGS = {"RN": "rn", "RZ": "rz", "RM": "rm", "RP": "rp"}
+ROUNDINGS = {"RN": "rn", "RZ": "rz", "RM": "rm", "RP": "rp"}
 COMPARISONS = {
     name: name.lower()
     for name in (
@@ -28,11 +28,11 @@ COMPARISONS = {
 }  # fmt: skip
 
 
-def _rounding(w: Writer) -> str:
-    return w.modifiers.choose(_ROUNDINGS, "rn")
+def rounding_of(w: Writer) -> str:
+    return w.modifiers.choose(ROUNDINGS, "rn")
 
 
-def _ftz(w: Writer) -> str:
+def ftz_of(w: Writer) -> str:
     return ".ftz" if w.modifiers.has("FTZ") else ""
 
 
@@ -41,7 +41,7 @@ def _rounded(operation: str) -> Rule:
 
     def lift(w: Writer) -> None:
         sat = ".sat" if w.modifiers.has("SAT") else ""
-        name = f"{operation}.{_rounding(w)}{_ftz(w)}{sat}.f32"
+        name = f"{operation}.{rounding_of(w)}{ftz_of(w)}{sat}.f32"
         sources = [w.real(source) for source in w.i.sources]
         w.emit(f"{name} {w.dest()}, {', '.join(sources)}")
 
@@ -52,7 +52,7 @@ def _of_pairs(operation: str) -> Rule:
     """FADD2, FMUL2, FFMA2: two f32 in two registers each."""
 
     def lift(w: Writer) -> None:
-        name = f"{operation}.{_rounding(w)}{_ftz(w)}"
+        name = f"{operation}.{rounding_of(w)}{ftz_of(w)}"
         halves = [_halves(w, source) for source in w.i.sources]
         sums = [w.made(f"{name}.f32", *parts) for parts in zip(*halves, strict=True)]
         for to, value in zip(w.row(w.i.dest, 2), sums, strict=True):
@@ -96,7 +96,7 @@ def _of_halves(operation: str, halves: int) -> Rule:
         m = w.modifiers
         kind = "bf16" if m.has("BF16") else "f16"
         sat = ".sat" if m.has("SAT") else ""
-        name = f"{operation}.{_rounding(w)}{sat}.f32"
+        name = f"{operation}.{rounding_of(w)}{sat}.f32"
         factors = [
             w.made(f"cvt.f32.{kind}", half_source(w, source, kind))
             for source in w.i.sources[:halves]
@@ -110,7 +110,7 @@ def _of_halves(operation: str, halves: int) -> Rule:
 def _extremum(w: Writer) -> None:
     """FMNMX and FMNMX3: the least where the predicate holds."""
     m = w.modifiers
-    form = f"{_ftz(w)}{'.NaN' if m.has('NAN') else ''}"
+    form = f"{ftz_of(w)}{'.NaN' if m.has('NAN') else ''}"
     given = w.i.sources
     if m.has("XORSIGN"):
         form += ".xorsign.abs"
@@ -157,7 +157,7 @@ def _compare(double: bool) -> Rule:
             return
         if not name:
             raise w.refused("what it compares is not modelled")
-        kind = f"{_ftz(w).lstrip('.')}.{'f64' if double else 'f32'}".lstrip(".")
+        kind = f"{ftz_of(w).lstrip('.')}.{'f64' if double else 'f32'}".lstrip(".")
         a, b = ((w.double if double else w.real)(source) for source in w.i.sources)
         settle(w, f"setp.{name}", kind, a, b, other, how)
 
@@ -172,7 +172,7 @@ def _set(w: Writer) -> None:
     if not name:
         raise w.refused("what it compares is not modelled")
     a, b = (w.real(source) for source in w.i.sources)
-    holds = w.made(f"setp.{name}{_ftz(w)}.f32", a, b, kind="q")
+    holds = w.made(f"setp.{name}{ftz_of(w)}.f32", a, b, kind="q")
     other = w.given(w.i.ins[0]) if w.i.ins else TRUE
     w.emit(f"selp.b32 {w.dest()}, {ones}, 0, {w.straight(w.combined(holds, other, how))}")
 
@@ -187,6 +187,47 @@ def _which_double(w: Writer, name: str) -> None:
         raise w.refused("a predicate beside it is not modelled")
     for out, value in zip(w.i.outs, (first, nothing), strict=False):
         w.tell(out, value)
+
+
+# ---- halves and bytes among operands --------------------------------------------------------
+
+
+def part_of(w: Writer, source: Operand, bits: int) -> str:
+    """Return a word, of which the marks choose a part of some bits, at the bottom."""
+    marks = getattr(source, "marks", ())
+    word = w.bare(source)
+    for mark in marks:
+        if mark[0] == "B" and bits == 8 and mark[1:].isdigit():
+            return w.made("shr.u32", word, str(8 * int(mark[1:]))) if mark != "B0" else word
+        if mark in ("H0", "H0_H0", "H1", "H1_H1") and bits == 16:
+            return w.made("shr.u32", word, "16") if mark[1] == "1" else word
+        raise w.refused("the part of an operand is not modelled")
+    return word
+
+
+def float_source(w: Writer, kind: str) -> str:
+    """Return the source of a conversion, of a type."""
+    [source] = w.i.sources
+    if kind == "f64":
+        return w.double(source)
+    if kind == "f32":
+        return w.real(source)
+    return half_source(w, source, kind)
+
+
+def half_source(w: Writer, source: Operand, kind: str) -> str:
+    """Return a half that the marks of an operand choose, with the signs before it."""
+    if isinstance(source, Immediate):
+        raise w.refused(f"a number of {kind} is not modelled here")
+    part = part_of(w, source, 16)
+    if isinstance(source, SassRegister | SassConstant):
+        if source.absolute:
+            part = w.made("and.b32", part, str(0x7FFF))
+        if source.negated:
+            part = w.made("xor.b32", part, str(0x8000))
+    half, rest = w.temporary("h"), w.temporary("h")
+    w.emit(f"mov.b32 {{{half}, {rest}}}, {part if part[0].isalpha() else w.made('mov.b32', part)}")
+    return half
 
 
 # ---- approximations -------------------------------------------------------------------------
@@ -237,7 +278,7 @@ def _approximated_half(w: Writer, name: str, kind: str) -> None:
     }
     if (name, kind) not in operations:
         raise w.refused("this approximation is not modelled")
-    half = w.made(operations[name, kind], _float_source(w, kind), kind="h")
+    half = w.made(operations[name, kind], float_source(w, kind), kind="h")
     w.emit(f"cvt.u32.u16 {w.dest()}, {half}")
 
 
@@ -276,212 +317,9 @@ def _needs_care(w: Writer) -> None:
 def _double(operation: str) -> Rule:
     def lift(w: Writer) -> None:
         sources = [w.double(source) for source in w.i.sources]
-        w.write_pair(w.made(f"{operation}.{_rounding(w)}.f64", *sources, kind="d"))
+        w.write_pair(w.made(f"{operation}.{rounding_of(w)}.f64", *sources, kind="d"))
 
     return lift
-
-
-# ---- conversions ----------------------------------------------------------------------------
-
-_TO_WHOLE = {"TRUNC": "rzi", "FLOOR": "rmi", "CEIL": "rpi"}
-_WHOLE = {name: name.lower() for name in ("U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64")}
-_REAL = {"F16": "f16", "BF16": "bf16", "F64": "f64", "F32": "f32"}
-
-
-def _part(w: Writer, source: Operand, bits: int) -> str:
-    """Return a word, of which the marks choose a part of some bits, at the bottom."""
-    marks = getattr(source, "marks", ())
-    word = w.bare(source)
-    for mark in marks:
-        if mark[0] == "B" and bits == 8 and mark[1:].isdigit():
-            return w.made("shr.u32", word, str(8 * int(mark[1:]))) if mark != "B0" else word
-        if mark in ("H0", "H0_H0", "H1", "H1_H1") and bits == 16:
-            return w.made("shr.u32", word, "16") if mark[1] == "1" else word
-        raise w.refused("the part of an operand is not modelled")
-    return word
-
-
-def _from_whole(w: Writer) -> None:
-    """I2F, I2FP."""
-    m = w.modifiers
-    kind, to = m.choose(_WHOLE, "s32"), m.choose(_REAL, "f32")
-    rounding = _rounding(w)
-    [source] = w.i.sources
-    bits = int(kind[1:])
-    if bits == 64:
-        value = w.pair(source)
-    elif bits == 32:
-        value = w.word(source)
-    else:
-        part = _part(w, source, bits)
-        if w.is_negated(source) or getattr(source, "inverted", False):
-            raise w.refused("a negated part of a word is not modelled")
-        value = w.made(f"bfe.{kind[0]}32", part, "0", str(bits))
-        kind = f"{kind[0]}32"
-    name = f"cvt.{rounding}.{to}.{kind}"
-    if to == "f64":
-        w.write_pair(w.made(name, value, kind="d"))
-    elif to == "f32":
-        w.emit(f"{name} {w.dest()}, {value}")
-    else:
-        half = w.made(name, value, kind="h")
-        w.emit(f"mov.b32 {w.dest()}, {{{half}, {half}}}")
-
-
-def _float_source(w: Writer, kind: str) -> str:
-    """Return the source of a conversion, of a type."""
-    [source] = w.i.sources
-    if kind == "f64":
-        return w.double(source)
-    if kind == "f32":
-        return w.real(source)
-    return half_source(w, source, kind)
-
-
-def half_source(w: Writer, source: Operand, kind: str) -> str:
-    """Return a half that the marks of an operand choose, with the signs before it."""
-    if isinstance(source, Immediate):
-        raise w.refused(f"a number of {kind} is not modelled here")
-    part = _part(w, source, 16)
-    if isinstance(source, SassRegister | SassConstant):
-        if source.absolute:
-            part = w.made("and.b32", part, str(0x7FFF))
-        if source.negated:
-            part = w.made("xor.b32", part, str(0x8000))
-    half, rest = w.temporary("h"), w.temporary("h")
-    w.emit(f"mov.b32 {{{half}, {rest}}}, {part if part[0].isalpha() else w.made('mov.b32', part)}")
-    return half
-
-
-def _to_whole(w: Writer) -> None:
-    """F2I: without a number it is zero where it says so, or as PTX has it."""
-    m = w.modifiers
-    kind, of = m.choose(_WHOLE, "s32"), m.choose(_REAL, "f32")
-    m.ignore("NTZ")
-    ftz = _ftz(w) if of == "f32" else ""
-    rounding = m.choose(_TO_WHOLE, "rni")
-    name = f"cvt.{rounding}{ftz}.{kind}.{of}"
-    value = _float_source(w, of)
-    if kind.endswith("64"):
-        w.write_pair(w.made(name, value, kind="d"))
-    elif kind.endswith("16") and of in ("f16", "bf16"):
-        w.emit(f"cvt.{kind[0]}32.{kind} {w.dest()}, {w.made(name, value, kind='h')}")
-    else:
-        w.emit(f"{name} {w.dest()}, {value}")
-
-
-def _changed(w: Writer) -> None:
-    """F2F: the type that it makes is named first."""
-    m = w.modifiers
-    kinds = [_REAL[name] for name in m.names if name in _REAL]
-    m.ignore(*_REAL)
-    to, of = ([*kinds, "f32", "f32"])[:2]
-    rounding = m.choose(_TO_WHOLE, "")
-    sat = ".sat" if m.has("SAT") else ""
-    sizes = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
-    ftz = _ftz(w) if "f32" in (to, of) else ""
-    if not rounding and to != of and sizes[to] <= sizes[of]:
-        rounding = _rounding(w)
-    m.ignore(*_ROUNDINGS)
-    if to == of and not rounding:
-        raise w.refused("a conversion to the same type is not modelled")
-    name = f"cvt{'.' + rounding if rounding else ''}{ftz}{sat}.{to}.{of}"
-    value = _float_source(w, of)
-    if to == "f64":
-        w.write_pair(w.made(name, value, kind="d"))
-    elif to == "f32":
-        w.emit(f"{name} {w.dest()}, {value}")
-    else:
-        half = w.made(name, value, kind="h")
-        w.emit(f"cvt.u32.u16 {w.dest()}, {half}")
-
-
-def _whole_number(w: Writer) -> None:
-    """FRND: rounded to a number that is whole."""
-    m = w.modifiers
-    kind = m.choose(_REAL, "f32")
-    rounding = m.choose(_TO_WHOLE, "rni")
-    ftz = _ftz(w) if kind == "f32" else ""
-    name = f"cvt.{rounding}{ftz}.{kind}.{kind}"
-    value = _float_source(w, kind)
-    if kind == "f64":
-        w.write_pair(w.made(name, value, kind="d"))
-    elif kind == "f32":
-        w.emit(f"{name} {w.dest()}, {value}")
-    else:
-        w.emit(f"cvt.u32.u16 {w.dest()}, {w.made(name, value, kind='h')}")
-
-
-# ---- packing --------------------------------------------------------------------------------
-
-_BYTES = {"E4M3": "e4m3x2", "E5M2": "e5m2x2"}
-
-
-def _packed(w: Writer) -> None:
-    """F2FP: two f32 to two halves, or to two bytes; bytes to halves."""
-    m = w.modifiers
-    bytes_ = m.choose(_BYTES, "")
-    relu = ".relu" if m.has("RELU") else ""
-    finite = m.has("SATFINITE")
-    if m.has("TF32"):
-        m.ignore("F32", "PACK_B")
-        name = f"cvt.{_rounding(w)}{'.satfinite' if finite else ''}{relu}.tf32.f32"
-        w.emit(f"{name} {w.dest()}, {w.real(w.i.sources[-1])}")
-        return
-    merges = m.has("MERGE_C", "PACK_AB_MERGE_C")
-    if m.has("UNPACK_B", "UNPACK_B_MERGE_C"):
-        _unpacked(w, bytes_, relu, finite)
-        return
-    to = m.choose({"F16": "f16", "BF16": "bf16"}, "" if bytes_ else "f16")
-    m.ignore("F32", "PACK_AB")
-    rounding = _rounding(w)
-    if bytes_ and not to:
-        a, b = (w.real(source) for source in w.i.sources[:2])
-        name = f"cvt.rn.satfinite{relu}.{bytes_}.f32"
-        half = w.made(name, a, b, kind="h")
-        upper = w.word(w.i.sources[2]) if merges and len(w.i.sources) > 2 else "0"
-        _with_lower_half(w, half, upper)
-        return
-    if bytes_ or not to:
-        raise w.refused("what it packs is not modelled")
-    saturated = ".satfinite" if finite else ""
-    if merges:
-        first, last = w.i.sources[0], w.i.sources[-1]
-        half = w.made(f"cvt.{rounding}{relu}{saturated}.{to}.f32", w.real(first), kind="h")
-        _with_lower_half(w, half, w.word(last))
-        return
-    a, b = (w.real(source) for source in w.i.sources[:2])
-    w.emit(f"cvt.{rounding}{relu}{saturated}.{to}x2.f32 {w.dest()}, {a}, {b}")
-
-
-def _with_lower_half(w: Writer, half: str, upper: str) -> None:
-    """Write a half, and above it that of a word."""
-    if upper == "0":
-        w.emit(f"cvt.u32.u16 {w.dest()}, {half}")
-        return
-    low, high = w.temporary("h"), w.temporary("h")
-    w.emit(f"mov.b32 {{{low}, {high}}}, {upper}")
-    w.emit(f"mov.b32 {w.dest()}, {{{half}, {high}}}")
-
-
-def _unpacked(w: Writer, bytes_: str, relu: str, finite: bool) -> None:
-    """F2FP of halves: two bytes to halves, or halves to bytes where bytes are named first."""
-    m = w.modifiers
-    to = m.choose({"F16": "f16x2"}, "")
-    if not bytes_ or not to:
-        raise w.refused("what it unpacks is not modelled")
-    if m.names.index("F16") > max(m.names.index(name) for name in _BYTES if name in m.names):
-        word = w.word(w.i.sources[0])
-        half = w.made(f"cvt.rn.satfinite{relu}.{bytes_}.f16x2", word, kind="h")
-        if not finite or len(w.i.sources) != 2:
-            raise w.refused("what it packs is not modelled")
-        _with_lower_half(w, half, w.word(w.i.sources[1]))
-        return
-    source = w.i.sources[-1]
-    half, rest = w.temporary("h"), w.temporary("h")
-    part = _part(w, source, 16)
-    w.emit(f"mov.b32 {{{half}, {rest}}}, {part if part[0].isalpha() else w.made('mov.b32', part)}")
-    w.emit(f"cvt.rn{relu}.{to}.{bytes_} {w.dest()}, {half}")
 
 
 RULES = {
@@ -503,9 +341,4 @@ RULES = {
     **rules("DADD", _double("add")),
     **rules("DMUL", _double("mul")),
     **rules("DFMA", _double("fma")),
-    **rules("I2F I2FP", _from_whole, uniform=True),
-    **rules("F2I", _to_whole, uniform=True),
-    **rules("F2F", _changed, uniform=True),
-    **rules("FRND", _whole_number, uniform=True),
-    **rules("F2FP", _packed),
 }
