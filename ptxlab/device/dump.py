@@ -50,7 +50,7 @@ def places_of(module: ptx.PtxModule, kernel: Function, dump: Dump) -> tuple[Dump
         reason = _GOING_AWAY.get(instruction.opcode)
         if reason and not dump.before:
             raise PtxlabError(
-                f"no registers can be looked at after {instruction.name}: {reason}",
+                f"no registers can be looked at after {place.name}: {reason}",
                 location=locate(module.source, instruction.position),
                 hint="look before it: --before",
             )
@@ -71,7 +71,8 @@ class DumpRecorder(Watcher):
 
     def __init__(self, dump: Dump, places: Sequence[DumpPlace], threads: int) -> None:
         self._dump = dump
-        self._places = {(p.function, p.instruction.position): p.registers for p in places}
+        # Several that stand on one line of machine code have one position: they are told apart themselves.
+        self._places = {id(p.first if dump.before else p.instruction): p.registers for p in places}
         self._wave: Wave
         self._due: list[tuple[Site, Frame, Mask]] = []
         self.words: Words = np.zeros((threads, len(places[0].registers)), np.uint64)
@@ -84,7 +85,7 @@ class DumpRecorder(Watcher):
     def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         """Look, if it is to be before the instruction, and at those who come from a place."""
         self._catch_up(lanes, frame)
-        if (site.function, site.instruction.position) not in self._places:
+        if id(site.instruction) not in self._places:
             return
         if self._dump.before:
             self._look(site, frame, lanes.mask)
@@ -109,7 +110,7 @@ class DumpRecorder(Watcher):
                 self._due.append((site, frame, mask))
 
     def _look(self, site: Site, frame: Frame, lanes: Mask) -> None:
-        registers = self._places[site.function, site.instruction.position]
+        registers = self._places[id(site.instruction)]
         standing = lanes & self._wave.alive.mask
         cta, inside = np.divmod(np.flatnonzero(standing), self._wave.cta_width)
         threads = np.array(self._wave.numbers)[cta] * self._wave.config.cta_threads + inside

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import dropwhile
 
 from ptxlab.errors import PtxlabError, did_you_mean
-from ptxlab.instrument.sites import Scoped, dumped_type, instructions
-from ptxlab.syntax.functions import statements
+from ptxlab.instrument.naming import NamedInstruction, named_instructions
+from ptxlab.instrument.sites import Scoped, dumped_type
+from ptxlab.instrument.sites import sources as origins
+from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.names import called
-from ptxlab.syntax.tree import Function, Instruction, Label, PtxModule
+from ptxlab.syntax.tree import Function, Instruction, PtxModule
 
 _WAIT = "wgmma.wait_group"
+_ADDRESS = re.compile(r"0x[0-9a-f]+$", re.IGNORECASE)
 
 OPERANDS = "DABC"
 """What the PTX ISA calls the operands of an instruction that has a result, in order."""
@@ -25,15 +28,19 @@ class DumpPlace:
     """An instruction in ``function`` and the registers to look at there, with their PTX types.
 
     ``asked`` is what each of them was asked for as: ``D[0]``, its name, or its number in the text. D, A,
-    B and C are operands of the instruction ``of``, which may be another one.
+    B and C are operands of the instruction ``of``, which may be another one. An instruction of machine code
+    is those from ``first`` to ``instruction``, which it was lifted into, and ``source`` is what it was made from.
     """
 
     function: str
+    name: str
+    first: Instruction
     instruction: Instruction
     registers: tuple[str, ...]
     types: tuple[str, ...]
     asked: tuple[str, ...]
     of: Instruction
+    source: SourceLine | None
 
 
 def find_places(
@@ -48,7 +55,8 @@ def find_places(
     """Return the places that ``at`` names, in text order.
 
     ``at`` is a line of the PTX text, a label (the instruction that follows it), an instruction
-    (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Lines are looked
+    (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Of machine code
+    lines are those of its listing, and ``0x01a0`` is an address. Lines are looked
     for in the whole module, the rest in ``kernel``, and in the device functions where it has none.
     ``registers`` are names of registers, or D, A, B and C for the registers of an operand; none are
     all that the instruction names, which must name some where it ``needs_registers``. The operands are
@@ -58,18 +66,18 @@ def find_places(
     sites = _sites_at(module, kernel, at)
     places = []
     for function, site in sites:
-        name = site.instruction.name
+        name = site.name
         other = "wgmma.mma_async" if of is None and name.startswith(_WAIT) and registers else of
         sources = (
-            [site]
+            [site.product]
             if other is None
-            else [other_site for _, other_site in _sites_at(module, kernel, other)]
+            else [other_site.product for _, other_site in _sites_at(module, kernel, other)]
         )
         places.append(_place(module, function, site, registers, sources))
         if needs_registers and not places[-1].registers:
             raise PtxlabError(
                 f"{name} names no register",
-                location=locate(module.source, site.instruction.position),
+                location=locate(module.source, site.sites[0].instruction.position),
                 hint="say which ones to look at",
             )
     if len({place.types for place in places}) > 1:
@@ -86,25 +94,25 @@ def _sites_at(module: PtxModule, kernel: Function, at: str | int) -> Sites:
     if str(at).isdecimal():
         sites = _on_line(module, [kernel, *others], int(at))
     else:
-        sites = _named(kernel, str(at))
+        sites = _named(module, kernel, str(at))
         for function in others if not sites else ():
-            sites += _named(function, str(at))
+            sites += _named(module, function, str(at))
     if not sites:
         raise PtxlabError(
-            f"{called(kernel.name)} has no label or instruction {at}", hint=_near(kernel, str(at))
+            f"{called(kernel.name)} has no label or instruction {at}",
+            hint=_near(module, kernel, str(at)),
         )
     return sites
 
 
-Sites = list[tuple[Function, Scoped]]
+Sites = list[tuple[Function, NamedInstruction]]
 
 
 def _on_line(module: PtxModule, functions: Sequence[Function], line: int) -> Sites:
-    everywhere = [(function, site) for function in functions for site in instructions(function)]
-    sites = [(f, site) for f, site in everywhere if site.instruction.position.line == line]
+    everywhere = [(f, site) for f in functions for site in named_instructions(module, f)]
+    sites = [(f, site) for f, site in everywhere if site.line == line]
     if not sites:
-        lines = sorted({site.instruction.position.line for _, site in everywhere})
-        near = min(lines, key=lambda other: abs(other - line), default=None)
+        near = min((site.line for _, site in everywhere), key=lambda n: abs(n - line), default=None)
         raise PtxlabError(
             f"there is no instruction on line {line} of {module.source.path}",
             hint=None if near is None else f"the nearest is on line {near}",
@@ -112,16 +120,13 @@ def _on_line(module: PtxModule, functions: Sequence[Function], line: int) -> Sit
     return sites
 
 
-def _named(function: Function, at: str) -> Sites:
-    label_on = dropwhile(
-        lambda statement: not (isinstance(statement, Label) and statement.name == at),
-        statements(function),
-    )
-    after = next((statement for statement in label_on if isinstance(statement, Instruction)), None)
+def _named(module: PtxModule, function: Function, at: str) -> Sites:
+    if match := _ADDRESS.match(at):
+        at = f"{int(match[0], 16):#x}"
     return [
         (function, site)
-        for site in instructions(function)
-        if site.instruction is after or matches(site.instruction.name, at)
+        for site in named_instructions(module, function)
+        if at in site.labels or matches(site.name, at)
     ]
 
 
@@ -130,9 +135,10 @@ def matches(name: str, pattern: str) -> bool:
     return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
 
 
-def _near(kernel: Function, at: str) -> str | None:
-    labels = [s.name for s in statements(kernel) if isinstance(s, Label)]
-    names = {site.instruction.name for site in instructions(kernel)}
+def _near(module: PtxModule, kernel: Function, at: str) -> str | None:
+    every = list(named_instructions(module, kernel))
+    labels = [label for site in every for label in site.labels]
+    names = {site.name for site in every}
     known = [*labels, *sorted(names), *sorted({name.split(".")[0] for name in names})]
     return did_you_mean(at, known)
 
@@ -143,30 +149,32 @@ def _near(kernel: Function, at: str) -> str | None:
 def _place(
     module: PtxModule,
     function: Function,
-    site: Scoped,
+    named: NamedInstruction,
     wanted: Sequence[str],
     sources: Sequence[Scoped],
 ) -> DumpPlace:
-    names = [] if wanted else _all(site)
+    first, site = named.sites[0], named.sites[-1]
+    made_from = origins(module, [function]).get(named.line) if module.lifted else None
+    names = [] if wanted else named.registers
     asked = [f"register {number}" for number in range(len(names))]
     for name in wanted:
         is_operand = name in tuple(OPERANDS) and site.type_of(name) is None
-        named = _operand_of(module, sources, name) if is_operand else [name]
-        names += named
-        asked += [f"{name}[{number}]" for number in range(len(named))] if named != [name] else named
+        of_name = _operand_of(module, sources, name) if is_operand else [name]
+        names += of_name
+        several = of_name != [name]
+        asked += [f"{name}[{n}]" for n in range(len(of_name))] if several else of_name
     types = tuple(dumped_type(module, site, name) for name in names)
     return DumpPlace(
-        function.name, site.instruction, tuple(names), types, tuple(asked), sources[0].instruction
+        function.name,
+        named.name,
+        first.instruction,
+        site.instruction,
+        tuple(names),
+        types,
+        tuple(asked),
+        sources[0].instruction,
+        made_from,
     )
-
-
-def _all(site: Scoped) -> list[str]:
-    """Return the registers that the instruction names, its guard first."""
-    guard = site.instruction.guard
-    named = [] if guard is None else [guard.name]
-    for operand in site.instruction.operands:
-        named += site.registers(operand)
-    return list(dict.fromkeys(named))
 
 
 def _operand_of(module: PtxModule, sources: Sequence[Scoped], letter: str) -> list[str]:

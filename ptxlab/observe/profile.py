@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator.prepare.forms import effects_of
@@ -19,6 +20,7 @@ from ptxlab.syntax.functions import SourceLine, statements
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function, Instruction, Label, Name
 
+_NEVER = dict.fromkeys(("executed", "threads", "threads_on", "partial"), 0)
 MAIN_SHARE = 0.5
 """The part of all executed instructions that the main loop has at least."""
 
@@ -57,6 +59,7 @@ class Profile:
     ``instructions`` are all those of the functions it entered, executed or not, in text order.
     ``barriers`` counts every barrier once for each CTA. ``path`` and ``text`` are the PTX. Each of the
     ``loops`` is its instructions, inner loops included. Of the lines ``unverified`` nobody has measured the bits.
+    Where ``machine_code`` ran, ``text`` is its listing, and a line of that is one instruction.
     """
 
     kernel: str
@@ -68,6 +71,7 @@ class Profile:
     barriers: int
     loops: tuple[tuple[Counted, ...], ...]
     unverified: tuple[int, ...]
+    machine_code: bool
 
     def __repr__(self) -> str:
         executed = f"{self.totals.executed} instructions of warps"
@@ -98,6 +102,7 @@ class Profile:
         placed = (
             (SourceLine(self.path, instruction.line), instruction)
             for instruction in self.instructions
+            if instruction.line
         )
         return _by_file(placed).get(self.path, ())
 
@@ -166,6 +171,8 @@ def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
     functions = [f for f in module.functions if f.name in entered and f.body is not None]
     places = sources(module, functions)
     bodies = [_counted(function, places, tallies) for function in functions]
+    if module.lifted:
+        bodies = list(map(_by_machine_instruction, bodies))
     return Profile(
         kernel,
         counting.target.name,
@@ -176,6 +183,7 @@ def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
         counting.barriers,
         tuple(loop for pair in zip(functions, bodies, strict=True) for loop in _loops(*pair)),
         counting.unverified,
+        module.lifted,
     )
 
 
@@ -213,6 +221,20 @@ def _counted(
                 tally.conflict,
             )
         )
+    return counted
+
+
+def _by_machine_instruction(body: Sequence[Counted]) -> list[Counted]:
+    """Have what a line of machine code was lifted into be executed once, and what stands on no line never."""
+    counted: list[Counted] = []
+    for line, each in groupby(body, lambda instruction: instruction.line):
+        first, *others = each
+        on = (others[-1] if others else first).counts.threads_on  # its guard, if it has one
+        executed = {} if line else _NEVER
+        counted.append(
+            replace(first, counts=replace(first.counts, **{"threads_on": on, **executed}))
+        )
+        counted += (replace(other, counts=replace(other.counts, **_NEVER)) for other in others)
     return counted
 
 

@@ -15,6 +15,7 @@ from ptxlab.emulator.prepare.row import RowForm, UnknownForm
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.instrument.naming import is_machine_register
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.matrix.catalog import named
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
@@ -33,9 +34,13 @@ RegisterNumbers = tuple[int | None, ...]
 
 
 class KnownRegisters:
-    """The registers that instructions name, numbered in the order in which they are met."""
+    """The registers that instructions name, numbered in the order in which they are met.
 
-    def __init__(self) -> None:
+    Where machine code was ``lifted``, those of the machine.
+    """
+
+    def __init__(self, *, lifted: bool) -> None:
+        self._lifted = lifted
         self._sites: dict[Site, None] = {}
         self._names = RegisterNames()
         self._numbers: dict[str, dict[int, int]] = {}
@@ -49,6 +54,8 @@ class KnownRegisters:
             names = self._names.seen_from(site.scope)
             for slot in sorted(site.reads | site.writes):
                 name = names.get(slot)
+                if name is not None and self._lifted and not is_machine_register(name):
+                    continue
                 register = None if slot in numbers or name is None else site.register(name)
                 if name is not None and register is not None:
                     numbers[slot] = len(self._declared)

@@ -43,7 +43,7 @@ class RegisterLog:
         self._threads = (
             position * wave.cta_width + self._warps[:, None] * WARP + np.arange(WARP)
         ).ravel()
-        self.known = KnownRegisters()
+        self.known = KnownRegisters(lifted=wave.module.lifted)
         self._frames: WeakKeyDictionary[Frame, _Seen] = WeakKeyDictionary()
         self._current: dict[str, Frame] = {}
         self._doubts = 0

@@ -32,6 +32,7 @@ from ptxlab.observe.trace_flights import Flights, tiles
 from ptxlab.observe.trace_tensor_memory import filled_columns
 from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text
+from ptxlab.syntax.tree import Instruction, PtxModule
 
 COMMIT = "commit"
 """The work of a flight that stands for a tcgen05.commit, which lands when it arrives."""
@@ -264,7 +265,7 @@ class Tracer(Watcher):
             places=tuple(
                 TracedInstruction(
                     site.line,
-                    " ".join(instruction_text(site.instruction).split()),
+                    " ".join(_text(wave.module, site.instruction).split()),
                     work(site.instruction).kind,
                     origins.get(site.line),
                 )
@@ -287,6 +288,12 @@ class Tracer(Watcher):
                 sorted(wave.unverified.intersection(site.line for site in self._places))
             ),
         )
+
+
+def _text(module: PtxModule, instruction: Instruction) -> str:
+    """Return an instruction as it is written: what was lifted, as that of machine code that it is part of."""
+    line = instruction.position.line
+    return module.source.line(line) if module.lifted and line else instruction_text(instruction)
 
 
 def _of_rank(memory: str, context: TraceContext, cta: int) -> str:

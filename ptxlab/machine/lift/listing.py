@@ -7,16 +7,22 @@ from collections.abc import Mapping
 
 from ptxlab.machine.image import KernelImage
 from ptxlab.machine.sass import SassInstruction
+from ptxlab.syntax.functions import SourceLine
 
 _ADDRESS = re.compile(r"\s*/\*(?P<address>[0-9a-f]+)\*/")
 
 
 class Listing:
-    """Lines of machine code, called by the ``path`` of what it was read from."""
+    """Lines of machine code, called by the ``path`` of what it was read from.
 
-    def __init__(self, path: str) -> None:
+    ``ptx`` says of the lines of PTX where they come from, ``sources`` of those of the listing.
+    """
+
+    def __init__(self, path: str, ptx: Mapping[int, SourceLine]) -> None:
         self.path = path
         self.lines: list[str] = []
+        self.sources: dict[int, SourceLine] = {}
+        self._ptx = ptx
 
     def add(self, kernel: KernelImage) -> Mapping[int, int]:
         """Add a kernel with what it calls; return the line of each instruction by its number."""
@@ -33,6 +39,9 @@ class Listing:
                 self.lines.append(f"{label}:")
             self.lines.append(line_of(i.sass))
             placed[i.number] = len(self.lines)
+            source = self._ptx.get(i.sass.line or 0)
+            if source is not None:
+                self.sources[len(self.lines)] = source
         return placed
 
     @property

@@ -6,15 +6,18 @@ stands on that line: whoever names lines names machine code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ptxlab.errors import Unsupported
+from ptxlab.instrument.sites import sources
 from ptxlab.machine.image import KernelImage, ModuleImage, Variable
 from ptxlab.machine.lift.banks import Placed
 from ptxlab.machine.lift.kernel import LiftedBody, lift_body, runs_on, shared_declarations
 from ptxlab.machine.lift.listing import Listing
 from ptxlab.syntax import parse, tree
+from ptxlab.syntax.functions import SourceLine
 
 _ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
 _BYTES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
@@ -25,9 +28,9 @@ def lift(
 ) -> tree.PtxModule:
     """Return some kernels of a cubin as PTX; what they are called with is taken from the ``ptx`` where there is any.
 
-    Raises Unsupported for an instruction that no rule lifts.
+    Its lines are those of the machine code, and its ``.loc`` name what that was made from: CUDA C, or the PTX. Raises Unsupported for an instruction that no rule lifts.
     """
-    listing = Listing(path)
+    listing = Listing(path, {} if ptx is None else _origins(ptx, names))
     known = {} if ptx is None else {entry.name: entry for entry in ptx.entries}
     items: list[tree.Item] = [_variable(variable) for variable in image.variables.values()]
     shared: dict[str, tree.Item] = {}
@@ -37,10 +40,11 @@ def lift(
             item.names[0].name: item for item in lifted.items if isinstance(item, tree.Declaration)
         }
         items += lifted.functions
+    files = [tree.File(n, named) for n, named in enumerate(_files(listing), 1)]
     head = parse(runs_on(image.target))
     arguments = {} if ptx is None else ptx.source.arguments
     source = tree.SourceText(listing.text, path, arguments)
-    return replace(head, items=(*shared.values(), *items), source=source, lifted=True)
+    return replace(head, items=(*files, *shared.values(), *items), source=source, lifted=True)
 
 
 def declared(image: ModuleImage, path: str) -> tree.PtxModule:
@@ -83,15 +87,33 @@ def _kernel(
         "}",
     ]
     module = parse("\n".join(lines) + "\n", listing.path)
-    return replace(module, items=tuple(_at_home(item, body, known) for item in module.items))
+    items = (_at_home(item, body, known, listing) for item in module.items)
+    return replace(module, items=tuple(items))
 
 
-def _at_home(item: tree.Item, body: LiftedBody, known: tree.Function | None) -> tree.Item:
+def _origins(ptx: tree.PtxModule, names: Sequence[str]) -> Mapping[int, SourceLine]:
+    """Return where lines of PTX come from, those of the kernels and what they may call: they do themselves if nobody says."""
+    text = ptx.source.text
+    if not re.search(r"^\s*\.loc\b", text, re.MULTILINE):
+        lines = range(1, text.count("\n") + 2)
+        return {line: SourceLine(ptx.source.path, line) for line in lines}
+    entries = {entry.name for entry in ptx.entries}.difference(names)
+    return sources(ptx, [f for f in ptx.functions if f.name not in entries and f.body is not None])
+
+
+def _files(listing: Listing) -> list[str]:
+    return sorted({source.path for source in listing.sources.values()})
+
+
+def _at_home(
+    item: tree.Item, body: LiftedBody, known: tree.Function | None, listing: Listing
+) -> tree.Item:
     """Have every statement stand at its line of machine code, and a kernel be called as it was."""
     if not isinstance(item, tree.Function) or item.body is None:
         return item
     first = item.body[0].position.line
-    statements = tuple(_moved(s, body.origins[s.position.line - first]) for s in item.body)
+    moved = (_moved(s, body.origins[s.position.line - first]) for s in item.body)
+    statements = tuple(_located(moved, listing))
     called = item if known is None else known
     return replace(
         item, body=statements, parameters=called.parameters, directives=called.directives
@@ -100,6 +122,19 @@ def _at_home(item: tree.Item, body: LiftedBody, known: tree.Function | None) -> 
 
 def _moved(statement: tree.Statement, line: int) -> tree.Statement:
     return replace(statement, position=tree.Position(line, 5))
+
+
+def _located(statements: Iterable[tree.Statement], listing: Listing) -> Iterator[tree.Statement]:
+    """Put before statements where their line comes from, where that is another than the last."""
+    numbers = {path: number for number, path in enumerate(_files(listing), 1)}
+    here: SourceLine | None = None
+    for statement in statements:
+        source = listing.sources.get(statement.position.line)
+        if source != here:
+            here = source
+            file, line = (0, 0) if source is None else (numbers[source.path], source.line)
+            yield tree.Loc(file, line, 0, position=statement.position)
+        yield statement
 
 
 def _parameters(kernel: KernelImage) -> list[str]:

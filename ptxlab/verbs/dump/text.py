@@ -128,8 +128,9 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
             {
                 "function": place.function,
                 "line": place.instruction.position.line,
-                "instruction": place.instruction.name,
+                "instruction": place.name,
                 "registers": list(place.registers),
+                "source": place.source and place.source._asdict(),
             }
             for place in dumped.places
         ],
@@ -160,7 +161,7 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
 
 def _header(shown: ShownDump) -> list[str]:
     dumped, device = shown.dumped, shown.launch.device
-    first = dumped.places[0].instruction
+    first = dumped.places[0]
     lines = sorted({place.instruction.position.line for place in dumped.places})
     where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} lines, {lines[0]} and later"
     moment = "before" if dumped.dump.before else "after"
@@ -173,10 +174,18 @@ def _header(shown: ShownDump) -> list[str]:
                 ("launch", f"{shown.launch.asked.file} on {device.kind} ({device.target.name})"),
                 ("shown", f"warp {shown.warp} of CTA {','.join(map(str, shown.cta))}"),
                 ("reached", f"{reached} of {len(dumped.reached)} threads"),
+                *_made_from(dumped),
             ]
         ),
         *unverified(shown.unverified),
     ]
+
+
+def _made_from(dumped: Dumped) -> list[tuple[str, str]]:
+    """Return what machine code was made from there."""
+    origins = sorted({place.source for place in dumped.places if place.source is not None})
+    more = f" and {len(origins) - 1} more" if len(origins) > 1 else ""
+    return [("made from", f"{origins[0].path}:{origins[0].line}{more}")] if origins else []
 
 
 # ---- by lane --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import (
+    SASS,
     add_common,
     emit,
     open_device,
@@ -34,10 +35,12 @@ example:
   ptxlab dump ptx/mma_m16n8k16_bf16_f32.ptx --at mma.sync --regs A --expect A=a
   ptxlab dump ptx/wgmma_m64n8k16_ss.ptx --at wgmma.wait_group --regs D
   ptxlab dump ptx/tma_load_swizzle.ptx --at mul.wide.u32 --mbarrier arrived --tile rows:16x64:u16:128B
+  ptxlab dump kernels/tensor_core.cu --engine sass --at HMMA --regs D      of its machine code: R0, UR4, P1
   ptxlab dump ptx/tcgen05_mma_f16.ptx --arch sm_100a --at tcgen05.ld --tmem 0:128x64:f32
 
 The place is a line of the PTX (--at 41), a label (the instruction after it) or an instruction:
-mma.sync is each one that begins so. A thread is looked at the n-th time it is at any of them. Of
+mma.sync is each one that begins so. With --engine sass it is one of machine code: HMMA, --at 0x01a0 for an
+address, or a line of the listing, as errors name it. A thread is looked at the n-th time it is at any of them. Of
 registers D, A, B and C are the operands of the instruction: a matrix is drawn from them, and packed
 elements are shown one by one. A register by its name is shown as its own type, .b32 in hex: --as
 says what it holds, --as bf16 two of them. After bra, ret and exit threads are elsewhere: there is
@@ -109,7 +112,7 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.view import colour
 
     view.check_type(args.read_as)
-    asked = read_launch(args)
+    asked = read_launch(args, line_info=args.engine == SASS)
     wanted = expected(args.expect, asked.values)
     regs = (*args.regs, *(operand for operand in wanted if operand not in args.regs))
     with closing(open_device(args)) as device:

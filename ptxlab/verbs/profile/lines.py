@@ -53,8 +53,10 @@ class ShownLine:
 
 
 def rows(profile: Profile, sources: Sources, by: str) -> list[ShownLine]:
-    """Return the lines of PTX (``by`` "ptx") or of CUDA C ("cuda"), from the top."""
-    if by == "ptx":
+    """Return the lines of PTX (``by`` "ptx"), of CUDA C ("cuda") or of machine code ("sass"), from the top."""
+    if by == "sass":
+        return [ShownLine(str(e.number), _beside(profile, e), e) for e in profile.lines]
+    if by == "ptx" and not profile.machine_code:
         return [ShownLine(str(e.number), ptx_text(profile, e.number), e) for e in profile.lines]
     several = len(profile.sources) > 1
     return [
@@ -66,6 +68,12 @@ def rows(profile: Profile, sources: Sources, by: str) -> list[ShownLine]:
         for path, lines in profile.sources.items()
         for line in lines
     ]
+
+
+def _beside(profile: Profile, line: ProfiledLine) -> str:
+    """Return an instruction of machine code, and the line that it was made from."""
+    text, source = ptx_text(profile, line.number), line.instructions[0].source
+    return text if source is None else f"{text}  {os.path.basename(source.path)}:{source.line}"
 
 
 def ptx_text(profile: Profile, number: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, astuple
 from itertools import pairwise
 from typing import Any
 
+from ptxlab.errors import PtxlabError
 from ptxlab.observe.counters import IDEAL, SPACES, Counts, Space
 from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.observe.traffic import Conflict
@@ -38,7 +39,7 @@ def text(
 ) -> str:
     """Return the verdict, the lines that lead by ``sort``, and bank conflicts.
 
-    In ``full`` it begins with the totals and the instruction mix. ``by`` is "ptx" or "cuda". ``top`` is how
+    In ``full`` it begins with the totals and the instruction mix. ``by`` is "ptx", "cuda" or "sass". ``top`` is how
     many lines are shown, 0 for all that were executed.
     ``heat`` colours what is executed often, and sectors and wavefronts that are wasted.
     """
@@ -47,7 +48,7 @@ def text(
         executed.sort(key=lambda row: -getattr(row.line.counts, sort))
     top = TOP[full] if top is None else top
     shown = executed[:top] if top else executed
-    language = "PTX" if by == "ptx" else _language(profile)
+    language = _language(profile, by)
     order = "from the top" if sort == "line" else f"by {sort}"
     head = f"lines of {language} {order}"
     if len(shown) < len(executed):
@@ -96,10 +97,26 @@ def verdict(profile: Profile, rows: Sequence[ShownLine]) -> list[str]:
     return [told for _, told in sorted(sentences, reverse=True)]
 
 
-def _language(profile: Profile) -> str:
-    """Return what the program was written in: compilers other than those of CUDA C have line info too."""
-    python = all(path.endswith(".py") for path in profile.sources)
-    return "Python" if python else "CUDA C"
+def counted_by(profile: Profile, by: str | None, file: str) -> str:
+    """Return whose lines are meant: what the user says, or the usual. Raises PtxlabError for those that there are not."""
+    if by == "sass" and not profile.machine_code:
+        raise PtxlabError("what was counted is no machine code", hint="say --engine sass")
+    of_ptx = all(path.endswith(".ptx") for path in profile.sources)
+    if by == "ptx" and profile.machine_code and not of_ptx:
+        raise PtxlabError("machine code of CUDA C is counted by lines of it", hint="say --by cuda")
+    if by == "cuda" and not profile.sources:
+        raise PtxlabError(
+            f"{file} does not say which lines of CUDA C it comes from",
+            hint="compile it with -lineinfo, or leave out --by cuda",
+        )
+    return by or ("sass" if profile.machine_code else "cuda" if profile.sources else "ptx")
+
+
+def _language(profile: Profile, by: str) -> str:
+    """Return what the lines are of: compilers other than those of CUDA C have line info too."""
+    if by == "cuda" and all(path.endswith(".py") for path in profile.sources):
+        return "Python"
+    return {"ptx": "PTX", "cuda": "CUDA C", "sass": "machine code"}[by]
 
 
 def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import shlex
 from ptxlab.cli.common import add_common, emit, terminal_width, wants_colour
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, one_of
-from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import watched
 
@@ -16,6 +15,7 @@ EXAMPLE = f"""\
 example:
   ptxlab profile kernels/naive.cu                          by line of CUDA C, the hottest first
   ptxlab profile kernels/naive.cu --by ptx --sort sectors --top 5 --full
+  ptxlab profile kernels/naive.cu --engine sass --arch sm_86       by line of its machine code
   ptxlab profile kernels/naive.cu --format html -o naive.html      the annotated source
 
 Counters are exact, the same on every machine, and defined as Nsight Compute's source metrics:
@@ -32,7 +32,9 @@ NCU = (
 
 
 OPTIONS = """
---by cuda|ptx  lines of CUDA C (default where there is line info) or of PTX
+--by cuda|ptx|sass
+               lines of CUDA C (default where there is line info), of PTX, or of the machine code that
+               --engine sass runs (default there)
 --sort KEY     line, or a counter of --json such as executed (default), excess, sectors, flops; also by
                its heading, or the name of Nsight Compute's metric
 --top N        lines to show (default 10, with --full 20), 0 for all
@@ -43,7 +45,7 @@ OPTIONS = """
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    add(parser, OPTIONS, by=("cuda", "ptx"), sort=key, top=count)
+    add(parser, OPTIONS, by=("cuda", "ptx", "sass"), sort=key, top=count)
     add_common(parser, ("html",))
     parser.set_defaults(sort="executed", device="emulator", device_options=())
 
@@ -68,12 +70,7 @@ def execute(args: argparse.Namespace) -> int:
         f"leave out --device, or run\n{NCU} {shlex.join(run_there(args))}",
     ) as launch:
         profile = count_launch(launch.kernel, launch.config, launch.passed)
-    if args.by == "cuda" and not profile.sources:
-        raise PtxlabError(
-            f"{args.file} does not say which lines of CUDA C it comes from",
-            hint="compile it with -lineinfo, or leave out --by cuda",
-        )
-    by = args.by or ("cuda" if profile.sources else "ptx")
+    by = view.counted_by(profile, args.by, args.file)
     heat = colour.heat_on_terminal() if wants_colour(args) else colour.plain
     sources = read_sources(profile.sources)
     emit(

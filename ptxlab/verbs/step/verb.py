@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ptxlab.cli.common import emit
+from ptxlab.cli.common import SASS, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, several
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -21,7 +22,8 @@ example:
 For each instruction that a warp of one CTA executes: the line of CUDA C, PTX and machine code, the
 registers of its 32 lanes and what became of them, the matrices of an instruction for tensor cores, shared
 memory by bank with who wrote it, and what is on its way or waited for. Forwards and backwards; the
-address of the page keeps the moment.
+address of the page keeps the moment. With --engine sass it is the machine code that is walked through, and
+its registers that are shown.
 
 The order is the one in which the emulator executes instructions. It is no time.
 
@@ -57,7 +59,12 @@ def execute(args: argparse.Namespace) -> int:
         shape = launch.config, launch.passed, whole_cta(args)
         recording = step(launch.kernel, *shape, args.warp, args.steps)
     sources = read_sources(step_page.files_of(recording))
-    code = partial(machine_code, launch.asked, launch.device.target, launch.kernel.name)
+
+    def code() -> Sequence[Mapping[str, Any]] | str:
+        if args.engine == SASS:
+            return "what is stepped through is the machine code"
+        return machine_code(launch.asked, launch.device.target, launch.kernel.name)
+
     emit(
         args,
         lambda: view.text(recording),

@@ -239,7 +239,7 @@ def test_the_examples_of_the_help_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     examples = verb.EXAMPLE.split("\n\n")[0].splitlines()[1:]
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         run(capsys, *shlex.split(example.split("   ")[0])[2:])
     assert (tmp_path / "naive.html").stat().st_size > 10000
