@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -155,18 +156,21 @@ class Sides:
     scales: tuple[Array, ...]
 
     @classmethod
-    def of(cls, form: MatrixInstruction, random: np.random.Generator, *, near: bool) -> Sides:
-        """Return some of a form, with scales ``near`` one if numbers are."""
+    def of(
+        cls, form: MatrixInstruction, random: np.random.Generator, *, end: int, near: bool
+    ) -> Sides:
+        """Return some of a form, with scales ``near`` one if numbers are, in the parts at an ``end``: 0 or -1."""
         selector, metadata = 0, None
         if form.metadata:
-            selector = int(random.choice(form.metadata.selectors))
+            selector = form.metadata.selectors[end]
             chosen = random.choice(form.metadata.allowed, (WARPS, 16, form.metadata.chunks))
             metadata = any_bits(form.operand("B"), random)[: WARPS * WARP].view(np.uint32)
             mask = form.metadata.encode(np.full_like(chosen, 15), selector)
             metadata = metadata & ~mask.ravel() | form.metadata.encode(chosen, selector).ravel()
+        # B's are at the other end, so that neither is taken for the other's.
         ids = tuple(
-            (int(random.choice(scale.byte_ids)), int(random.choice(scale.thread_ids)))
-            for scale in form.scales
+            (scale.byte_ids[at], scale.thread_ids[at])
+            for scale, at in zip(form.scales, (end, ~end), strict=False)
         )
         scales = []
         for scale in form.scales:
@@ -209,10 +213,13 @@ def by_arrays(
     return [words.reshape(-1) for words in to_registers(form.operand("D"), d)]
 
 
+written = cache(mma)
+
+
 def by_machine_code(
     form: MatrixInstruction, target: Target, registers: list[Array], sides: Sides
 ) -> list[Array]:
-    function = mma(form, target, sides.selector, sum(sides.ids, ()))
+    function = written(form, target, sides.selector, sum(sides.ids, ()))
     assert function is not None
     layout = form.operand("D")
     made = [np.empty(WARPS * WARP, word(layout)) for _ in range(layout.registers_per_lane)]
@@ -226,13 +233,15 @@ def by_machine_code(
 def compare(form: MatrixInstruction, target: Target) -> None:
     random = np.random.default_rng(17)
     grouped = bool(form.scales) and form.operand("A").bits == 4
-    for kind in (any_bits, edges, near_one, small, powers, *[cancelling] * grouped):
+    kinds = (any_bits, edges, near_one, small, powers, *[cancelling] * grouped)
+    for number, kind in enumerate(kinds):
         # The registers of a fragment and its copies hold the same.
         registers = []
         for layout in (form.operand(name) for name in "ABC"):
             distinct = layout.registers_per_lane // layout.copies
             registers += [kind(layout, random) for _ in range(distinct)] * layout.copies
-        sides = Sides.of(form, random, near=kind in (near_one, powers, cancelling))
+        near = kind in (near_one, powers, cancelling)
+        sides = Sides.of(form, random, end=-(number % 2), near=near)
         found = by_machine_code(form, target, registers, sides)
         wanted = by_arrays(form, target, registers, sides)
         for i, (register, other) in enumerate(zip(found, wanted, strict=True)):

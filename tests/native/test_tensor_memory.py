@@ -21,8 +21,12 @@ from tests.emulator.blackwell.test_scaled_and_sparse import (
     put_scales,
     sparse,
 )
+from tests.native.engines import multiply_by
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
+
+ADDS = ".reg .pred p; mov.u32 r0, %clusterid.x; and.b32 r0, r0, 1; setp.ne.u32 p, r0, 0;"
+"""C counts in every other CTA or pair."""
 
 A_IN_TENSOR_MEMORY = "add.u32 r0, t, 320;" + ISSUE.replace("x0", "[r0]")
 PROBLEMS = [
@@ -36,11 +40,15 @@ PROBLEMS = [
 ]
 
 
+def everything_by(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    monkeypatch.setenv("PTXLAB_ENGINE", engine)
+
+
 def body_of(problem: Problem, *, a_in_memory: bool) -> str:
     opcode = "tcgen05.mma.ws" if problem.stationary else "tcgen05.mma"
     text = A_IN_TENSOR_MEMORY if a_in_memory else ISSUE
     filled: str = text.format(opcode=opcode, group=problem.group, kind=problem.kind, tail="p")
-    return ".reg .pred p; setp.ne.b64 p, x3, 0;" + filled
+    return ADDS + filled
 
 
 def compare(
@@ -49,18 +57,20 @@ def compare(
     body: str,
     words: list[int],
     put: Callable[[Array], None] = lambda cells: None,
+    choose: Callable[[pytest.MonkeyPatch, str], None] = multiply_by,
 ) -> None:
-    """Compute with two CTAs, or pairs, by arrays and by machine code, with and without C.
+    """Compute with four CTAs, or pairs, by arrays and by machine code, half of them without C.
 
-    What is ``put`` into the cells of each is right, all else is random.
+    What is ``put`` into the cells of each is right, all else is random. How to ``choose`` an engine
+    says whether it is the product's or that of the whole program.
     """
-    ctas = 2 * problem.group
+    ctas = 4 * problem.group
     shared, cells = problem.rng.bytes(ctas << 15), problem.rng.bytes(ctas << 18)
     memory = np.frombuffer(shared, np.uint8).reshape(ctas, -1).copy()
     before = np.frombuffer(cells, np.uint32).reshape(ctas, 128, 512).copy()
     # Numbers near one in a part of it, so that not all sums are special.
-    memory[problem.group :] = memory[problem.group :] & 0x8F | 0x30
-    before[problem.group :] = before[problem.group :] & 0x8F8F8F8F | 0x30303030
+    memory[ctas // 2 :] = memory[ctas // 2 :] & 0x8F | 0x30
+    before[ctas // 2 :] = before[ctas // 2 :] & 0x8F8F8F8F | 0x30303030
     for cta in range(0, ctas, problem.group):
         put(before[cta : cta + problem.group])
     calls = []
@@ -70,14 +80,14 @@ def compare(
         tensor_core_native.multiply_lines(*given)
 
     monkeypatch.setattr(tensor_core_product, "multiply_lines", counting)
-    for adds in (0, 1):
-        found = []
-        for engine in ("array", "native"):
-            monkeypatch.setenv("PTXLAB_ENGINE", engine)
-            found.append(after(body, before, memory, [*words, adds], group=problem.group))
-        np.testing.assert_array_equal(found[1], found[0])
-        assert (found[1] != before).any()
-    assert len(calls) == 2
+    found = []
+    for engine in ("array", "native"):
+        choose(monkeypatch, engine)
+        found.append(after(body, before, memory, words, group=problem.group))
+    np.testing.assert_array_equal(found[1], found[0])
+    for cta in range(0, ctas, problem.group):
+        assert (found[1][cta] != before[cta]).any()
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -100,12 +110,10 @@ def test_lanes_that_are_disabled(
     problem = Problem("f16", m, n, "bf16", "bf16", group=group)
     words = [0x5AFF00F012345678, 0xFFFFFFFF0F0F0F0F, 0, 1 << 63][: 2 * group]
     names = ", ".join(f"m{i}" for i in range(4 * group))
-    body = body_of(problem, a_in_memory=False).replace("x3", f"x{3 + len(words)}")
-    body = body.replace(" p;", f" {{{names}}}, p;").replace(
-        ".reg .pred {" + names + "}, p;", ".reg .pred p;"
-    )
+    body = body_of(problem, a_in_memory=False).replace(", p;", f", {{{names}}}, p;")
     moved = "".join(f"mov.b64 {{m{2 * i}, m{2 * i + 1}}}, x{3 + i};" for i in range(2 * group))
-    compare(monkeypatch, problem, f".reg .b32 {names}; {moved} {body}", [*problem.words(), *words])
+    body = f".reg .b32 {names}; {moved} {body}"
+    compare(monkeypatch, problem, body, [*problem.words(), *words], choose=everything_by)
 
 
 def random_scales(problem: Problem, block: int) -> Callable[[Array], None]:
@@ -153,8 +161,7 @@ SCALED = [
 def test_block_scaled(
     monkeypatch: pytest.MonkeyPatch, problem: Problem, qualifier: str, block: int, is_sparse: bool
 ) -> None:
-    body = ".reg .pred p; setp.ne.b64 p, x3, 0;" + issued_scaled(problem, qualifier)
-    body = body.replace("yes", "p")
+    body = ADDS + issued_scaled(problem, qualifier).replace("yes", "p")
     if not is_sparse:
         compare(monkeypatch, problem, body, problem.words(), random_scales(problem, block))
         return

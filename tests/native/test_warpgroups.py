@@ -18,6 +18,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.native.compiler import available
 from tests.emulator.matrix.warpgroups import Placed, execute
+from tests.native.engines import multiply_by
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
 
@@ -46,7 +47,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Array]], lis
     def run(compute: Callable[[], Array]) -> list[Array]:
         found = []
         for engine in ("array", "native"):
-            monkeypatch.setenv("PTXLAB_ENGINE", engine)
+            multiply_by(monkeypatch, engine)
             found.append(compute())
         return found
 
