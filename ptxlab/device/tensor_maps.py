@@ -17,6 +17,7 @@ from ptxlab.launch_config import Dim, integer
 from ptxlab.tensormap.tensor_map import ELEMENT_TYPES, Im2col, TensorMap
 
 _FIRST_CAPABILITY = 90
+_PACKED_CAPABILITY = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,8 +59,10 @@ class TensorMaps(Memory):
         ``element_strides``-th element of it; ``im2col`` takes pixels of a window instead. The tensor
         begins ``offset`` bytes into the buffer and has its shape, row by row, unless ``shape`` and
         ``strides`` (bytes) say otherwise. A box may reach out of the tensor, where it is filled with
-        zeros or ``"nan"``. ``dtype`` is another type of the same size, by PTX's name. ``swizzle`` is
-        none, 32B, 64B or 128B, ``l2_promotion`` 0, 64, 128 or 256 bytes.
+        zeros or ``"nan"``. ``dtype`` is another type of the same size, by PTX's name. Packed ones, b4x16,
+        b4x16_p64 and b6x16_p32, are of a buffer of bytes, and all sizes along the innermost dimension count
+        numbers of 4 or 6 bits. ``swizzle`` is none, 32B, 64B or 128B, or from sm_100 on 128B.atom32B,
+        128B.atom32B.flip8B or 128B.atom64B; ``l2_promotion`` 0, 64, 128 or 256 bytes.
 
         Raises PtxlabError for what cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col refuses, for a
         tensor that reaches out of its buffer, and on a device before sm_90.
@@ -72,9 +75,10 @@ class TensorMaps(Memory):
                 f"tensor maps are for sm_{_FIRST_CAPABILITY} and newer, and {self.name} is "
                 f"{self.target.name}"
             )
-        dims = buffer.shape if shape is None else shape_of(shape)
+        element = _element_type(buffer.dtype, dtype)
+        dims = _shape(buffer, element) if shape is None else shape_of(shape)
         if strides is None:
-            steps = _row_major(dims, buffer.dtype.itemsize)
+            steps = _row_major(dims, ELEMENT_TYPES[element].bits)
         else:
             steps = _checked(strides, dims, buffer.dtype.itemsize)
         if (box is None) == (im2col is None):
@@ -86,7 +90,7 @@ class TensorMaps(Memory):
         begin = integer("offset", offset)
         try:
             made = TensorMap(
-                _element_type(buffer.dtype, dtype),
+                element,
                 buffer.address + begin,
                 dims[::-1],
                 steps[-2::-1],
@@ -101,6 +105,11 @@ class TensorMaps(Memory):
                 f"no tensor map of {buffer}: {error}",
                 hint="dimension 0 is the innermost; the driver says CUDA_ERROR_INVALID_VALUE",
             ) from None
+        if not made.is_plain and self.target.capability < _PACKED_CAPABILITY:
+            raise PtxlabError(
+                f"a tensor map of {made.dtype} and swizzle {made.swizzle} is for sm_{_PACKED_CAPABILITY} and "
+                f"newer, and {self.name} is {self.target.name}"
+            )
         if not 0 <= begin <= buffer.nbytes - made.nbytes:
             raise PtxlabError(
                 f"a tensor of {made.nbytes} bytes from byte {begin} on is not inside {buffer}, which "
@@ -116,21 +125,29 @@ class TensorMaps(Memory):
 
 def _element_type(held: np.dtype[Any], asked: str | None) -> str:
     """Return the type of a map: the one ``asked`` for, that of the buffer, or bits of its size."""
-    if asked is not None:
-        if asked in ELEMENT_TYPES and ELEMENT_TYPES[asked].scalar.bytes != held.itemsize:
-            raise PtxlabError(f"elements of {asked} have another size than the buffer's, of {held}")
-        return asked
-    same = [
-        name for name, element_type in ELEMENT_TYPES.items() if element_type.scalar.dtype == held
-    ]
-    return same[0] if same else f"u{8 * held.itemsize}"
+    same = [name for name, element in ELEMENT_TYPES.items() if element.scalar.dtype == held]
+    name = asked or next(iter(same), f"u{8 * held.itemsize}")
+    if name not in ELEMENT_TYPES:
+        raise PtxlabError(f"element type {name} is none of {', '.join(ELEMENT_TYPES)}")
+    if ELEMENT_TYPES[name].scalar.bytes != held.itemsize:
+        raise PtxlabError(f"elements of {name} have another size than the buffer's, of {held}")
+    return name
 
 
-def _row_major(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
-    steps = [size]
+def _shape(buffer: Buffer, element: str) -> tuple[int, ...]:
+    """Return how many elements a buffer has along each dimension: packed ones are more than its bytes."""
+    if ELEMENT_TYPES[element].packing is None:
+        return buffer.shape
+    *outer, inner = buffer.shape
+    return *outer, 8 * inner // ELEMENT_TYPES[element].bits
+
+
+def _row_major(dims: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    """Return the bytes from one element to the next along each dimension; the last number is not asked for."""
+    steps = [bits]
     for dim in dims[:0:-1]:
         steps.append(steps[-1] * dim)
-    return tuple(reversed(steps))
+    return tuple(step // 8 for step in reversed(steps))
 
 
 def _checked(strides: Sequence[int], dims: tuple[int, ...], size: int) -> tuple[int, ...]:

@@ -16,9 +16,9 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.matrix.bit_record import BitField, BitRecord
-from ptxlab.matrix.canonical import MODES
 from ptxlab.matrix.descriptor import TCGEN05_DESCRIPTOR, WGMMA_DESCRIPTOR
 from ptxlab.observe.check_context import CheckContext
+from ptxlab.tensormap.tensor_map import SWIZZLE_MODES
 
 _RECORDS = {"products": WGMMA_DESCRIPTOR, "tensor_work": TCGEN05_DESCRIPTOR}
 
@@ -88,7 +88,7 @@ class TileLayouts:
 
     def _aligned(self, tiles: Tiles) -> None:
         """Report tiles that begin in the middle of their swizzle's pattern, of which nobody is told."""
-        context, mode = self._context, MODES[tiles.swizzle]
+        context, mode = self._context, SWIZZLE_MODES[tiles.swizzle]
         behind = tiles.first % context.wave.shared_pitch % mode.period
         late = np.flatnonzero(behind >= mode.span)
         if tiles.swizzle == "none" or not late.size:

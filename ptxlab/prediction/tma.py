@@ -53,7 +53,7 @@ def copied(data: bytes, coordinates: list[int], key: Key | None, ctas: int, text
     places = rows.addresses[:, None] + along if length else rows.addresses[:, None]
     sectors = np.unique(places // SECTOR)
     lines = len(rows.addresses) * -(-length // LINE)
-    return Copy(key, box.nbytes, tuple(sectors.tolist()), ctas, lines)
+    return Copy(key, box.counted, tuple(sectors.tolist()), ctas, lines)
 
 
 def in_a_row(address: int, units: int, key: Key | None, ctas: int) -> Copy:

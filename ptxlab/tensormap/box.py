@@ -26,11 +26,11 @@ import numpy.typing as npt
 
 from ptxlab.arrays import Integers, Octets
 from ptxlab.errors import Unsupported
-from ptxlab.matrix.canonical import MODES, UNIT_BYTES
+from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import narrow
 from ptxlab.tensormap.encoding import decode
-from ptxlab.tensormap.tensor_map import Im2col, TensorMap
+from ptxlab.tensormap.tensor_map import PADDED_ROW, SWIZZLE_MODES, Im2col, TensorMap
 
 Units = npt.NDArray[np.complex128]
 
@@ -42,8 +42,10 @@ UNIT = np.dtype(np.complex128)
 class Box:
     """What copies with ``map`` move: ``count`` rows of ``row_bytes``, ``nbytes`` in all.
 
-    That many bytes complete_tx counts, and so many from the shared address on are those of the copy,
-    whatever lies outside the tensor and whatever the swizzle.
+    So many from the shared address on are those of the copy, whatever lies outside the tensor and whatever
+    the swizzle. In global memory rows have ``packed_bytes``, and complete_tx counts ``counted``, which are
+    without padding: public kernels for B200 wait for so many (CUTLASS's ``TmaTransactionBytes``,
+    DeepGEMM's ``num_arrival_bytes``).
 
     Raises Unsupported for what NVIDIA does not document: interleaved layouts, rows shorter than the
     span of their swizzle, and types with ``.ftz``.
@@ -53,6 +55,10 @@ class Box:
         _refuse(tensor_map)
         self.map = tensor_map
         self.row_bytes = tensor_map.row_bytes
+        self.packed_bytes = tensor_map.along(tensor_map.inner)
+        self.flips = tensor_map.swizzle.endswith("flip8B")
+        packing = tensor_map.element.packing
+        self.padding = packing if packing and packing.padded else None
         self._outer: tuple[tuple[int, int, int, int], ...] = ()  # size, stride, step, count
         if isinstance(tensor_map.box, Im2col):
             self.count = tensor_map.box.pixels
@@ -64,6 +70,7 @@ class Box:
             )
             self.count = prod(counts)
         self.nbytes = self.count * self.row_bytes
+        self.counted = self.count * self.packed_bytes
         self._units: dict[int, Integers] = {}
 
     def rows(self, coordinates: Sequence[int], offsets: Sequence[int] = ()) -> BoxRows:
@@ -75,12 +82,11 @@ class Box:
         tensor_map = self.map
         if len(coordinates) != tensor_map.rank:
             raise ValueError(f"{len(coordinates)} coordinates for {tensor_map.rank} dimensions")
-        size, inner = tensor_map.size, coordinates[0]
-        start = max(0, -inner) * size
-        stop = min(self.row_bytes, (tensor_map.dims[0] - inner) * size)
+        inner = coordinates[0]
+        start, stop = self._inside(inner)
         if stop <= start:
             return BoxRows(self, _NOTHING, _NOTHING, 0, 0)
-        begin = tensor_map.address + inner * size + start
+        begin = tensor_map.address + tensor_map.along(inner) + start
         numbers: Integers | slice
         if isinstance(tensor_map.box, Im2col):
             places, numbers = self._pixels(tensor_map.box, coordinates[1:], offsets)
@@ -96,8 +102,10 @@ class Box:
         tensor_map = self.map
         if isinstance(tensor_map.box, Im2col) or coordinates.shape[1] != tensor_map.rank:
             return None
-        inner = coordinates[:, 0] * tensor_map.size
-        last = [tensor_map.dims[0] * tensor_map.size - self.row_bytes]
+        inner = coordinates[:, 0] * tensor_map.element.bits // 8
+        last = [tensor_map.along(tensor_map.dims[0]) - self.packed_bytes]
+        if (coordinates[:, 0] % self._step).any():
+            return None
         last += [size - 1 - step * (count - 1) for size, _, step, count in self._outer]
         if (coordinates < 0).any() or (inner > last[0]).any():
             return None
@@ -106,7 +114,7 @@ class Box:
         begin = inner + _signed(tensor_map.address)
         begin = begin + coordinates[:, 1:] @ np.array(tensor_map.strides, np.int64)
         addresses = np.add.outer(begin, self._pattern.reshape(-1))
-        return BoxRows(self, addresses, slice(None), 0, self.row_bytes)
+        return BoxRows(self, addresses, slice(None), 0, self.packed_bytes)
 
     def four(self, column: int, lines: Sequence[int]) -> BoxRows:
         """Return the rows of a copy of four rows of a matrix, wherever they lie, one behind the other.
@@ -114,12 +122,11 @@ class Box:
         Raises ValueError for a map of anything but boxes of one row of a matrix.
         """
         tensor_map, box = self.map, self._of_four
-        start = max(0, -column) * tensor_map.size
-        stop = min(box.row_bytes, (tensor_map.dims[0] - column) * tensor_map.size)
+        start, stop = self._inside(column)
         inside = [number for number, line in enumerate(lines) if 0 <= line < tensor_map.dims[1]]
         if stop <= start or not inside:
             return BoxRows(box, _NOTHING, _NOTHING, 0, 0)
-        begin = tensor_map.address + column * tensor_map.size + start
+        begin = tensor_map.address + tensor_map.along(column) + start
         places = np.array([lines[number] for number in inside]) * tensor_map.strides[0]
         return BoxRows(box, places + _signed(begin), np.array(inside), start, stop)
 
@@ -134,22 +141,77 @@ class Box:
                 f"shared address {address:#x} is no multiple of {SHARED_ALIGNMENT}, as a copy with a "
                 "tensor map needs"
             )
-        mode = MODES[self.map.swizzle]
+        mode = SWIZZLE_MODES[self.map.swizzle]
         phase = address % mode.period
         if phase not in self._units:
             straight = phase + UNIT_BYTES * np.arange(self.nbytes // UNIT_BYTES)
             self._units[phase] = (mode.swizzle(straight) - phase) // UNIT_BYTES
         return self._units[phase] + address // UNIT_BYTES
 
-    def outside(self) -> Octets:
-        """Return the bytes of a copy from outside the tensor.
+    def flipped(self, units: Integers, moved: Units) -> Units:
+        """Return what is moved to ``units`` of shared memory: on every second line with its halves flipped."""
+        halves = moved.view(np.uint64).reshape(*moved.shape, 2)
+        odd = (units * UNIT_BYTES // SWIZZLE_MODES[self.map.swizzle].span % 2).astype(np.bool_)
+        flipped: Units = np.where(odd[..., np.newaxis], halves[..., ::-1], halves).view(UNIT)
+        return flipped[..., 0]
+
+    def outside(self) -> Units:
+        """Return what a copy from outside the tensor brings to shared memory.
 
         Which NaN it is nobody documents; this is the one that operations return.
         """
+        return self.spread(self.fill())
+
+    def fill(self) -> Octets:
+        """Return the bytes of a copy from outside the tensor, without padding."""
         if self.map.fill == "zeros":
-            return np.zeros(self.nbytes, np.uint8)
+            return np.zeros(self.counted, np.uint8)
         form = FORMATS[self.map.dtype]
-        return np.full(self.nbytes // self.map.size, form.nan_word, form.word).view(np.uint8)
+        return np.full(self.counted // self.map.size, form.nan_word, form.word).view(np.uint8)
+
+    def spread(self, octets: Octets) -> Units:
+        """Return the bytes of a copy with padding between them, if there is some.
+
+        What is in that, nobody documents: it is all ones, so that it does not pass for numbers.
+        """
+        if self.padding is None:
+            return octets.view(UNIT)
+        moved = np.full((octets.size // self.padding.global_, self.padding.shared), 0xFF, np.uint8)
+        moved[:, : self.padding.global_] = octets.reshape(-1, self.padding.global_)
+        return moved.reshape(*octets.shape[:-1], -1).view(UNIT)
+
+    def gathered(self, moved: Units) -> Octets:
+        """Return the bytes of a store as they are in global memory: of numbers of 6 bits without the upper two."""
+        octets = moved.view(np.uint8)
+        if self.padding is None:
+            return octets
+        numbers = octets.reshape(-1, 4).astype(np.uint32) & 0x3F
+        words = (numbers << np.arange(0, 24, 6, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+        packed: Octets = words.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :3].reshape(-1)
+        return packed
+
+    def _inside(self, inner: int) -> tuple[int, int]:
+        """Return which bytes of a row at this coordinate are inside the tensor, those from one to the other.
+
+        Raises ValueError for a coordinate in the middle of numbers that stay together, Unsupported for one in
+        the middle of a byte.
+        """
+        tensor_map = self.map
+        if inner % self._step:
+            if self.padding is None:
+                raise Unsupported(
+                    f"coordinate {inner} of {tensor_map.dtype}, in the middle of a byte, is not modelled"
+                )
+            raise ValueError(
+                f"coordinate {inner} is no multiple of {self._step}, as {tensor_map.dtype} needs along dimension 0"
+            )
+        stop = min(self.packed_bytes, tensor_map.along(tensor_map.dims[0] - inner))
+        return tensor_map.along(max(0, -inner)), stop
+
+    @cached_property
+    def _step(self) -> int:
+        """What a coordinate along dimension 0 is a multiple of."""
+        return PADDED_ROW if self.padding else 2 if self.map.element.packing else 1
 
     @cached_property
     def _of_four(self) -> Box:
@@ -255,39 +317,40 @@ class BoxRows:
         tf32 are rounded to the nearest, of two the even one, as a bitwise test of Triton's on Hopper
         has it (``test_gluon_tma_round_f32_to_tf32``).
         """
-        moved = self._filled(memory, base)
+        octets = self._filled(memory, base)
         if self.box.map.element.is_tf32:
-            return narrow(moved.view(np.float32), FORMATS["tf32"]).view(UNIT)
-        return moved
+            return narrow(octets.view(np.float32), FORMATS["tf32"]).view(UNIT)
+        return self.box.spread(octets)
 
-    def _filled(self, memory: Octets, base: int) -> Units:
+    def _filled(self, memory: Octets, base: int) -> Octets:
         box = self.box
-        whole = isinstance(self.numbers, slice) and self.stop - self.start == box.row_bytes
+        whole = isinstance(self.numbers, slice) and self.stop - self.start == box.packed_bytes
         if whole:
-            return _items(memory, self.stop - self.start)[self.addresses - base].view(UNIT)
-        moved = box.outside()
+            items = _items(memory, self.stop - self.start)[self.addresses - base]
+            return items.view(np.uint8)
+        moved = box.fill()
         if self.addresses.size:
             items = _items(memory, self.stop - self.start)[self.addresses - base]
             self._part(moved)[self.numbers] = items
-        return moved.view(UNIT)
+        return moved
 
     def scatter(self, memory: Octets, base: int, moved: Units) -> None:
         """Write what is inside the tensor of the bytes of a copy. Of rows at one address the last stays."""
         if self.addresses.size:
-            rows = self._part(moved.view(np.uint8))[self.numbers]
+            rows = self._part(self.box.gathered(moved))[self.numbers]
             _items(memory, self.stop - self.start)[self.addresses - base] = rows
 
     def elements(self) -> tuple[Integers, Integers]:
         """Return the address of every element that is inside, and its number in the box."""
         size, box = self.box.map.size, self.box
         along = np.arange(0, self.stop - self.start, size)
-        first = np.arange(box.count)[self.numbers] * box.row_bytes + self.start
+        first = np.arange(box.count)[self.numbers] * box.packed_bytes + self.start
         addresses = np.add.outer(self.addresses, along).reshape(-1)
         return addresses, np.add.outer(first, along).reshape(-1) // size
 
     def _part(self, moved: Octets) -> npt.NDArray[np.void]:
         """Return bytes ``start`` to ``stop`` of each row of a copy as an item."""
-        pitch = self.box.row_bytes
+        pitch = self.box.packed_bytes
         item = np.dtype((np.void, self.stop - self.start))
         return np.ndarray((self.box.count,), item, moved, self.start, (pitch,))
 
@@ -302,7 +365,7 @@ def box_of(data: bytes) -> Box:
 
 
 def _refuse(tensor_map: TensorMap) -> None:
-    span = MODES[tensor_map.swizzle].span
+    span = SWIZZLE_MODES[tensor_map.swizzle].span
     if tensor_map.interleave != "none":
         reason = f"interleave {tensor_map.interleave}"
     elif tensor_map.swizzle != "none" and tensor_map.row_bytes != span:

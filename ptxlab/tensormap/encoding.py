@@ -19,6 +19,7 @@ from ptxlab.tensormap.tensor_map import (
     INTERLEAVES,
     L2_PROMOTIONS,
     MOST_DIMENSIONS,
+    PLAIN_SWIZZLES,
     SWIZZLES,
     Im2col,
     TensorMap,
@@ -76,6 +77,7 @@ _COMMON: _Fields = {
     "l2 promotion": _Field(81, 2),
     "swizzle atomicity": _Field(83, 2),
     "large": _Field(85, 1),  # the driver sets it for tensors from 128 KiB on
+    "swizzle 96B": _Field(86, 1),  # of sm_103a, with swizzle none
     **_row("stride", 4, 96, 32),
     **_row("stride high", 4, 224, 4),
     **_row("dim", 5, 256, 32, least=1),
@@ -96,19 +98,21 @@ _IM2COL = {
 _TYPES = {
     (element_type.code, element_type.is_tf32): name for name, element_type in ELEMENT_TYPES.items()
 }
-_PACKED = {11: "b4x16", 12: "b4x16_p64", 13: "b6x16_p32"}
+_LAST_PLAIN = len(PLAIN_SWIZZLES) - 1
 
 
 def encode(tensor_map: TensorMap) -> bytes:
     """Return the 128 bytes of a tensor map. They are zero behind the 64 that the copy engine reads."""
     element, box = tensor_map.element, tensor_map.box
+    swizzle = SWIZZLES.index(tensor_map.swizzle)
     values = {
         "address": tensor_map.address,
         "rank": tensor_map.rank,
         "type": element.code,
         "tf32": int(element.is_tf32),
         "interleave": INTERLEAVES.index(tensor_map.interleave),
-        "swizzle": SWIZZLES.index(tensor_map.swizzle),
+        "swizzle": min(swizzle, _LAST_PLAIN),
+        "swizzle atomicity": max(swizzle - _LAST_PLAIN, 0),
         "fill": FILLS.index(tensor_map.fill),
         "l2 promotion": L2_PROMOTIONS.index(tensor_map.l2_promotion),
         **_each("dim", tensor_map.dims),
@@ -130,7 +134,7 @@ def decode(data: bytes) -> TensorMap:
     """Return what the copy engine reads in the bytes of a tensor map.
 
     Raises ValueError for bits that mean nothing and for a map that the driver would not have made,
-    Unsupported for types of 4 and 6 bits and for swizzles of units larger than 16 bytes.
+    Unsupported for a swizzle of 96 bytes.
     """
     word = int.from_bytes(data[:_READ_BYTES], "little")
     fields = _fields(word)
@@ -154,7 +158,7 @@ def decode(data: bytes) -> TensorMap:
         strides=tuple((high << 32 | low) << 4 for low, high in strides),
         box=box,
         element_strides=several("element stride", rank),
-        swizzle=SWIZZLES[value["swizzle"]],
+        swizzle=SWIZZLES[value["swizzle"] + value["swizzle atomicity"]],
         interleave=INTERLEAVES[value["interleave"]],
         fill=FILLS[value["fill"]],
         l2_promotion=L2_PROMOTIONS[value["l2 promotion"]],
@@ -165,14 +169,15 @@ def _fields(word: int) -> _Fields:
     """Return the fields of a tensor map, or raise as ``decode`` does for one that has none."""
     value = {name: field.get(word) for name, field in _COMMON.items()}
     rank, kind = value["rank"], (value["type"], bool(value["tf32"]))
-    if value["swizzle atomicity"] or kind[0] in _PACKED:
-        what = _PACKED.get(kind[0], "a swizzle of larger units")
-        raise Unsupported(f"a tensor map with {what} is not modelled")
+    if value["swizzle 96B"]:
+        raise Unsupported("a tensor map with swizzle 96B is not modelled")
+    atoms = value["swizzle atomicity"]
     for name, known in (
         ("version", value["version"] <= 1),
         ("rank", rank in _IM2COL if value["im2col"] else rank <= MOST_DIMENSIONS),
         ("type", kind in _TYPES),
         ("interleave", value["interleave"] < len(INTERLEAVES)),
+        ("swizzle atomicity", not atoms or value["swizzle"] == _LAST_PLAIN),
     ):
         if not known:
             raise ValueError(f"{name} {value[name]} is none that a tensor map has")
@@ -189,6 +194,7 @@ _REPLACED = {
     "element_stride": "element stride {}",
     "interleave_layout": "interleave",
     "swizzle_mode": "swizzle",
+    "swizzle_atomicity": "swizzle atomicity",
     "fill_mode": "fill",
 }
 """What those fields of ``tensormap.replace`` are called here that take what they hold."""

@@ -10,14 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptxlab.matrix.canonical import MODES, UNIT_BYTES
+from ptxlab.layouts.layout import Swizzle
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES, Mode
 from ptxlab.numbers.types import TYPES, ScalarType
 
-SWIZZLES = ("none", "32B", "64B", "128B")
+SWIZZLE_MODES: dict[str, Mode] = {
+    mode.name: mode
+    for mode in (
+        *(MODES[name] for name in ("none", "32B", "64B", "128B", "128B.atom32B")),
+        Mode("128B.atom32B.flip8B", 128, Swizzle(2, 5, 2)),
+        Mode("128B.atom64B", 128, Swizzle(1, 6, 1)),
+    )
+}
+"""How units of 16 bytes are swizzled. With a flip the halves of those on every second line change places, too."""
+
+SWIZZLES = tuple(SWIZZLE_MODES)
+PLAIN_SWIZZLES = SWIZZLES[:4]
+"""Those that keep units of 16 bytes together; the others are of sm_100 and newer."""
 INTERLEAVES = ("none", "16B", "32B")
 FILLS = ("zeros", "nan")
 L2_PROMOTIONS = (0, 64, 128, 256)
-"""The modes in the order of their numbers, which the driver, the map and ``tensormap.replace`` share."""
+"""The modes in the order of their numbers, which the driver, the map and ``tensormap.replace`` share.
+
+Of a swizzle only the driver has one number; a map has 128B, and the atomicity apart.
+"""
 
 MOST_DIMENSIONS = 5
 CORNER_BITS = {3: 16, 4: 8, 5: 5}
@@ -25,16 +41,35 @@ CORNER_BITS = {3: 16, 4: 8, 5: 5}
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How many bytes sixteen numbers of less than a byte take in ``global_`` memory, and in ``shared``."""
+
+    global_: int
+    shared: int
+
+    @property
+    def padded(self) -> bool:
+        """Whether there is padding in shared memory."""
+        return self.shared > self.global_
+
+
+TOGETHER = 16
+"""How many packed numbers lie together."""
+
+
+@dataclass(frozen=True, slots=True)
 class ElementType:
     """A type of tensor elements, by its name in PTX.
 
     ``driver`` is its number in CUtensorMapDataType, ``replaced`` the one that ``tensormap.replace``
-    takes. Those with ``.ftz`` and those of tf32 are f32 in memory, and changed on the way.
+    takes. Those with ``.ftz`` and those of tf32 are f32 in memory, and changed on the way. Those with a
+    ``packing`` have 4 or 6 bits.
     """
 
     name: str
     driver: int
     replaced: int
+    packing: Packing | None = None
 
     @property
     def is_tf32(self) -> bool:
@@ -43,13 +78,21 @@ class ElementType:
 
     @property
     def code(self) -> int:
-        """Its number in a map, which for tf32 is that of f32."""
-        return self.replaced - 4 if self.is_tf32 else self.replaced
+        """Its number in a map, which for tf32 is that of f32, so that the next ones are packed."""
+        behind = 4 if self.is_tf32 else 2 if self.packing else 0
+        return self.replaced - behind
 
     @property
     def scalar(self) -> ScalarType:
-        """The PTX type that it is in memory."""
+        """The PTX type that it is in memory, bytes where it is packed."""
+        if self.packing:
+            return TYPES["u8"]
         return TYPES["f32" if self.is_tf32 else self.name.removesuffix(".ftz")]
+
+    @property
+    def bits(self) -> int:
+        """How many bits an element has in global memory."""
+        return 8 * self.packing.global_ // TOGETHER if self.packing else 8 * self.scalar.bytes
 
 
 ELEMENT_TYPES: dict[str, ElementType] = {
@@ -68,9 +111,15 @@ ELEMENT_TYPES: dict[str, ElementType] = {
         ElementType("bf16", 9, 10),
         ElementType("tf32", 11, 11),
         ElementType("tf32.ftz", 12, 12),
+        ElementType("b4x16", 13, 13, Packing(8, 8)),
+        ElementType("b4x16_p64", 14, 14, Packing(8, 16)),
+        ElementType("b6x16_p32", 15, 15, Packing(12, 16)),
     )
 }
-"""The types of compute capability 9.0. Numbers of 8 bits travel as u8."""
+"""The types by name. Numbers of 8 bits travel as u8; the packed ones are of sm_100 and newer.
+
+A store with ``b6x16_p32`` takes a byte for each number, as ``b6p2x16``, and drops its upper two bits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +172,17 @@ class TensorMap:
 
     @property
     def size(self) -> int:
-        """How many bytes an element has."""
+        """How many bytes an element has, 1 where it is packed."""
         return self.element.scalar.bytes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every GPU with tensor maps reads it, from sm_90 on."""
+        return self.element.packing is None and self.swizzle in PLAIN_SWIZZLES
+
+    def along(self, count: int) -> int:
+        """Return how many bytes so many elements along dimension 0 take in global memory."""
+        return count * self.element.bits // 8
 
     @property
     def rank(self) -> int:
@@ -132,10 +190,15 @@ class TensorMap:
         return len(self.dims)
 
     @property
+    def inner(self) -> int:
+        """How many elements lie next to each other in a copy: those along dimension 0."""
+        return self.box.channels if isinstance(self.box, Im2col) else self.box[0]
+
+    @property
     def row_bytes(self) -> int:
-        """How many bytes lie next to each other in a copy: those along dimension 0."""
-        inner = self.box.channels if isinstance(self.box, Im2col) else self.box[0]
-        return inner * self.size
+        """How many bytes these take in shared memory, their padding among them."""
+        packing = self.element.packing
+        return self.inner // TOGETHER * packing.shared if packing else self.along(self.inner)
 
     @property
     def nbytes(self) -> int:
@@ -143,7 +206,7 @@ class TensorMap:
         steps = (
             (size - 1) * stride for size, stride in zip(self.dims[1:], self.strides, strict=True)
         )
-        return sum(steps) + self.dims[0] * self.size
+        return sum(steps) + self.along(self.dims[0])
 
 
 def _problems(tensor_map: TensorMap) -> Iterator[str]:
@@ -163,7 +226,8 @@ def _problems(tensor_map: TensorMap) -> Iterator[str]:
             f"it has {tensor_map.rank} dimensions, not {least} to {MOST_DIMENSIONS}"
             + (", as with im2col or interleaved" if least > 1 else "")
         )
-    unit = 32 if tensor_map.interleave == "32B" else 16
+    packing = tensor_map.element.packing
+    unit = 32 if tensor_map.interleave == "32B" or (packing and packing.padded) else 16
     if tensor_map.address % unit or not 0 <= tensor_map.address < 1 << 64:
         yield f"address {tensor_map.address:#x} is no multiple of {unit} below 2**64"
     yield from _out_of_range("size", tensor_map.dims, tensor_map.rank, 1, 1 << 32)
@@ -180,6 +244,8 @@ def _problems(tensor_map: TensorMap) -> Iterator[str]:
         else _of_box(tensor_map, tensor_map.box)
     )
     yield from _of_rows(tensor_map)
+    if packing:
+        yield from _of_packed(tensor_map, packing)
 
 
 def _out_of_range(
@@ -215,7 +281,7 @@ def _of_rows(tensor_map: TensorMap) -> Iterator[str]:
     """What is wrong with the bytes along dimension 0, and with how they are filled."""
     if tensor_map.interleave == "none" and tensor_map.row_bytes % UNIT_BYTES:
         yield f"{tensor_map.row_bytes} bytes of the box along dimension 0 are no multiple of {UNIT_BYTES}"
-    span = MODES[tensor_map.swizzle].span
+    span = SWIZZLE_MODES[tensor_map.swizzle].span
     if (
         tensor_map.interleave == "none"
         and tensor_map.swizzle != "none"
@@ -226,3 +292,26 @@ def _of_rows(tensor_map: TensorMap) -> Iterator[str]:
         yield f"swizzle {tensor_map.swizzle} does not go with interleave 32B, which takes 32B alone"
     if tensor_map.fill == "nan" and tensor_map.element.scalar.kind != "float":
         yield f"{tensor_map.dtype} has no NaN to fill with"
+
+
+PADDED_ROW = 128
+"""How many padded numbers a row has."""
+
+_PADDED_SWIZZLES = {
+    "b4x16_p64": ("none", "128B", "128B.atom32B"),
+    "b6x16_p32": ("none", "128B", "128B.atom32B", "128B.atom64B"),
+}
+
+
+def _of_packed(tensor_map: TensorMap, packing: Packing) -> Iterator[str]:
+    """What is wrong with numbers of 4 or 6 bits."""
+    name, whole = tensor_map.dtype, PADDED_ROW if packing.padded else 2
+    if tensor_map.dims[0] % whole:
+        yield f"size {tensor_map.dims[0]} of dimension 0 is no multiple of {whole}, as with {name}"
+    if not packing.padded:
+        return
+    if tensor_map.inner != PADDED_ROW:
+        yield f"{tensor_map.inner} elements of the box along dimension 0 are not {PADDED_ROW}, as with {name}"
+    known = _PADDED_SWIZZLES[name]
+    if tensor_map.swizzle not in known:
+        yield f"swizzle {tensor_map.swizzle} does not go with {name}, which takes {', '.join(known)}"

@@ -267,6 +267,100 @@ def test_swizzles_are_those_of_cute_on_absolute_addresses(name: str) -> None:
     assert not np.array_equal(box.units(128) - 8, box.units(0)), "the pattern is not the copy's own"
 
 
+PATTERNS = {
+    "128B.atom32B": ("01234567", "23016745", "45670123", "67452301"),
+    "128B.atom32B.flip8B": ("01234567", "23016745", "45670123", "67452301"),
+    "128B.atom64B": ("01234567", "45670123"),
+}
+"""PTX ISA, "Swizzling Modes": the units of 16 bytes on each line of 128, in the order of the destination."""
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_swizzles_of_larger_units_are_those_of_the_tables(name: str) -> None:
+    rows, pattern = 12, PATTERNS[name]
+    memory = np.frombuffer(random.Random(6).randbytes(128 * rows), np.uint8)
+    box = Box(TensorMap("u8", BASE, (128, rows), (128,), (128, rows), (1, 1), name))
+    for start in (0, 128, 384, 1152):
+        units = box.units(start)
+        moved = box.rows((0, 0)).gather(memory, BASE)
+        if box.flips:
+            moved = box.flipped(units, moved)
+        shared = np.zeros(start + box.nbytes, np.uint8)
+        shared.view(np.complex128)[units] = moved
+        for row in range(rows):
+            line = row + start // 128
+            given, at = memory[128 * row :][:128], shared[128 * line :][:128]
+            for where, unit in enumerate(map(int, pattern[line % len(pattern)])):
+                cell = given[16 * unit :][:16]
+                if name.endswith("flip8B") and line % 2:
+                    cell = np.concatenate([cell[8:], cell[:8]])
+                assert np.array_equal(at[16 * where :][:16], cell), (start, row, where)
+
+
+def packed(values: list[int], bits: int) -> Bytes:
+    """Pack numbers one behind the other, the first in the lowest bits."""
+    word = sum(value << bits * i for i, value in enumerate(values))
+    return np.frombuffer(word.to_bytes(len(values) * bits // 8, "little"), np.uint8).copy()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "pitch"), [("b4x16", 4, 8), ("b4x16_p64", 4, 16), ("b6x16_p32", 6, 16)]
+)
+@pytest.mark.parametrize("x", [0, 128, 256, -128])
+def test_loads_of_packed_numbers(dtype: str, bits: int, pitch: int, x: int) -> None:
+    """Sixteen together, from a unit of shared memory on; what is outside is zero."""
+    draw = random.Random(7)
+    values = [[draw.getrandbits(bits) for _ in range(256)] for _ in range(5)]
+    memory = np.concatenate([packed(row, bits) for row in values])
+    stride = 256 * bits // 8
+    box = Box(TensorMap(dtype, BASE, (256, 5), (stride,), (128, 4), (1, 1)))
+    assert (box.nbytes, box.counted) == (4 * 8 * pitch, 4 * 128 * bits // 8)
+    rows = box.rows((x, 2))
+    moved = (rows.gather(memory, BASE) if rows.extent else box.outside()).view(np.uint8)
+    moved = moved.reshape(4, 8, pitch)
+    for row, group in product(range(4), range(8)):
+        inside = row + 2 < 5 and 0 <= x < 256
+        first = x + 16 * group
+        expected = packed(values[row + 2][first : first + 16] if inside else [0] * 16, bits)
+        assert np.array_equal(moved[row, group, : expected.size], expected), (row, group)
+    assert (moved[..., 2 * bits :] == 0xFF).all()
+
+
+def test_copies_of_packed_numbers_that_are_inside_are_taken_at_once() -> None:
+    memory = np.frombuffer(random.Random(8).randbytes(192 * 8), np.uint8)
+    box = Box(TensorMap("b6x16_p32", BASE, (256, 8), (192,), (128, 2), (1, 1)))
+    lines = [(0, 0), (128, 3), (128, 6)]
+    together = box.inside(np.array(lines))
+    assert together is not None
+    moved = together.gather(memory, BASE)
+    for number, at in enumerate(lines):
+        assert moved[number].tobytes() == box.rows(at).gather(memory, BASE).tobytes()
+    assert box.inside(np.array([(64, 0)])) is None
+
+
+def test_stores_of_six_bits_drop_the_upper_two_of_each_byte() -> None:
+    """PTX ISA, "Sub-byte Types": b6p2x16."""
+    draw = random.Random(9)
+    given = np.frombuffer(draw.randbytes(4 * 128), np.uint8)
+    memory = np.full(5 * 96, 0xA5, np.uint8)
+    box = Box(TensorMap("b6x16_p32", BASE, (128, 5), (96,), (128, 4), (1, 1)))
+    box.rows((0, 3)).scatter(memory, BASE, given.view(np.complex128))
+    expected = np.full((5, 96), 0xA5, np.uint8)
+    for row in range(2):
+        expected[3 + row] = packed([int(byte) & 63 for byte in given[128 * row :][:128]], 6)
+    assert np.array_equal(memory.reshape(5, 96), expected)
+
+
+def test_coordinates_of_packed_numbers() -> None:
+    padded = Box(TensorMap("b4x16_p64", BASE, (256, 8), (128,), (128, 8), (1, 1)))
+    with pytest.raises(ValueError, match="coordinate 64 is no multiple of 128, as b4x16_p64 needs"):
+        padded.rows((64, 0))
+    close = Box(TensorMap("b4x16", BASE, (256, 8), (128,), (64, 8), (1, 1)))
+    assert close.rows((2, 0)).extent == (BASE + 1, BASE + 7 * 128 + 33)
+    with pytest.raises(Unsupported, match="coordinate 3 of b4x16, in the middle of a byte"):
+        close.rows((3, 0))
+
+
 def test_shared_addresses_are_multiples_of_128() -> None:
     box = Box(TensorMap("u8", BASE, (16,), (), (16,), (1,)))
     with pytest.raises(ValueError, match="shared address 0x40 is no multiple of 128"):

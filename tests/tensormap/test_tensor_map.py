@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,9 @@ from ptxlab.tensormap.tensor_map import (
 )
 
 TILED = TensorMap("bf16", 0x1000, (256, 128, 8), (512, 65536), (64, 64, 2), (1, 1, 1), "128B")
+FOUR = TensorMap("b4x16_p64", 0x1000, (256, 8), (128,), (128, 8), (1, 1))
+SIX = TensorMap("b6x16_p32", 0x1000, (256, 8), (192,), (128, 8), (1, 1))
+CLOSE = TensorMap("b4x16", 0x1000, (256, 8), (128,), (64, 8), (1, 1))
 WINDOW = Im2col((-1, -1), (-1, -1), 64, 128)
 PIXELS = TensorMap("f16", 0x1000, (64, 9, 9, 2), (128, 1152, 10368), WINDOW, (1, 1, 1, 1))
 
@@ -101,6 +105,46 @@ def test_what_the_driver_refuses(changes: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tensor_map", "changes"),
+    [
+        (FOUR, {"swizzle": "128B"}),
+        (FOUR, {"swizzle": "128B.atom32B", "dims": (128, 1)}),
+        (SIX, {"swizzle": "128B.atom64B"}),
+        (CLOSE, {"dims": (250, 8), "address": 0x1010, "strides": (144,), "box": (256, 1)}),
+        (CLOSE, {"swizzle": "32B"}),
+        (TILED, {"swizzle": "128B.atom32B.flip8B"}),
+    ],
+)
+def test_what_the_driver_takes_for_blackwell(
+    tensor_map: TensorMap, changes: dict[str, Any]
+) -> None:
+    replace(tensor_map, **changes)
+
+
+@pytest.mark.parametrize(
+    ("tensor_map", "changes", "message"),
+    [
+        (FOUR, {"address": 0x1010}, "address 0x1010 is no multiple of 32"),
+        (SIX, {"strides": (208,)}, "stride 208 of dimension 1 is no multiple of 32"),
+        (SIX, {"dims": (192, 8)}, "size 192 of dimension 0 is no multiple of 128, as with b6x16_p32"),
+        (FOUR, {"box": (64, 8)}, "64 elements of the box along dimension 0 are not 128"),
+        (FOUR, {"swizzle": "64B"}, "128 bytes .* are more than swizzle 64B"),
+        (FOUR, {"swizzle": "128B.atom64B"}, "does not go with b4x16_p64, which takes none, 128B, 128B.atom32B"),
+        (SIX, {"swizzle": "128B.atom32B.flip8B"}, "does not go with b6x16_p32"),
+        (SIX, {"fill": "nan"}, "b6x16_p32 has no NaN to fill with"),
+        (CLOSE, {"dims": (255, 8)}, "size 255 of dimension 0 is no multiple of 2, as with b4x16"),
+        (CLOSE, {"box": (16, 8)}, "8 bytes of the box along dimension 0 are no multiple of 16"),
+    ],
+)  # fmt: skip
+def test_what_the_driver_refuses_for_blackwell(
+    tensor_map: TensorMap, changes: dict[str, Any], message: str
+) -> None:
+    """CUDA Driver API, "Tensor Map Object Management"."""
+    with pytest.raises(ValueError, match=message):
+        replace(tensor_map, **changes)
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"lower": (-128, 127), "upper": (127, 127)},
@@ -155,15 +199,20 @@ def test_numbers_are_those_of_the_driver() -> None:
 
     types = words(driver.CUtensorMapDataType, "DATA_TYPE")
     long = {"u": "UINT", "s": "INT", "f": "FLOAT", "b": "BFLOAT", "t": "TFLOAT"}
+    packed = {"b4x16": "16U4_ALIGN8B", "b4x16_p64": "16U4_ALIGN16B", "b6x16_p32": "16U6_ALIGN16B"}
     for element_type in ELEMENT_TYPES.values():
+        if element_type.name in packed:
+            assert element_type.driver == types[packed[element_type.name]]
+            continue
         name, _, ftz = element_type.name.partition(".")
         digits = name.lstrip("abcdefghijklmnopqrstuvwxyz") if name[0] != "t" else "32"
         assert element_type.driver == types[long[name[0]] + digits + ("_FTZ" if ftz else "")], (
             element_type
         )
-    assert len(ELEMENT_TYPES) == sum("ALIGN" not in name for name in types)
+    assert len(ELEMENT_TYPES) == len(types)
     swizzles = words(driver.CUtensorMapSwizzle, "SWIZZLE")
-    assert [swizzles[name.upper()] for name in SWIZZLES] == list(range(4))
+    called = [re.sub(r"\.(ATOM|FLIP)", r"_\1_", name.upper()) for name in SWIZZLES]
+    assert [swizzles[name] for name in called] == list(range(len(swizzles)))
     interleaves = words(driver.CUtensorMapInterleave, "INTERLEAVE")
     assert [interleaves[name.upper()] for name in INTERLEAVES] == list(range(3))
     promotions = words(driver.CUtensorMapL2promotion, "L2_PROMOTION")

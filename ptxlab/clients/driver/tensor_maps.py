@@ -18,14 +18,15 @@ from ptxlab.tensormap.tensor_map import (
     INTERLEAVES,
     L2_PROMOTIONS,
     MOST_DIMENSIONS,
+    PLAIN_SWIZZLES,
     SWIZZLES,
+    ElementType,
     Im2col,
     TensorMap,
 )
 
 _TYPES = {element_type.driver: element_type.name for element_type in ELEMENT_TYPES.values()}
-_PACKED_TYPES = range(13, 16)  # of 4 and 6 bits
-_LARGE_SWIZZLES = range(4, 7)  # of units of 32 and 64 bytes
+_LARGE_SWIZZLES = range(len(PLAIN_SWIZZLES), len(SWIZZLES))
 
 _T = TypeVar("_T")
 
@@ -78,11 +79,9 @@ def _encode(
     _require_maps(gpu, at)
     type_, rank, address, dims, strides = tensor
     interleave, swizzle, promotion, fill = modes
-    if type_ in _PACKED_TYPES or swizzle in _LARGE_SWIZZLES:
-        what = "elements of 4 or 6 bits" if type_ in _PACKED_TYPES else "a swizzle of larger units"
-        raise Refused(DriverResult.NOT_SUPPORTED, f"a tensor map with {what} is not modelled")
     if type_ not in _TYPES:
         raise Refused(DriverResult.INVALID_VALUE, f"{type_} is no type of elements")
+    _require_known(gpu, ELEMENT_TYPES[_TYPES[type_]], swizzle)
     try:
         tensor_map = TensorMap(
             _TYPES[type_],
@@ -99,6 +98,17 @@ def _encode(
     except ValueError as error:
         raise Refused(DriverResult.INVALID_VALUE, str(error)) from None
     store(at, encode(tensor_map))
+
+
+def _require_known(gpu: EmulatedGpu, element: ElementType, swizzle: int) -> None:
+    """Raise Refused for what came with sm_100, on a GPU before that."""
+    known = element.packing is None and swizzle not in _LARGE_SWIZZLES
+    if not known and not gpu.target.runs("sm_100"):
+        what = "elements of 4 or 6 bits" if element.packing else "a swizzle of larger units"
+        raise Refused(
+            DriverResult.NOT_SUPPORTED,
+            f"a tensor map with {what} is for sm_100 and newer, not {gpu.target.name}",
+        )
 
 
 def _mode(known: Sequence[_T], number: int) -> _T:

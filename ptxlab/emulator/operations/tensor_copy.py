@@ -43,11 +43,12 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import MemoryAccess, Tiles
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.matrix.canonical import MODES, UNIT_BYTES
+from ptxlab.isa.targets import Target
+from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Address, Operand
-from ptxlab.tensormap.box import SHARED_ALIGNMENT, BoxRows, box_of
-from ptxlab.tensormap.tensor_map import Im2col
+from ptxlab.tensormap.box import SHARED_ALIGNMENT, Box, BoxRows, box_of
+from ptxlab.tensormap.tensor_map import SWIZZLE_MODES, Im2col, TensorMap
 
 Result = TypeVar("Result")
 
@@ -64,6 +65,7 @@ class Tensor:
     offsets: Sequence[Source]
     mode: str
     stores: bool
+    target: Target
 
     @classmethod
     def of(
@@ -82,6 +84,7 @@ class Tensor:
             () if offsets is None else context.sources(offsets, "u16"),
             form["mode"] or "tile",
             stores,
+            context.target,
         )
 
     def rows(self, frame: Frame, threads: Threads) -> list[BoxRows]:
@@ -106,12 +109,35 @@ class Tensor:
             return None
         try:
             box = box_of(data)
+            self._require(box.map)
         except (ValueError, Unsupported):  # which is told of the thread that has it
             return None
         return box.inside(_columns(self.coordinates, "s32", frame, threads))
 
+    def _require(self, tensor_map: TensorMap) -> None:
+        """Raise ValueError for a map that the target has no copies with. Source: "Restriction on Tensor Copy instructions"."""
+        packing, what = tensor_map.element.packing, f"a tensor map of {tensor_map.dtype}"
+        if not tensor_map.is_plain and not self.target.runs("sm_100"):
+            raise ValueError(
+                f"{what} and swizzle {tensor_map.swizzle} is for sm_100 and newer, not {self.target.name}"
+            )
+        if packing and not self.stores and self.target.capability == 120:
+            raise ValueError(f"{what} has no loads on {self.target.name}")
+        if packing and packing.shared == 16 and packing.global_ == 8 and self.stores:
+            raise ValueError(f"{what} has no stores")
+        if self.stores and tensor_map.swizzle.endswith("flip8B"):
+            raise ValueError(f"a tensor map with swizzle {tensor_map.swizzle} has no stores")
+        if (
+            tensor_map.swizzle.endswith("atom64B")
+            and packing
+            and packing.padded
+            and not self.stores
+        ):
+            raise ValueError(f"{what} and swizzle {tensor_map.swizzle} has no loads")
+
     def _one(self, data: bytes, coordinates: list[int], offsets: list[int]) -> BoxRows:
         box = box_of(data)
+        self._require(box.map)
         made = "im2col" if isinstance(box.map.box, Im2col) else "tile"
         if not self.mode.startswith(made):
             raise ValueError(f"the tensor map is one of {made} mode, not {self.mode}")
@@ -165,7 +191,10 @@ class BoxCopies:
         allocations: list[Allocation | None],
         write: Write | None,
     ) -> None:
-        self._region = frame.wave.regions["shared"]
+        wave = frame.wave
+        self._region = wave.regions["shared"]
+        self._of_cta = wave.shared_pitch // UNIT_BYTES
+        self._first = wave.shared_base // UNIT_BYTES
         self._shared = self._region.items(UNIT_BYTES)
         self._rows = rows
         self._places = places
@@ -182,7 +211,7 @@ class BoxCopies:
             if self._write is not None:
                 self._data[at] = self._shared[self._places[at][0]]
             elif allocation is None:
-                self._data[at] = rows.box.outside().view(self._shared.dtype)
+                self._data[at] = rows.box.outside()
             else:
                 self._data[at] = rows.gather(allocation.data, allocation.address)
 
@@ -208,9 +237,17 @@ class BoxCopies:
             allocation = self._allocations[at]
             if self._write is None:
                 for places in self._places[at]:
-                    self._shared[places] = self._data[at]
+                    self._shared[places] = self._arranged(
+                        self._rows[at].box, places, self._data[at]
+                    )
             elif allocation is not None:
                 self._write(self._rows[at], allocation, self._data[at])
+
+    def _arranged(self, box: Box, places: Array, data: Array) -> Array:
+        """Return what a box brings to these places, in their order."""
+        if not box.flips:
+            return data
+        return box.flipped(places % self._of_cta + self._first, data.reshape(places.shape))
 
 
 def _allocation(frame: Frame, rows: BoxRows) -> Allocation | None:
@@ -256,7 +293,7 @@ def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -
     if not ctas or not np.array_equal(copies.thread, np.repeat(np.arange(threads.size), ctas)):
         return None
     offset, last = int(inside[0]), int(inside.max())
-    alike = ((inside - offset) % MODES[box.map.swizzle].period == 0).all()
+    alike = ((inside - offset) % SWIZZLE_MODES[box.map.swizzle].period == 0).all()
     outside = last + box.nbytes > frame.wave.regions["shared"].size
     if not alike or outside or offset % SHARED_ALIGNMENT:
         return None
@@ -297,11 +334,11 @@ def load(context: Context, form: RowForm) -> Step:
         rows = None if frame.wave.watched else tensor.together(frame, threads)
         boxes = None if rows is None else _together(write, copies, frame, rows)
         if rows is not None and boxes is not None:
-            signal.start(frame, copies, boxes, np.full(copies.thread.size, rows.box.nbytes))
+            signal.start(frame, copies, boxes, np.full(copies.thread.size, rows.box.counted))
             return
         each = tensor.rows(frame, threads)
         boxes = _boxes(frame, threads, write, each, _places(write, copies, frame, each), None)
-        nbytes = np.array([row.box.nbytes for row in each])[copies.thread]
+        nbytes = np.array([row.box.counted for row in each])[copies.thread]
         signal.start(frame, copies, boxes, nbytes)
 
     return run
@@ -356,11 +393,9 @@ def _reducing(form: RowForm) -> Write:
     """Return how a box is reduced into memory, by the type of its map."""
 
     def write(rows: BoxRows, memory: Allocation, data: Array) -> None:
-        kind = TYPES[rows.box.map.dtype]
-        if not any(
-            form["op"] in op.split() and kind.name in types.split() for op, _, types in REDUCED
-        ):
-            raise Unsupported(f"{form.name} of a tensor of {kind.name} does not exist")
+        kind, name = rows.box.map.element.scalar, rows.box.map.dtype
+        if not any(form["op"] in op.split() and name in types.split() for op, _, types in REDUCED):
+            raise Unsupported(f"{form.name} of a tensor of {name} does not exist")
         addresses, numbers = rows.elements()
         part = Part(memory, (addresses - memory.address) // kind.bytes)
         reduction(form, kind)(part, data.view(ITEM[kind.bytes])[numbers])

@@ -140,6 +140,13 @@ for _mode, _modes in (
     ("fill_mode", 2),
 ):
     _field(_start, f"[b8] #T<{_modes}", field=_mode, T="b32")
+_field(
+    _start,
+    "[b8] #T<4",
+    field="swizzle_atomicity",
+    T="b32",
+    needs="sm_100f sm_110f sm_120f 8.6",
+)
 _map(
     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.<scope>.sync.aligned",
     "[b8] [b8] #u32",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ptxlab.tensormap.encoding import MAP_BYTES, decode
-from ptxlab.tensormap.tensor_map import TensorMap
+from ptxlab.tensormap.tensor_map import SWIZZLES, TensorMap
 from tests.clients.driver.calls import Driver
 
 F32, PACKED = 7, 13
@@ -64,6 +64,12 @@ def test_a_map_is_of_the_numbers_that_are_given(driver: Driver) -> None:
 )
 def test_what_no_map_is_made_of(driver: Driver, changes: dict[str, int], result: str) -> None:
     assert tiled(driver, **changes) == (result, bytes(MAP_BYTES))
+
+
+@pytest.mark.parametrize("swizzle", [4, 5, 6])
+def test_a_gpu_of_sm_100_has_swizzles_of_larger_units(swizzle: int) -> None:
+    result, data = tiled(Driver("sm_100a"), swizzle=swizzle)
+    assert (result, decode(data).swizzle) == ("SUCCESS", SWIZZLES[swizzle])
 
 
 def test_a_map_gets_another_address(driver: Driver) -> None:
