@@ -85,6 +85,7 @@ class Asynchronous:
             self.tensor_memory.arrive(passing)
         if effects.fence:
             self.mbarrier_order.fence(effects, passing)
+            self.tensor_memory.fence(effects.fence, passing)
             self.maps.fence(effects, passing)
         elif effects.barrier == "cluster":
             self.mbarrier_order.cluster(site, passing)

@@ -123,7 +123,7 @@ class GlobalRaces:
     def execute(self, instruction: Instruction, threads: Threads) -> None:
         """See ``threads`` execute what may be a fence, or read a flag."""
         effects = effects_of(instruction)
-        if effects.releases or effects.fence not in ("", "registers"):
+        if effects.releases or effects.orders_memory:
             self.order(self._fenced, threads.mask)
         if effects.strong and reads(instruction):
             self.order(self._heard, threads.mask)

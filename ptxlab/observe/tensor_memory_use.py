@@ -5,12 +5,16 @@ it tells, or have heard of it from one who has. A warp loads and stores as one, 
 its threads knows. What a warp itself loads or stores is over when it has waited for that, for itself and for
 those who have heard of it since.
 
-Source: PTX ISA, "tcgen05 memory consistency model".
+By the letter of PTX tcgen05.fence stands on both sides of where threads meet. Public programs that are right leave
+it out, so that it is information; so is an address that names the lanes of another warp, of which the GPU takes
+the warp's own.
+
+Source: PTX ISA, "tcgen05 memory consistency model" and "Access restrictions" of Tensor Memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,22 +27,28 @@ from ptxlab.emulator.run.tensor_memory import CELL_BYTES, COLUMNS, CTA_CELLS
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
-from ptxlab.isa.targets import WARP
+from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.observe.check_context import CheckContext
+from ptxlab.observe.choices import operand_value
 from ptxlab.observe.clocks import Clocks
+from ptxlab.syntax.tree import Address
 
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What one thread has had tensor cores do, and when."""
+    """What a thread of a warp has had tensor cores do, when, and in which turn of what is followed here."""
 
     site: Site
+    warp: int
     engine: int
     time: int
+    turn: int
 
 
 MOVES: tuple[Queue, ...] = ("tensor_loads", "tensor_stores")
 """The queues of what warps load and store."""
+
+_FENCES = ("before_thread_sync", "after_thread_sync")
 
 _DOES = {"RAW": "reads", "WAR": "overwrites", "WAW": "overwrites"}
 _DID = {"RAW": "writes", "WAR": "reads", "WAW": "writes"}
@@ -55,6 +65,7 @@ class _Move:
     site: Site
     warp: int
     begun: int
+    turn: int
     over: int | None = None
 
 
@@ -66,10 +77,10 @@ class _Moves:
         self.moves: list[_Move | None] = [None]
         self._under_way: dict[int, list[_Move]] = {}
 
-    def begin(self, site: Site, warps: Array, cells: Array, time: int) -> None:
+    def begin(self, site: Site, warps: Array, cells: Array, time: int, turn: int) -> None:
         numbers = len(self.moves) + np.arange(warps.size)
         for warp in warps.tolist():
-            move = _Move(site, warp, time)
+            move = _Move(site, warp, time, turn)
             self.moves.append(move)
             self._under_way.setdefault(warp, []).append(move)
         self.cells[cells] = numbers[:, np.newaxis]
@@ -99,6 +110,8 @@ class TensorMemoryUse:
         self._written, self._read = np.zeros((2, context.wave.ctas * CTA_CELLS), np.int32)
         self._moves = {queue: _Moves(context.wave) for queue in MOVES}
         self._allocated: dict[int, _Move] = {}
+        self._turn = 0
+        self._fenced = {when: np.zeros(context.wave.warps, np.int64) for when in _FENCES}
         self._arrived = np.zeros(context.wave.warps, np.int64)
         """When each warp last arrived at a barrier in a relaxed way: those who wait there come behind, and know nothing."""
 
@@ -106,11 +119,22 @@ class TensorMemoryUse:
         """See threads arrive at a barrier in a relaxed way."""
         self._arrived[threads.index // WARP] = self._clocks.now
 
+    def fence(self, when: str, threads: Threads) -> None:
+        """See threads fence what they have had done before they meet others, or what they do after."""
+        self._turn += 1
+        if when in self._fenced:
+            self._fenced[when][threads.index // WARP] = self._turn
+
     def issue(self, threads: Threads, engines: Array, access: TensorCoreAccess) -> None:
         """See operations begin, one of each engine, which ``threads`` issue."""
+        self._turn += 1
         first = len(self._operations)
         site, time = self._context.site, self._clocks.now
-        self._operations += [_Operation(site, engine, time) for engine in engines.tolist()]
+        warps = (threads.index // WARP).tolist()
+        self._operations += [
+            _Operation(site, warp, engine, time, self._turn)
+            for warp, engine in zip(warps, engines.tolist(), strict=True)
+        ]
         numbers = first + np.arange(engines.size).repeat(access.group)
         issuers = threads.index.repeat(access.group)[:, np.newaxis]
         for table, several in ((self._read, access.read), (self._written, access.written)):
@@ -125,13 +149,15 @@ class TensorMemoryUse:
 
     def touch(self, threads: Threads, cells: Array, *, writes: bool) -> None:
         """See whole warps read cells [warps, ...], or write them or give them back."""
+        self._turn += 1
         warps, flat = threads.index[::WARP], cells.reshape(len(cells), -1)
         site = self._context.site
         moves = self._moves.get(effects_of(site.instruction).begins)
         lanes = warps[:, np.newaxis] + np.arange(WARP)
         if moves is not None:
+            self._named_lanes(threads)
             self._after_moves(lanes, flat, writes=writes, engine=False)
-            moves.begin(site, warps // WARP, flat, self._clocks.now)
+            moves.begin(site, warps // WARP, flat, self._clocks.now, self._turn)
         else:
             self._give_back(lanes, flat)
         if len(self._operations) == 1:
@@ -144,7 +170,7 @@ class TensorMemoryUse:
         """See a warp among ``threads`` get columns for its CTA."""
         warp = int(threads.index[self._context.wave.cta_of[threads.index] == cta][0]) // WARP
         now = self._clocks.now
-        self._allocated[cta] = _Move(self._context.site, warp, now, now)
+        self._allocated[cta] = _Move(self._context.site, warp, now, self._turn, now)
 
     def _give_back(self, by: Array, cells: Array) -> None:
         """Report what nothing orders before warps ``by`` give cells back: others' moves, and a pair's allocation.
@@ -212,7 +238,10 @@ class TensorMemoryUse:
         for move, here in self._moves[queue].of(cells):
             rows = np.flatnonzero(here.any(axis=1))
             if move.over is not None:
-                rows = rows[~self._has_heard(by[rows], move.warp, move.over)]
+                heard = self._has_heard(by[rows], move.warp, move.over)
+                here_now = by[rows[heard], 0] // WARP
+                self._fenced_since(move, here_now, _FENCES)
+                rows = rows[~heard]
             if not rows.size:
                 continue
             work, line = effects_of(move.site.instruction).work, move.site.line
@@ -251,6 +280,8 @@ class TensorMemoryUse:
             lanes = warps[touching, np.newaxis] + np.arange(WARP)
             engines = np.full(lanes.size, operation.engine)
             known = self._clocks.of(engines, lanes.reshape(-1)).reshape(lanes.shape).max(axis=1)
+            late = warps[touching[known > operation.time]] // WARP
+            self._fenced_since(operation, late, _FENCES[1:])
             early = touching[known <= operation.time]
             if early.size:
                 cell = int(cells[early[0]][here[early[0]].argmax()])
@@ -270,6 +301,54 @@ class TensorMemoryUse:
             "the phase of its mbarrier (mbarrier.try_wait)"
         )
         context.find("async", "error", rule, CELL_BYTES * count, (message, hint), operation.site)
+
+    def _fenced_since(self, done: _Operation | _Move, warps: Array, fences: Sequence[str]) -> None:
+        """Tell of warps that access what another one has ``done``, without ``fences`` since."""
+        context = self._context
+        others, work = warps[warps != done.warp], effects_of(done.site.instruction).work
+        for when in fences if others.size else ():
+            of = np.array([done.warp]) if when == _FENCES[0] else others
+            missing = of[self._fenced[when][of] < done.turn]
+            if not missing.size:
+                continue
+            who = context.thread(int(missing[0]) * WARP)
+            does = effects_of(context.site.instruction).work or "tcgen05.dealloc"
+            message = (
+                f"this {does} accesses what the {work} of line {done.site.line} does, by another warp, and "
+                f"the warp of {who} has executed no tcgen05.fence::{when} between"
+            )
+            hint = (
+                "PTX wants one before and one after where threads meet, and a commit has the first with it; GPUs are "
+                "not known to mind"
+            )
+            words = message, hint
+            context.find(
+                "async", "info", "thread sync", others.size, words, done.site, unit="warps"
+            )
+
+    def _named_lanes(self, threads: Threads) -> None:
+        """Tell of warps whose address names lanes that are another's."""
+        context = self._context
+        site, wave = context.site, context.wave
+        [address] = (place for place in site.instruction.operands if isinstance(place, Address))
+        base = address.base
+        given = None if base is None else operand_value(site, context.frame, base, "u32")
+        if given is None:
+            return
+        first = np.broadcast_to(given, (threads.width,))[threads.index[::WARP]] + address.offset
+        own = threads.index[::WARP] % wave.cta_width % WARPGROUP
+        other = np.flatnonzero((first >> 16) % WARPGROUP // WARP != own // WARP)
+        if other.size:
+            at = int(other[0])
+            lane = int((first[at] >> 16) % WARPGROUP)
+            message = (
+                f"the address names lane {lane} of Tensor Memory, and the warp of "
+                f"{context.thread(int(threads.index[at * WARP]))} accesses lanes {int(own[at])} to "
+                f"{int(own[at]) + WARP - 1}, its own"
+            )
+            hint = "the lane of an address is that of the warp's first: its place in four warps times 32"
+            words = message, hint
+            context.find("async", "info", "quarter", other.size, words, unit="warps")
 
 
 def _named(cell: int) -> str:

@@ -64,7 +64,7 @@ def problem() -> Problem:
 
 def clean(text: str, problem: Problem) -> None:
     report = checked(text, problem)
-    assert (report.verdict, report.findings, report.unchecked) == ("clean", (), ())
+    assert (report.verdict, found(report), report.unchecked) == ("clean", [], ())
 
 
 def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -> None:

@@ -291,4 +291,5 @@ for _when in ("before", "after"):
         step=fence,
         mix="synchronization",
         fidelity="ordering",
+        effects=Effects(fence=f"{_when}_thread_sync"),
     )

@@ -32,6 +32,9 @@ Of tcgen05 that is what tensor cores do, and what warps load from Tensor Memory 
 _SEMANTICS = frozenset(
     {"weak", "volatile", "mmio", "relaxed", "acquire", "release", "acq_rel", "sc"}
 )
+_APART = frozenset({"", "registers", "before_thread_sync", "after_thread_sync"})
+"""What may stand as ``fence`` of what orders no memory."""
+
 _SCOPES = frozenset({"cta", "cluster", "gpu", "gl", "sys"})
 
 
@@ -48,8 +51,9 @@ class Effects:
     the "grid" before, ``meets`` whether threads "sync", "red", "arrive" or "wait" there, and ``aligned`` that a
     warp does so as one.
 
-    Memory: ``fence`` is what it orders ("memory", the proxy that PTX names, or the "registers" of products) and
-    ``space`` where, if not everywhere. It is ``atomic`` where it changes memory at once. ``semantics`` and
+    Memory: ``fence`` is what it orders ("memory", the proxy that PTX names, the "registers" of products, or
+    tcgen05 before and after threads meet, "before_thread_sync" and "after_thread_sync") and ``space`` where, if
+    not everywhere. It is ``atomic`` where it changes memory at once. ``semantics`` and
     ``scope`` are those that its form names, or else those of its row.
 
     Values and control: ``passes`` that its result is an operand as it is, the "chosen" one or that of a "lane",
@@ -116,6 +120,11 @@ class Effects:
     @property
     def releases(self) -> bool:
         return self.semantics in ("release", "acq_rel", "sc")
+
+    @property
+    def orders_memory(self) -> bool:
+        """Whether it is a fence of memory, or of a proxy of that."""
+        return self.fence not in _APART
 
     @property
     def relaxed(self) -> bool:

@@ -46,7 +46,7 @@ def module(body: str, shared: int, group: int, target: str) -> str:
 .visible .entry k(.param .u64 cells, .param .u64 shared, .param .u64 words)
 {{
     .reg .pred first, leads, yes, no, more, done;
-    .reg .b32 thread, cta, rank, t, s, r<40>;
+    .reg .b32 thread, cta, rank, t, s, quarter, r<40>;
     .reg .b64 pc, ps, pw, x<8>, at;
     .shared .align 1024 .b8 memory[{shared}];
     .shared .align 8 .b64 bar;
@@ -81,12 +81,14 @@ fill:
     ld.shared.b32 t, [slot];
     mad.lo.u32 r1, cta, {LANES}, thread;
     mad.wide.u32 pc, r1, {4 * COLUMNS}, pc;
+    shr.u32 quarter, thread, 5;
+    mad.lo.u32 quarter, quarter, {32 << 16}, t;
     mov.u32 r1, 0;
 put:
     mul.wide.u32 at, r1, 4;
     add.u64 at, pc, at;
 {_moves("ld.global.v4.b32 {{{0}}}, [at+{1}];")}
-    add.u32 r0, t, r1;
+    add.u32 r0, quarter, r1;
     tcgen05.st.sync.aligned.32x32b.x32.b32 [r0], {{{_registers(8, 40)}}};
     add.u32 r1, r1, 32;
     setp.lt.u32 more, r1, {COLUMNS};
@@ -112,7 +114,7 @@ issued:
     tcgen05.fence::after_thread_sync;
     mov.u32 r1, 0;
 get:
-    add.u32 r0, t, r1;
+    add.u32 r0, quarter, r1;
     tcgen05.ld.sync.aligned.32x32b.x32.b32 {{{_registers(8, 40)}}}, [r0];
     tcgen05.wait::ld.sync.aligned;
     mul.wide.u32 at, r1, 4;
