@@ -79,6 +79,12 @@ def declarations(text: str) -> list[CppDeclaration]:
     return declared
 
 
+def past_template_head(text: str, declaration: CppDeclaration) -> int:
+    """Return where a declaration goes on after the ``template <...>`` that it may begin with."""
+    reader = _Reader(list(_tokens(text[declaration.start : declaration.head])))
+    return declaration.start + reader.past_template_head()
+
+
 def parameter_names(text: str) -> list[str]:
     """Return what a list of parameters calls them, "" for one without a name."""
     names, depth, words, over = [], 0, 0, False
@@ -141,6 +147,12 @@ class _Reader:
     @property
     def done(self) -> bool:
         return self.at >= len(self.tokens)
+
+    def past_template_head(self) -> int:
+        while self._text() == "template":
+            self.at += 1
+            self._skip_angles()
+        return 0 if self.done else self.tokens[self.at].start
 
     def scope(self, outer: CppDeclaration | None) -> list[CppDeclaration]:
         """Read declarations up to the brace that ends theirs, and past it."""

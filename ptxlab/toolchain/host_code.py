@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from ptxlab.toolchain.declarations import CppDeclaration, declarations
+from ptxlab.toolchain.declarations import CppDeclaration, declarations, past_template_head
 from ptxlab.toolchain.host_headers import PRELUDE, STANDARD, is_host
 from ptxlab.toolchain.source_kernels import Template, launched, templates
 
@@ -22,6 +22,9 @@ INSTANCES = "__nv_name_map"
 """What NVRTC calls the place of the instances it was asked for."""
 
 _DEVICE = frozenset({"__constant__", "__device__", "__global__", "__managed__", "__shared__"})
+_CONSTEXPR = frozenset({"constexpr"})
+_PURE_VIRTUAL = re.compile(r"=\s*0\s*$")
+_HAS_NO_DELETED_FORM = re.compile(r"~\s*\w+\s*\(|\bfriend\b|=\s*default\s*$")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
@@ -145,11 +148,8 @@ class DevicePart:
             return bool(errors) and not any("cannot open source" in error.what for error in errors)
         if self._reject(errors):
             return True
-        if (
-            refused := {_bare(name) for name in _INSTANCE.findall(log)}
-            if not self.wanted
-            else set()
-        ):
+        refused = set() if self.wanted else {_bare(name) for name in _INSTANCE.findall(log)}
+        if refused - self._refused:
             self._refused |= refused
             return True
         if self.bridged or not any(_NO_STD.search(error.what) for error in errors):
@@ -184,14 +184,17 @@ class DevicePart:
             if declaration.kind == "function"
             else declaration.end
         ]
-        if self._device_words & set(_WORD.findall(own)):
+        if self._words(_DEVICE) & set(_WORD.findall(own)):
             return False
         _, before = self._taken.get((path, declaration.start), (declaration, _KEPT))
         after = _BLANK
         if _OF_HOST.search(error.what) and before == _KEPT:
-            if re.search(r"\bconstexpr\b", own):
+            # decltype asks ``auto f(...) -> type;`` for its type, and nobody calls it
+            asked_for_type = "->" in own and text[declaration.head] == ";"
+            constexpr = self._words(_CONSTEXPR) & set(_WORD.findall(own))
+            if asked_for_type or constexpr or _PURE_VIRTUAL.search(own):
                 after = _MARKED
-            elif declaration.outer is not None and not re.search(r"~\s*\w+\s*\(|\bfriend\b", own):
+            elif declaration.outer is not None and not _HAS_NO_DELETED_FORM.search(own):
                 after = _DELETED
         field = declaration.kind == "other" and after == _BLANK
         if declaration.outer is not None and (field or before == _BLANK):
@@ -201,9 +204,24 @@ class DevicePart:
             self._why.setdefault(declaration.name, error)
         return after > before
 
-    @property
-    def _device_words(self) -> frozenset[str]:
-        return _device_words(tuple(self.texts.values()))
+    def _without(self, text: str, declaration: CppDeclaration, how: int) -> str:
+        """Return what is in the place of a declaration, after which all has its line and column."""
+        start, end = declaration.start, declaration.end
+        if how == _BLANK:
+            return _blank(text[start:end])
+        if how == _DELETED:
+            return f"{text[start : declaration.head]}= delete;{_resumed(text, end)}"
+        constexpr = self._words(_CONSTEXPR)
+        words = _WORD.finditer(text, start, declaration.head)
+        at = next(
+            (word.start() for word in words if word[0] in constexpr),
+            past_template_head(text, declaration),
+        )
+        return f"{text[start:at]}__host__ __device__{_resumed(text, at)}{text[at:end]}"
+
+    def _words(self, keywords: frozenset[str]) -> frozenset[str]:
+        """Return keywords, and the macros of the texts that stand for one of them."""
+        return _with_macros(keywords, tuple(self.texts.values()))
 
     def _all(self, path: str) -> list[CppDeclaration]:
         if path not in self._declared:
@@ -225,7 +243,7 @@ class DevicePart:
         taken = [taking for (where, _), taking in self._taken.items() if where == path]
         for declaration, how in sorted(taken, key=lambda taking: taking[0].start):
             if declaration.start >= at:  # or it went with the class that it is a member of
-                pieces += [text[at : declaration.start], _without(text, declaration, how)]
+                pieces += [text[at : declaration.start], self._without(text, declaration, how)]
                 at = declaration.end
         changed = self._changed()
         meant = self.includes.get(path, {})
@@ -236,16 +254,6 @@ class DevicePart:
             return f'{match[1]}"{named[name]}"' if name in named else match[0]
 
         return _INCLUDE.sub(include, "".join(pieces) + text[at:])
-
-
-def _without(text: str, declaration: CppDeclaration, how: int) -> str:
-    """Return what is in the place of a declaration, after which all has its line and column."""
-    if how == _BLANK:
-        return _blank(text[declaration.start : declaration.end])
-    if how == _DELETED:
-        return f"{text[declaration.start : declaration.head]}= delete;{_resumed(text, declaration.end)}"
-    at = declaration.start + text[declaration.start :].index("constexpr")
-    return f"{text[declaration.start : at]}__host__ __device__{_resumed(text, at)}{text[at : declaration.end]}"
 
 
 def _resumed(text: str, at: int) -> str:
@@ -299,9 +307,8 @@ def _shown(path: str, main: str) -> str:
 
 
 @cache
-def _device_words(texts: tuple[str, ...]) -> frozenset[str]:
-    """Return the words that declare something for the device: CUDA's, and macros of the texts."""
-    words = set(_DEVICE)
+def _with_macros(keywords: frozenset[str], texts: tuple[str, ...]) -> frozenset[str]:
+    words = set(keywords)
     macros = [
         (macro[1], set(_WORD.findall(macro[2])))
         for text in texts

@@ -24,7 +24,7 @@ _STANDARD_NAMES = frozenset(_STANDARD.split())
 _LIBRARY = re.compile(
     r"""(?:ATen|boost|c10|cub/device|gtest|nvtx3|opencv2?|pybind11|sys|thrust|torch|Eigen)/.*
       | (?:cublas|cudnn|cufft|cufile|curand|cusolver|cusparse|cutensor|nccl|npp|nvml|nvToolsExt)\w*\.h
-      | (?:cuda|cuda_runtime|cuda_runtime_api|cuda_device_runtime_api|cuda_profiler_api|cudaGL
+      | (?:cuda|cudaTypedefs|cuda_runtime|cuda_runtime_api|cuda_device_runtime_api|cuda_profiler_api|cudaGL
           | cuda_gl_interop|cuda_texture_types|curand_kernel|device_functions|device_launch_parameters
           | driver_types|helper_\w+|host_defines|math_functions|nvrtc|nvJitLink|sm_\d+_\w+
           | texture_fetch_functions|texture_types|channel_descriptor|mpi|omp)\.h
@@ -44,6 +44,11 @@ typedef unsigned long ulong;
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #define NAN __builtin_bit_cast(float, 0x7fc00000)
 #define HUGE_VALF INFINITY
+#define FP_NAN 0
+#define FP_INFINITE 1
+#define FP_ZERO 2
+#define FP_SUBNORMAL 3
+#define FP_NORMAL 4
 #define HUGE_VAL __builtin_bit_cast(double, 0x7ff0000000000000)
 #define M_E 2.7182818284590452354
 #define M_LOG2E 1.4426950408889634074

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ptxlab.toolchain.declarations import CppDeclaration, declarations, parameter_names
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DEEPEST = 4
 """How often a constant may be told by another."""
 
@@ -44,6 +45,7 @@ def _templates(
 
 def launched(host: str, known: Iterable[Template]) -> Iterator[str]:
     """Yield the instances that ``host`` names of ``known`` templates, its constants put in."""
+    host = _COMMENT.sub(" ", host)
     for template in known:
         plain = template.name.split("::")[-1]
         for match in re.finditer(rf"\b{plain}\s*<(?!<)", host):
@@ -73,14 +75,12 @@ def _told(text: str, host: str, before: int, deepest: int) -> str:
     def value(word: re.Match[str]) -> str:
         name = word[0]
         constant = rf"\b(?:const|constexpr)\b[^;={{}}()]*\b{name}\s*(?:=|\{{)([^;,{{}}]+)"
-        given = [
-            *re.finditer(constant, host[:before]),
-            *re.finditer(rf"\busing\s+{name}\s*=([^;]+)", host[:before]),
-        ]
+        types = list(re.finditer(rf"\busing\s+{name}\s*=([^;]+)", host[:before]))
+        given = [*re.finditer(constant, host[:before]), *types]
         if not given or not deepest:
             return name
         inside = _told(given[-1][1].strip(), host, given[-1].start(), deepest - 1)
-        return inside if re.fullmatch(r"[\w:]+", inside) else f"({inside})"
+        return inside if types or re.fullmatch(r"[\w:]+", inside) else f"({inside})"
 
     return _WORD.sub(value, text)
 

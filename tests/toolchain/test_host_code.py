@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,10 @@ extern "C" __global__ void k(float* a, const Pair t, unsigned n) {
 
 def ptx(source: str, folder: Path) -> str:
     return compile_cuda(source, path=str(folder / "mine.cu"), arch="sm_80")
+
+
+def instructions(compiled: str) -> list[str]:
+    return re.findall(r"^\t[a-z][^;]*;", compiled, re.MULTILINE)
 
 
 @pytest.fixture
@@ -151,6 +156,63 @@ def test_a_mistake_in_a_header_keeps_its_place(folder: Path) -> None:
     assert place is not None
     assert (Path(place.path).name, place.line) == ("host.h", 7)
     assert place.text[place.column - 1 :].startswith("b + 1")
+
+
+TRAITS = """\
+#pragma once
+#include <cudaTypedefs.h>
+#define MAYBE_CONSTEXPR constexpr
+namespace traits {
+template <class T> MAYBE_CONSTEXPR auto wider() { return (unsigned long long)sizeof(T); }
+template <class T> auto has_size(T*) -> Yes<(T::size > 0)>;
+auto has_size(...) -> No;
+struct Adapter { virtual int launch(int grid) const = 0; virtual void stop() = 0; int kept; };
+}
+"""
+
+
+def test_a_template_library_of_the_host_keeps_what_its_types_are_made_of(folder: Path) -> None:
+    (folder / "traits.h").write_text(TRAITS)
+    source = """\
+template <bool B> struct Yes { static const int value = 1 + B; };
+struct No { static const int value = 0; };
+#include "traits.h"
+struct Sized { static const int size = 4; };
+template <class T> struct Has : decltype(traits::has_size((T*)0)) {};
+template <class T, class P> __global__ void k(T* out, const traits::Adapter* adapter, P p) {
+  out[0] = Has<Sized>::value; out[1] = Has<int>::value; out[2] = p; out[3] = adapter->kept;
+  decltype(traits::wider<T>()) n = 7; out[4] = sizeof n;
+}
+int main() {
+  using Element = long long;
+  using Scalar = Element;
+  k<Element,  // what it works on; not the kind of p
+    Scalar /* > */>
+      <<<1, 1>>>(nullptr, nullptr, 5);
+}
+"""
+    alone = """\
+namespace traits { struct Adapter { void* of_virtual_functions; int kept; }; }
+template <class T, class P> __global__ void k(T* out, const traits::Adapter* adapter, P p) {
+  out[0] = 2; out[1] = 0; out[2] = p; out[3] = adapter->kept; out[4] = 8;
+}
+"""
+    compiled = ptx(source, folder)
+    instance = "template __global__ void k(long long*, const traits::Adapter*, long long);"
+    own = ptx(alone + instance, folder)
+    assert instructions(compiled) == instructions(own)
+
+
+def test_an_instance_that_is_refused_twice_is_told(folder: Path) -> None:
+    """What is no name of a kernel's instance is left out once, and the other kernels are compiled."""
+    source = """\
+template <class T> __global__ void k(T* a) { a[0] = 1; }
+__global__ void plain(int* a) { a[0] = 2; }
+int main() { auto local = 3.0f; k<decltype(local)><<<1, 1>>>(&local); }
+"""
+    assert re.findall(r"\.entry (\w+)", ptx("#include <cstdio>\n" + source, folder)) == [
+        "_Z5plainPi"
+    ]
 
 
 def test_lines_of_kernels_stay_what_they_were(folder: Path) -> None:
