@@ -270,6 +270,7 @@ class TensorMemoryUse:
 
     def _hold(self, warps: Array, cells: Array, rule: str, table: Array) -> None:
         """Report the warps, by their first threads, that do not know what the ``table`` says is done."""
+        moves = effects_of(self._context.site.instruction).begins in self._moves
         numbers = table[cells]
         for number in np.unique(numbers).tolist():
             operation = self._operations[number]
@@ -280,8 +281,9 @@ class TensorMemoryUse:
             lanes = warps[touching, np.newaxis] + np.arange(WARP)
             engines = np.full(lanes.size, operation.engine)
             known = self._clocks.of(engines, lanes.reshape(-1)).reshape(lanes.shape).max(axis=1)
-            late = warps[touching[known > operation.time]] // WARP
-            self._fenced_since(operation, late, _FENCES[1:])
+            if moves:
+                late = warps[touching[known > operation.time]] // WARP
+                self._fenced_since(operation, late, _FENCES[1:])
             early = touching[known <= operation.time]
             if early.size:
                 cell = int(cells[early[0]][here[early[0]].argmax()])
@@ -312,7 +314,7 @@ class TensorMemoryUse:
             if not missing.size:
                 continue
             who = context.thread(int(missing[0]) * WARP)
-            does = effects_of(context.site.instruction).work or "tcgen05.dealloc"
+            does = effects_of(context.site.instruction).work
             message = (
                 f"this {does} accesses what the {work} of line {done.site.line} does, by another warp, and "
                 f"the warp of {who} has executed no tcgen05.fence::{when} between"
