@@ -18,6 +18,7 @@ import os
 import struct
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from time import monotonic, sleep
 from typing import Any
@@ -57,7 +58,19 @@ def packed(*words: int) -> bytes:
 _WITH_TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _WITH_OPERATIONS = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
 _WITH_COUNT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_BEGINNING = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, *[ctypes.c_int64] * 3
+)
+_FINISHING = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A task that other cores do in so many ``chunks``, 0 if it is done; it is where it is as long as this is held."""
+
+    task: bytes
+    chunks: int
 
 
 class Pool:
@@ -71,6 +84,8 @@ class Pool:
         self.cores = cores if os.name == "posix" else 1
         code = text()
         self._run = compiler.compile(code, "run", _WITH_TASK)
+        self._begin = compiler.compile(code, "begin", _BEGINNING)
+        self._finish = compiler.compile(code, "finish", _FINISHING)
         self._dispatch = compiler.compile(code, "dispatch", _WITH_OPERATIONS)
         self._wake = compiler.compile(code, "wake", _WITH_COUNT)
         self._serve = compiler.compile(code, "serve", _ALONE)
@@ -79,7 +94,7 @@ class Pool:
         self._asked = 0.0
         self._left_out = threading.Event()
         if self.cores > 1:
-            self._begin()
+            self._start_threads()
 
     def header(self, total: int, *stages: tuple[Any, int, int]) -> bytes:
         """Return the first words of a task of so many items, with one or two functions.
@@ -104,6 +119,27 @@ class Pool:
         """Do a task. Say whether all of it could be done."""
         self._ask(0)
         return not self._run(self._at, task)
+
+    def begin(self, task: bytes) -> Begun:
+        """Have other cores begin a task of one function, which is to be finished before the next one begins.
+
+        Where they are at another task it is done at once.
+        """
+        self._ask(0)
+        function, chunk, _, _, total = struct.unpack_from(f"{HEADER}q", task)
+        if self.cores == 1 or not self._begin(self._at, task, function, total, chunk, 0):
+            self._run(self._at, task)
+            return Begun(task, 0)
+        return Begun(task, -(-total // chunk))
+
+    def is_done(self, begun: Begun) -> bool:
+        """Say whether all has been done of what has begun."""
+        return not begun.chunks or self._words[PLACES["done"]] == begun.chunks
+
+    def finish(self, begun: Begun) -> None:
+        """Do what nobody has begun, and wait for the rest."""
+        if begun.chunks:
+            self._finish(self._at)
 
     def dispatch(self, state: int, operations: int, registers: int) -> bool:
         """Run a dispatch loop over operations: see ``dispatch_code``. Say whether there was a way to the end.
@@ -134,7 +170,7 @@ class Pool:
         awake = threads - words[PLACES["asleep"]]
         words[PLACES["staying"]] = max(0, threads - awake - idle(asking))
 
-    def _begin(self) -> None:
+    def _start_threads(self) -> None:
         """Start the threads; they end before Python frees their machine code."""
         system = ctypes.CDLL(None)
         for name, begin in (("mutex", "pthread_mutex_init"), ("condition", "pthread_cond_init")):

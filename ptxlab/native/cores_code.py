@@ -100,27 +100,38 @@ def _work() -> ModuleFunction:
     return f.function("work", internal=True)
 
 
-def _shared() -> ModuleFunction:
-    """Do a task with all that are free, or alone where it is one chunk or others are at one."""
+def _begin() -> ModuleFunction:
+    """Have others begin what a function does of a task; 0 where they are at one.
+
+    For ``spared`` of the chunks nobody is woken: the caller takes as many at once.
+    """
     p = _Pool("i32")
     f = p.f
     task, function = (f.parameter(name, "ptr") for name in ("task", "function"))
-    total, chunk = (f.parameter(name, "i64") for name in ("total", "chunk"))
-    with f.when(chunk.is_("uge", total)):
-        f.ret(p.task(function, task, 0, total))
+    total, chunk, spared = (f.parameter(name, "i64") for name in ("total", "chunk", "spared"))
     with f.when(
         p.at("taken").exchanged(total.like(0), total.like(1), "acquire monotonic").is_("eq", 0)
     ):
-        f.ret(p.task(function, task, 0, total))
+        f.ret(0)
     begun = {"function": function.integer(), "task": task.integer(), "total": total, "chunk": chunk}
     for name, word in (begun | {"done": 0, "wrong": 0}).items():
         p.put(name, word)
     chunks = (total + chunk - 1) // chunk
     p.put("state", ((p.get("state") >> 32) + 1 << 32) | chunks, "seq_cst")
     free = p.get("asleep", "seq_cst").call("usub.sat", p.get("staying"))
-    many = (chunks - 1).call("umin", free)
+    many = (chunks - spared).call("umin", free)
     with f.when(many.is_("ne", 0)):
         f.call_procedure("wake", p.words, many)
+    f.ret(1)
+    return f.function("begin")
+
+
+def _finish() -> ModuleFunction:
+    """Do what is left of the task that has begun, and wait for the others."""
+    p = _Pool("i32")
+    f = p.f
+    total, chunk = p.get("total"), p.get("chunk")
+    chunks = (total + chunk - 1) // chunk
     f.call_procedure("work", p.words, f.number("i1", 1))
     with f.loop_forever():
         with f.when(p.get("done", "acquire").is_("eq", chunks)):
@@ -128,6 +139,24 @@ def _shared() -> ModuleFunction:
             p.put("taken", 0, "release")
             f.ret(wrong.to("trunc", "i32"))
         p.pause()
+    return f.function("finish")
+
+
+def _shared() -> ModuleFunction:
+    """Do a task with all that are free, or alone where it is one chunk or others are at one."""
+    p = _Pool("i32")
+    f = p.f
+    task, function = (f.parameter(name, "ptr") for name in ("task", "function"))
+    total, chunk = (f.parameter(name, "i64") for name in ("total", "chunk"))
+    alone = f.variable(chunk.is_("uge", total))
+    with f.when(alone.value.is_("eq", 0)):
+        begun = f.call_function(
+            "begin", "i32", p.words, task, function, total, chunk, total.like(1)
+        )
+        alone.value = begun.is_("eq", 0)
+    with f.when(alone.value):
+        f.ret(p.task(function, task, 0, total))
+    f.ret(f.call_function("finish", "i32", p.words))
     return f.function("shared", internal=True)
 
 
@@ -184,5 +213,7 @@ def _serve() -> ModuleFunction:
 
 @cache
 def text() -> str:
-    """Return the module, with the functions ``run``, ``dispatch``, ``wake`` and ``serve`` of a pool."""
-    return module(_work(), _shared(), _run(), _wake(), _serve(), dispatch_code.function())
+    """Return the module, with the functions of a pool that ``ptxlab.native.cores`` calls."""
+    return module(
+        _work(), _begin(), _finish(), _shared(), _run(), _wake(), _serve(), dispatch_code.function()
+    )

@@ -169,6 +169,48 @@ def test_other_cores_take_pieces(pool: cores.Pool) -> None:
     assert meet(pool, 10**9)
 
 
+def counting(data: Array, chunk: int) -> bytes:
+    function = cores.address(compiler.compile(COUNT, "count", cores.Function))
+    return struct.pack("7q", function, chunk, 0, 0, data.size, data.ctypes.data, NOBODY)
+
+
+def test_others_do_what_has_begun_while_the_caller_goes_on(pool: cores.Pool) -> None:
+    data = np.zeros(2, np.int64)
+    begun = pool.begin(meeting(data, 2, 10**9))
+    while not pool.is_done(begun):
+        assert count(pool, 100, (10, 10), NOBODY)
+    assert data[0] == 2
+    pool.finish(begun)
+    assert meet(pool, 10**9)  # others are free again
+
+
+@pytest.mark.parametrize("chunk", [1000, 7, 1])
+def test_a_caller_whom_nobody_helps_does_all_in_the_end(
+    pool: cores.Pool, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(cores, "idle", lambda asking: 0)
+    monkeypatch.setattr(cores, "INTERVAL", 0)
+    let_sleep(pool)
+    data, other = np.zeros(1000, np.int64), np.zeros(10, np.int64)
+    begun = pool.begin(counting(data, chunk))
+    assert not pool.is_done(begun)
+    assert not data.any()
+    second = pool.begin(counting(other, 1))  # which is done at once: others have one already
+    assert pool.is_done(second)
+    pool.finish(second)
+    assert other.tolist() == [1] * 10
+    pool.finish(begun)
+    assert data.tolist() == [1] * 1000
+
+
+def test_one_core_does_all_at_once() -> None:
+    data, pool = np.zeros(100, np.int64), cores.Pool(1)
+    begun = pool.begin(counting(data, 7))
+    assert pool.is_done(begun)
+    pool.finish(begun)
+    assert data.tolist() == [1] * 100
+
+
 def test_cores_that_others_use_are_left_to_them(
     pool: cores.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,11 +75,11 @@ def compare(
         put(before[cta : cta + problem.group])
     calls = []
 
-    def counting(*given: Any) -> None:
+    def counting(*given: Any) -> tensor_core_native.ProductTask:
         calls.append(given)
-        tensor_core_native.multiply_lines(*given)
+        return tensor_core_native.product_task(*given)
 
-    monkeypatch.setattr(tensor_core_product, "multiply_lines", counting)
+    monkeypatch.setattr(tensor_core_product, "product_task", counting)
     found = []
     for engine in ("array", "native"):
         choose(monkeypatch, engine)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.operations import wgmma
-from ptxlab.emulator.operations.matrix_native import native_product
+from ptxlab.emulator.operations.matrix_native import MOST, native_product
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.form import SharedOperand
@@ -97,7 +96,7 @@ def test_has_the_bits_of_arrays(
     form = matching(f"wgmma.{name}")[0]
     assert isinstance(form, MatrixInstruction)
     compare(both, form, (a_major, b_major), sign)
-    product = native_product("wgmma", form, TARGETS["sm_90a"], (a_major, b_major), wgmma.MOST, 0)
+    product = native_product("wgmma", form, TARGETS["sm_90a"], (a_major, b_major), MOST, 0)
     assert product is not None
     assert product.function is not None
 

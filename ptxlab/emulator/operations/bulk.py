@@ -24,6 +24,7 @@ from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import CLUSTER, translate
+from ptxlab.emulator.run.background import Span
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.memory import ITEM, Part
 from ptxlab.emulator.run.threads import Threads
@@ -81,21 +82,21 @@ class BulkCopies:
 class Landing(Protocol):
     """Data on its way."""
 
+    def read(self, chosen: Array | None) -> None:
+        """Read it, or that of the threads at the positions ``chosen``, once."""
+
     def land(self, chosen: Array | None) -> None:
-        """Write it, or that of the threads at the positions ``chosen``."""
+        """Write it, and read it if it has not been."""
 
     def moved(self) -> list[MemoryAccess]: ...
 
-
-class Grouped(Landing, Protocol):
-    """Data that its thread waits for, or only until it has been read."""
-
-    def read(self, chosen: Array | None) -> None:
-        """Read it, once."""
+    @property
+    def written(self) -> Span | None:
+        """The bytes of shared memory that it writes, None for any."""
 
 
-def start_in_group(frame: Frame, threads: Threads, data: Grouped) -> None:
-    """Have data land when its threads wait for the group that it will be in."""
+def start_in_group(frame: Frame, threads: Threads, data: Landing) -> None:
+    """Have data land when its threads wait for the group that it will be in, or read when they wait only for that."""
     if frame.wave.watched:
         frame.wave.watcher.begun(threads, data.moved(), None)
     frame.wave.bulk_copies.start(threads, data.land, data.read)
@@ -141,6 +142,8 @@ class Signal:
             wave.watcher.begun(copies.threads, transfer.moved(), told)
 
         def land() -> None:
+            transfer.read(None)
+            wave.background.about_to_write(transfer.written)
             transfer.land(None)
             if wave.watched:
                 wave.watcher.done(index, None)

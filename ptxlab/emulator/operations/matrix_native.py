@@ -20,6 +20,7 @@ from ptxlab.emulator.native.heat import ANY, PROCESS, Key
 from ptxlab.emulator.native.warp_operation import WarpOperation, is_possible
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.registers import Destination, Source
+from ptxlab.emulator.run.background import Span
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
@@ -29,6 +30,9 @@ from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.native import cores as tasks
 from ptxlab.native.compiler import compile
 from ptxlab.native.text import ModuleFunction
+
+MOST = 4
+"""Products with one D that machine code adds up at once: D goes through memory so many times less."""
 
 WORTH = 65_536
 """Products of two numbers that a core does at a time at least, in some microseconds."""
@@ -60,6 +64,13 @@ class NativeProduct:
                 self.function = compile(function.text, function.name, tasks.Function)
         return self.function is not None
 
+    def begin(
+        self, wave: Wave, count: int, words: Sequence[int], held: Any, reads: Sequence[Span]
+    ) -> None:
+        """Do so many products in the background, which read these bytes; what is ``held`` stays as long."""
+        task = _InBackground(tasks.pool(wave.cores), self.task(wave, count, words), held)
+        wave.background.begin(task, reads)
+
     def run(self, wave: Wave, count: int, words: Sequence[int]) -> bool:
         """Do so many products, each with registers of its own: ``words`` are those behind the header.
 
@@ -75,6 +86,26 @@ class NativeProduct:
         began = thread_time_ns()
         by_arrays()
         PROCESS.spent[self._key] += thread_time_ns() - began
+
+
+@dataclass(slots=True)
+class _InBackground:
+    """A task of a pool, and what it names."""
+
+    pool: tasks.Pool
+    task: bytes
+    held: Any
+    begun: tasks.Begun | None = None
+
+    def start(self) -> None:
+        self.begun = self.pool.begin(self.task)
+
+    def is_done(self) -> bool:
+        return self.begun is not None and self.pool.is_done(self.begun)
+
+    def finish(self) -> None:
+        if self.begun is not None:
+            self.pool.finish(self.begun)
 
 
 @cache

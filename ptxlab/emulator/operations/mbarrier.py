@@ -231,6 +231,7 @@ def _copies_arrive(context: Context, form: RowForm) -> Step:
         index = objects.index(frame, threads)
 
         def land() -> None:
+            wave.background.finish()
             wave.copies.wait_all(threads, until)
             if wave.watched:
                 wave.watcher.done(index, threads)

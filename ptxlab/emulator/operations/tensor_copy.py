@@ -37,6 +37,7 @@ from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import translate
+from ptxlab.emulator.run.background import Span
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.memory import ITEM, Allocation, Part
 from ptxlab.emulator.run.threads import Threads
@@ -180,7 +181,8 @@ class BoxCopies:
     """Boxes on their way, one for each thread: ``rows`` in global memory, ``places`` in shared memory.
 
     Those of loads may be taken together, as one that all threads have. A load has a place for each CTA that it is for, and a store has one; ``write`` makes it a store.
-    ``allocations`` are where the rows lie, None for a box outside of its tensor.
+    ``allocations`` are where the rows lie, None for a box outside of its tensor. ``written`` are the bytes of each
+    CTA's shared memory that loads write, None where they are not taken together.
     """
 
     def __init__(
@@ -190,7 +192,9 @@ class BoxCopies:
         places: list[list[Array]],
         allocations: list[Allocation | None],
         write: Write | None,
+        written: Span | None = None,
     ) -> None:
+        self.written = written
         wave = frame.wave
         self._region = wave.regions["shared"]
         self._of_cta = wave.shared_pitch // UNIT_BYTES
@@ -306,7 +310,10 @@ def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -
     units = box.units(offset) - offset // UNIT_BYTES
     places = np.add.outer(np.broadcast_to(part.index, inside.shape), units)
     of_each = [places[number::ctas] for number in range(ctas)]
-    return BoxCopies(frame, [rows], [of_each], [allocation], None)
+    first = frame.wave.regions["shared"].first
+    low, high = int(inside.min()) - first, last - first
+    written = low + UNIT_BYTES * int(units.min()), high + UNIT_BYTES * (int(units.max()) + 1)
+    return BoxCopies(frame, [rows], [of_each], [allocation], None, written)
 
 
 def _outside(access: Access, frame: Frame, threads: Threads, at: int, end: int) -> LaunchError:

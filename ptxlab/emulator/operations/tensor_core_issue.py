@@ -56,6 +56,11 @@ class Cells:
         cells: Array = first.reshape(-1, *(1,) * inside.ndim) + inside
         return cells
 
+    def same(self, other: Cells) -> bool:
+        """Say whether both are at the same places."""
+        pairs = ((self.cta, other.cta), (self.lane, other.lane), (self.column, other.column))
+        return all(np.array_equal(mine, others) for mine, others in pairs)
+
     def part(self, chosen: Array | slice) -> Cells:
         return Cells(self.cta[chosen], self.lane[chosen], self.column[chosen])
 

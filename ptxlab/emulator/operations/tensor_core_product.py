@@ -20,10 +20,10 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import Factors
-from ptxlab.emulator.operations.matrix_native import NativeProduct, native_product
+from ptxlab.emulator.operations.matrix_native import MOST, NativeProduct, native_product
 from ptxlab.emulator.operations.tensor_core_arithmetic import arithmetic, scaled_down
 from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation, TensorAddress
-from ptxlab.emulator.operations.tensor_core_native import multiply_lines
+from ptxlab.emulator.operations.tensor_core_native import product_task
 from ptxlab.emulator.operations.tensor_core_operands import (
     Differing,
     both_halves,
@@ -42,6 +42,7 @@ from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.run.code import Step
+from ptxlab.emulator.run.in_flight import Joined
 from ptxlab.emulator.run.tensor_memory import COLUMNS, LANES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
@@ -107,7 +108,7 @@ class Multiplication:
         if self.form.fidelity_on(self.target) == "unverified" or self.shift:
             issued.wave.unverified.add(self.operation.line)
         product = _Product(self, issued, asked)
-        issued.start(product.land, product.access)
+        issued.start(product, product.access)
 
     def _refuse(self, issued: Issued, product: TensorCoreProblem) -> None:
         """Raise Unsupported where nothing public says how operands lie."""
@@ -123,7 +124,7 @@ class Multiplication:
             )
 
 
-class _Product:
+class _Product(Joined):
     """Products that have been issued: registers as they were, for memory as it will be."""
 
     def __init__(self, how: Multiplication, issued: Issued, product: TensorCoreProblem) -> None:
@@ -165,7 +166,14 @@ class _Product:
         blank = self._issued.wave.tensor_memory.blank if product.d_type == "f16" else 0
         if self._zeros is not None or how.shift or how.shifted or blank:
             return None
-        return native_product("tcgen05", product, how.target, isinstance(self._a, Cells))
+        most = MOST if self._is_plain else 1
+        return native_product("tcgen05", product, how.target, isinstance(self._a, Cells), most)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether shared memory and D is all that it needs when it is executed."""
+        is_own = isinstance(self._a, UnitLines) and not (self._metadata or self._scales)
+        return is_own and not len(self._masks)
 
     def _shared(self, source: Source, name: str) -> UnitLines:
         """Return the lines of units of 16 bytes that A or B is read from."""
@@ -214,16 +222,67 @@ class _Product:
 
     # ---- execution ----
 
-    def land(self, chosen: Array | None) -> None:
+    def __call__(self, chosen: Array | None) -> None:
         """Execute the products at the positions ``chosen``, or all."""
+        self._execute(chosen, ())
+
+    def land_with(self, others: Sequence[Joined]) -> None:
+        """Execute all, and others behind them, several with one D at once."""
+        chain: list[_Product] = [self]
+        for product in others:
+            assert isinstance(product, _Product)
+            if not product._goes_on_from(chain):
+                chain[0]._execute(None, chain[1:])
+                chain = []
+            chain.append(product)
+        chain[0]._execute(None, chain[1:])
+
+    def _goes_on_from(self, chain: Sequence[_Product]) -> bool:
+        """Say whether machine code can add it to what these products give."""
+        first, native = chain[0], self._native
+        return (
+            native is not None
+            and native is first._native
+            and native.hot(self._issued.wave)
+            and len(chain) < MOST
+            and self._is_plain
+            and bool(self._adds.all())
+            and self._d.same(first._d)
+        )
+
+    def _execute(self, chosen: Array | None, others: Sequence[_Product]) -> None:
+        """Execute the products at some positions, or all with others that go on from them."""
         operations = slice(None) if chosen is None else chosen
         some, native = self._issued.of_ctas(chosen), self._native
         if native is None:
             self._by_arrays(operations, some)
-        elif native.hot(self._issued.wave):
-            self._natively(native, operations, some)
-        else:
+        elif not native.hot(self._issued.wave):
             native.timed(partial(self._by_arrays, operations, some))
+        elif self._is_plain:
+            self._in_background(native, some, others)
+        else:
+            self._natively(native, operations, some)
+
+    def _in_background(
+        self, native: NativeProduct, some: Array | slice, others: Sequence[_Product]
+    ) -> None:
+        pairs, reads, region = [], [], self._issued.wave.regions["shared"]
+        for product in (self, *others):
+            assert isinstance(product._a, UnitLines)
+            a, b = product._a.part(some), product._b.part(some)
+            pairs.append((product._in_bytes("A", a), product._in_bytes("B", b)))
+            reads += [a.span(region), b.span(region)]
+        wave, adds = self._issued.wave, self._adds[some]
+        task = product_task(wave, self._problem, pairs, self._d.part(some), adds)
+        native.begin(wave, task.count, task.words, task, reads)
+
+    def _in_bytes(self, name: str, lines: UnitLines) -> UnitLines:
+        """Return lines of A, or of B of all CTAs that multiply it, as machine code has them."""
+        product = self._problem
+        lines = in_bytes(product, name, lines)
+        if name == "A":
+            return lines
+        return lines.side_by_side(product.form.group, 1 if product.majors[1] == "k" else 2)
 
     def _natively(
         self, native: NativeProduct, operations: Array | slice, some: Array | slice
@@ -235,22 +294,20 @@ class _Product:
             words = words_of_tensor_memory(wave, product, self._a.part(some))
             a = UnitLines.dense(words.reshape(-1, *words.shape[2:]))
         else:
-            a = in_bytes(product, "A", self._a.part(some))
-        b = in_bytes(product, "B", self._b.part(some))
-        b = b.side_by_side(product.form.group, 1 if product.majors[1] == "k" else 2)
+            a = self._in_bytes("A", self._a.part(some))
+        b = self._in_bytes("B", self._b.part(some))
         by_part = isinstance(self._a, Cells)
         chosen = [self._places(some, part * by_part) for part in range(product.path.parts)]
-        multiply_lines(
-            native,
+        task = product_task(
             wave,
             product,
-            a,
-            b,
+            [(a, b)],
             self._d.part(some),
             self._adds[some],
             self._read_scales(some),
             [places for places in chosen if places is not None],
         )
+        native.run(wave, task.count, task.words)
         memory[kept] = before
 
     def _by_arrays(self, operations: Array | slice, some: Array | slice) -> None:

@@ -168,11 +168,11 @@ def store(context: Context, asked: RowForm) -> Step:
         if form.packed:
             halves = np.concatenate([words & _LOW, words >> _HIGH], axis=-1)
             words = halves | (frame.wave.tensor_memory.blank & ~_LOW)
-        memory = frame.wave.tensor_memory.cells
+        memory = frame.wave.tensor_memory
 
         def land(chosen: Array | None) -> None:
             some = slice(None) if chosen is None else np.unique(chosen // WARP)
-            memory[cells[:, some]] = words[:, some]
+            memory.cells[cells[:, some]] = words[:, some]
 
         frame.wave.tensor_stores.start(threads.apart(), land)
 

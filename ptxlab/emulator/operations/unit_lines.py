@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.run.background import Span
 from ptxlab.emulator.run.memory import Region
 from ptxlab.matrix.bit_record import BitRecord
 from ptxlab.matrix.canonical import UNIT_BYTES
@@ -70,6 +71,12 @@ class UnitLines:
         """Return the units, [matrices, lines, units] of 16 bytes."""
         items: Array = self.data.view(np.complex128)[self.units]
         return items
+
+    def span(self, region: Region) -> Span:
+        """Return which bytes of each CTA's shared memory, a ``region``, are read."""
+        return int(self.patterns.min()) - region.first, int(
+            self.patterns.max()
+        ) + UNIT_BYTES - region.first
 
     def outside(self, region: Region) -> tuple[int, int, int] | None:
         """Return a matrix that is not in its CTA's memory, its first address and that behind it; None if all are."""

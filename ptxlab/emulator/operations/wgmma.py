@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +22,14 @@ from ptxlab.emulator.operations.matrix import (
     word_type,
 )
 from ptxlab.emulator.operations.matrix_native import (
+    MOST,
     NativeProduct,
     blank,
     native_product,
     repeated,
 )
 from ptxlab.emulator.operations.order import nothing
+from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.operations.warp import Aligned
 from ptxlab.emulator.operations.warpgroups import (
     FactorInMemory,
@@ -50,9 +53,6 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)
-
-MOST = 4
-"""Products with one D that machine code adds up at once: D goes through memory so many times less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,8 @@ class Multiplication:
         An instruction that touches D waits too, as ptxas makes it: "warpgroup.wait is injected in
         around line 7 by compiler to allow use of registers defined by GMMA" (C7517).
         """
+        if isinstance(self.a, HeldFactor):  # as it is now
+            frame.leave_sums({source.slot for source in self.a.sources})
         then = Frame(frame.wave, frame.layout, frame.registers.copy(), frame.local_base)
         begun = self.begun(Warpgroups(then, threads.apart(), self.form.name, self.line), frame)
         if frame.wave.watched:
@@ -107,6 +109,11 @@ class _Begun(Joined):
     a: FactorInMemory | FactorInRegisters
     b: FactorInMemory | FactorInRegisters
     places: Array | None
+
+    @property
+    def lines(self) -> Sequence[UnitLines]:
+        """The matrices that it reads in shared memory."""
+        return [each.lines for each in (self.a, self.b) if isinstance(each, FactorInMemory)]
 
     @property
     def metadata(self) -> Array:
@@ -171,20 +178,32 @@ class _Begun(Joined):
 
 def _execute(chains: Iterable[Sequence[_Begun]]) -> None:
     """Execute chains of products, each of one D."""
+    together: dict[tuple[NativeProduct, int], list[Sequence[_Begun]]] = {}
     for chain in chains:
-        native = chain[0].how.native
-        if native is not None and native.hot(chain[0].now.wave):
-            _natively(native, chain)
+        native, wave = chain[0].how.native, chain[0].now.wave
+        if native is not None and native.hot(wave):
+            together.setdefault((native, chain[0].now.count), []).append(chain)
             continue
+        wave.background.finish()
         for product in chain:
             if native is None:
                 product.by_arrays()
             else:
                 native.timed(product.by_arrays)
+    for (native, count), alike in together.items():
+        wave = alike[0][0].now.wave
+        tasks = list(map(_task, alike))
+        words = [count, *(word for words, _ in tasks for word in words)]
+        lines = {id(line): line for chain in alike for product in chain for line in product.lines}
+        spans = [line.span(wave.regions["shared"]) for line in lines.values()]
+        native.begin(wave, count * len(alike), words, (tasks, alike), spans)
 
 
-def _natively(native: NativeProduct, chain: Sequence[_Begun]) -> None:
-    """Execute products of one D by machine code: see ``ptxlab.native.tensor_core.products``."""
+def _task(chain: Sequence[_Begun]) -> tuple[Sequence[int], object]:
+    """Return the words of a chain for machine code, and what must stay as long as it works with them.
+
+    They are those that ``ptxlab.native.tensor_core.products`` has.
+    """
     first = chain[0]
     how, groups = first.how, first.now
     told = [product.metadata for product in chain]
@@ -194,14 +213,25 @@ def _natively(native: NativeProduct, chain: Sequence[_Begun]) -> None:
     registers, word = groups.registers, np.dtype(np.uint32)
     in_registers = first.a.registers() if isinstance(first.a, FactorInRegisters) else []
     given = [*in_registers, *(groups.register(source) for source in how.c)]
-    made = [blank(registers[destination.slot], groups.threads, word) for destination in how.d]
+    made = [_sum(groups, destination.slot, word) for destination in how.d]
     bits = how.form.held("A").bits
     flips = repeated(1 << (bits - 1), bits) if how.negates else 0
     places = (array.ctypes.data for array in (table, firsts, masks))
-    words = [len(chain), *places, flips, *map(id, given), *map(id, made)]
-    native.run(groups.wave, groups.count, words)
     for destination, value in zip(how.d, made, strict=True):
         registers[destination.slot] = value
+    words = [len(chain), *places, flips, *map(id, given), *map(id, made)]
+    return words, (table, firsts, masks, told, given, made)
+
+
+def _sum(groups: Warpgroups, slot: int, word: np.dtype[Any]) -> Array:
+    """Return the array that a register of D is to be in: that of the sum so far, where nobody else has it."""
+    sums, old = groups.frame.sums, groups.registers[slot]
+    if sums.get(slot) is old:
+        return old
+    made = blank(old, groups.threads, word)
+    if not groups.wave.watched:
+        sums[slot] = made
+    return made
 
 
 # ---- from the instruction to that -----------------------------------------------------------

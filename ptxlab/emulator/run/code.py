@@ -89,7 +89,8 @@ class BasicBlock:
     drop no register, so that each can be looked at wherever its name is known.
     ``participants`` is set where the first step needs threads to arrive together. ``polls`` says that
     threads may look here for what other threads do. ``instructions`` counts them as PTX does.
-    ``ends`` says that threads only end here. ``lasting`` gives, for each instruction, the registers
+    ``ends`` says that threads only end here, ``beside`` that all of it may run beside products that are under way in
+    the ``background``. ``lasting`` gives, for each instruction, the registers
     whose values matter after it, ``needed`` those that do before the first.
     """
 
@@ -103,6 +104,7 @@ class BasicBlock:
     polls: bool
     instructions: int
     ends: bool
+    beside: Callable[[], bool]
 
 
 @dataclass(slots=True, eq=False)

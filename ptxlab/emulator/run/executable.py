@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from weakref import proxy
 
+from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.prepare.liveness import Liveness
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import BoundBlock, BoundFunction, BoundInstruction, Program
@@ -16,6 +17,9 @@ from ptxlab.emulator.run.steps import Drop, Passing, in_turn, settle, step_of
 from ptxlab.garbage import uncollected
 from ptxlab.isa.targets import Target
 from ptxlab.syntax import tree
+
+_BESIDE = frozenset({"products", "tensor_work", "signals"})
+"""Queues whose work, when it lands, has products finish where it must."""
 
 _RECENT: deque[Executable] = deque(maxlen=8)
 """What was loaded last: a program that is loaded again goes on with the machine code that it has."""
@@ -89,7 +93,25 @@ def _block(block: BoundBlock, liveness: Liveness, of_kernel: bool) -> BasicBlock
         polls=any(_polls(instruction.site.instruction) for instruction in watched),
         instructions=len(watched),
         ends=(leave is end or (leave is go_back and of_kernel)) and not steps,
+        beside=cache(lambda: _only_jumps(leave) and all(map(_goes_beside, watched))),
     )
+
+
+def _only_jumps(leave: Exit) -> bool:
+    return isinstance(leave.then if isinstance(leave, Guarded) else leave, Jump)
+
+
+def _goes_beside(instruction: InstructionSteps) -> bool:
+    """Say whether an instruction touches nothing that products do which are under way, or sees to it itself."""
+    if instruction.lowered is not None:
+        access = instruction.lowered.access
+        return access is None or not access.writes or access.space == "global"
+    if instruction.leaves:
+        return not instruction.steps
+    effects = effects_of(instruction.site.instruction)
+    queues = {effects.begins, effects.commits, effects.waits} - {""}
+    known = effects.mbarrier or effects.fence or queues
+    return bool(known) and effects.mbarrier not in ("init", "inval") and queues <= _BESIDE
 
 
 def _steps(instruction: BoundInstruction) -> InstructionSteps:

@@ -195,6 +195,8 @@ class Groups:
 
         What was begun before it and writes some of its registers lands before it.
         """
+        if not self._pending:
+            return
         mask, turns, registers = threads.mask, set(), set(touched)
         for work in reversed(self._pending):
             if not work.writes.isdisjoint(registers):

@@ -59,18 +59,25 @@ class Scheduler:
 
     def run(self) -> None:
         """Run until every thread has ended. Raise LaunchError for a fault or a deadlock."""
-        while self._ready or self._idle():
-            fair = self._patience <= 0
-            if fair:
-                self._patience = PATIENCE
-                self._land()
-                self._hurry()
-            group = min(self._ready, key=_longest_ago if fair else _priority)
-            self._ready.remove(group)
-            self._turns += 1
-            group.ran = self._turns
-            self._run(group, self._met if fair else self._passed)
-        self.wave.finish()
+        try:
+            while self._ready or self._idle():
+                self._next()
+            self.wave.finish()
+        finally:
+            self.wave.background.finish()
+
+    def _next(self) -> None:
+        """Run a group that can."""
+        fair = self._patience <= 0
+        if fair:
+            self._patience = PATIENCE
+            self._land()
+            self._hurry()
+        group = min(self._ready, key=_longest_ago if fair else _priority)
+        self._ready.remove(group)
+        self._turns += 1
+        group.ran = self._turns
+        self._run(group, self._met if fair else self._passed)
 
     def _idle(self) -> bool:
         """When nobody can run, have work land, or whoever may give up waiting do so. False at the end."""
@@ -117,8 +124,10 @@ class Scheduler:
                     return
             frame, threads = current.frame, current.threads
             threads.full = self._alone()
+            self.wave.background.go_on(block.beside)
             for step in self._steps(block, current):
                 step(frame, threads)
+            self.wave.background.go_on()
             self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
             self._notice()
@@ -144,6 +153,7 @@ class Scheduler:
         wave = self.wave
         if wave.hot == NEVER or wave.watched or wave.signals or not self._alone():
             return group
+        self.wave.background.finish()
         group.threads.full = True
         done, block = self._engine.run_loop(group)
         self.instructions += group.threads.size * done

@@ -93,7 +93,12 @@ def in_turn(steps: Sequence[Step]) -> Step:
 
 def settle(touched: frozenset[int]) -> Step:
     """Return the step that has products done which write registers that are about to be touched."""
-    return lambda frame, threads: frame.wave.products.settle(threads, touched)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        frame.wave.products.settle(threads, touched)
+        frame.leave_sums(touched)
+
+    return run
 
 
 class Passing:

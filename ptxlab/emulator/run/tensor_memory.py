@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.run.background import Background
 
 LANES, COLUMNS, GRANULE = 128, 512, 32
 GRANULES = COLUMNS // GRANULE
@@ -29,15 +30,16 @@ def tensor_address(cell: int) -> int:
 
 
 class TensorMemory:
-    """That of ``ctas`` CTAs, where each byte that has no value is ``poison``.
+    """That of ``ctas`` CTAs, where each byte that has no value is ``poison``; products may be under way in the ``background``.
 
     ``changes`` counts what may end somebody's wait for columns. ``group`` is the cta_group of the kernel's
     instructions, 0 before the first. ``relinquished`` says which CTAs may not allocate any more, ``most``
     how many columns their next allocation may have, and ``blank`` is a cell without a value.
     """
 
-    def __init__(self, ctas: int, poison: int = 0) -> None:
+    def __init__(self, ctas: int, background: Background, poison: int = 0) -> None:
         self.ctas = ctas
+        self._background = background
         self.blank = np.uint32(poison * 0x01010101)
         self.changes = 0
         self.group = 0
@@ -47,15 +49,21 @@ class TensorMemory:
         self._line = np.zeros((ctas, GRANULES), np.int64)
         self._before: Array | None = None
 
-    @cached_property
+    @property
     def cells(self) -> Array:
         """All cells, those of a CTA behind each other, lane by lane."""
+        self._background.finish()
+        return self.unfinished
+
+    @cached_property
+    def unfinished(self) -> Array:
+        """All cells, to which products may be under way."""
         count = self.ctas * CTA_CELLS
         return np.full(count, self.blank, np.uint32) if self.blank else np.zeros(count, np.uint32)
 
     def of_cta(self, cta: int) -> Array:
         """Return a copy of the cells [lanes, columns] of a CTA, which are made only if somebody has used some."""
-        if "cells" not in self.__dict__:
+        if "unfinished" not in self.__dict__:
             return np.full((LANES, COLUMNS), self.blank, np.uint32)
         own = self.cells[cta * CTA_CELLS : (cta + 1) * CTA_CELLS]
         return own.reshape(LANES, COLUMNS).copy()

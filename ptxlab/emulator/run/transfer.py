@@ -80,6 +80,8 @@ class Transfer:
         self._items = np.zeros(len(owner), ITEM[size]) if items is None else items
         self._unread: Array | None = np.ones(len(owner), bool)
 
+    written = None
+
     def moved(self) -> list[MemoryAccess]:
         return [
             moved_items(part, self._items.itemsize, self._owner, writes=writes)

@@ -5,7 +5,7 @@ Threads are numbered CTA by CTA; each CTA is padded to whole warps, and padding 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -18,6 +18,7 @@ from ptxlab.emulator.prepare.effects import Queue
 from ptxlab.emulator.prepare.program import Access, BoundFunction
 from ptxlab.emulator.prepare.registers import FrameLayout, InFrame, InWave, VariableAddress, address
 from ptxlab.emulator.prepare.scope import MODULE_SPACES, SharedLayout, Site
+from ptxlab.emulator.run.background import Background
 from ptxlab.emulator.run.clusters import ClusterBarriers
 from ptxlab.emulator.run.in_flight import Groups, Schedule, Signals
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
@@ -108,6 +109,7 @@ class Wave:
             "param": Region("param", size, given, np.zeros(1, np.int64), np.zeros(1, np.int64)),
         }
         self.mbarriers = Mbarriers(self.regions["shared"].items(OBJECT_BYTES), self.width)
+        self.background = Background(self.mbarriers.valid, ctas, may_see=self.watched)
         self.clusters = ClusterBarriers(self.width, self.cta_width * self.config.cluster_ctas)
         self.copies, self.bulk_copies = (Groups(self.width, self.schedule) for _ in range(2))
         if own.copies is not None:
@@ -115,7 +117,7 @@ class Wave:
         self.products = Groups(self.width, self.schedule, WARPGROUP)
         self.signals = Signals(self.schedule)
         self.refused = np.zeros(ctas, bool)
-        self.tensor_memory = TensorMemory(ctas, self.watcher.poison)
+        self.tensor_memory = TensorMemory(ctas, self.background, self.watcher.poison)
         self.tensor_work = TensorWork(ctas, self.schedule)
         self.tensor_stores = Groups(self.width, self.schedule)
         self.pool = RegisterPool(ctas, self.cta_width // WARP, self.registers)
@@ -183,6 +185,7 @@ class Wave:
         """
         self.bulk_copies.wait_all(self.alive)
         self.tensor_work.wait_all(Threads(self.ctas))
+        self.background.finish()
         left = self.tensor_memory.left()
         if left is not None:
             cta, columns, line = left
@@ -204,12 +207,17 @@ class Wave:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Frame:
-    """The registers and the local memory of an activation of a function by some threads of a wave."""
+    """The registers and the local memory of an activation of a function by some threads of a wave.
+
+    Of registers that products have written, and nothing has touched since, ``sums`` has the arrays: nobody else
+    does, so that the next product may write into them.
+    """
 
     wave: Wave
     layout: FrameLayout
     registers: list[Array]
     local_base: int
+    sums: dict[int, Array] = field(default_factory=dict, init=False)
     _repeated: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -227,6 +235,13 @@ class Frame:
         ]
         wave.reserve_local(local_base + layout.local_bytes)
         return cls(wave, layout, registers, local_base)
+
+    def leave_sums(self, slots: Set[int]) -> None:
+        """Have products done that are under way to registers, whose arrays are left as they are then."""
+        if not slots.isdisjoint(self.sums):
+            self.wave.background.finish()
+            for slot in slots & self.sums.keys():
+                del self.sums[slot]
 
     def repeated(self, slot: int) -> Array:
         """Return a register that all threads share with one element per thread."""

@@ -130,10 +130,10 @@ def wgmma(
 ) -> ModuleFunction | None:
     """Return the function of so many warpgroups for ``form`` on ``target``, None where it has no native one.
 
-    Each adds up several products with the same D. Its words are how many; where of each the matrices A (zeros in
-    registers) and B are, and the words of the threads with the metadata of a sparse A; the numbers of the warpgroups'
-    first warps; by warpgroup a mask; the bits of A's words to change; and the registers of A where it is in these, C
-    and D one after the other.
+    Each adds up a chain of several products with the same D. Its words are how many warpgroups a chain has, and for
+    each chain how many products; where of each the matrices A (zeros in registers) and B are, and the words of the
+    threads with the metadata of a sparse A; the numbers of the warpgroups' first warps; by warpgroup a mask; the bits
+    of A's words to change; and the registers of A where it is in these, C and D one after the other.
 
     ``majors`` are the directions, ``k`` or ``mn``, in which A and B are contiguous. It takes ``most`` products
     with one D at once, and where A is in registers just one. ``selector`` is that of a sparse A.
@@ -145,19 +145,21 @@ def wgmma(
     matrices = Matrices(arithmetic, BLOCK, form.n, depth(form), many=most, metadata=metadata)
     code = matrices.code
     task, start, end = code.task()
-    count = task.word(HEADER)
-    products, firsts, adds = (task.address(HEADER + i) for i in (1, 2, 3))
-    flips = task.word(HEADER + 4).to("trunc", "i32").splat(BLOCK)
-    objects = task.at(HEADER + 5, 8)
     a, b = form.held("A"), form.held("B")
     assert isinstance(b, SharedOperand)
     tile = replace(form.operand("D"), rows=BLOCK, cols=_COLUMNS, threads=WARP)
     in_tile, tiles = tile.registers_per_lane, form.n // _COLUMNS
-    held = []
-    if isinstance(a, FragmentLayout):
-        held = [objects.array(i) for i in range(a.registers_per_lane)]
-    sums = [objects.at(len(held) + i * in_tile * tiles, 8) for i in range(2)]
-    with code.for_range(start, end) as group:
+    in_a = a.registers_per_lane if isinstance(a, FragmentLayout) else 0
+    groups = task.word(HEADER)
+    with code.for_range(start, end) as item:
+        number = item // groups
+        group = item - number * groups
+        chain = task.at(HEADER + 1, 8).at(number, 8 * (5 + in_a + 2 * in_tile * tiles))
+        count, flips = chain.word(0), chain.word(4).to("trunc", "i32").splat(BLOCK)
+        products, firsts, adds = (chain.address(i) for i in (1, 2, 3))
+        objects = chain.at(5, 8)
+        held = [objects.array(i) for i in range(in_a)]
+        sums = [objects.at(in_a + i * in_tile * tiles, 8) for i in range(2)]
         first = firsts.word(group)
         mask = adds.at(group, 4).load("i32", align=4).splat(BLOCK)
         with code.loop(count) as product:
@@ -202,16 +204,19 @@ def wgmma(
 # ---- tcgen05: D in the cells of Tensor Memory ----
 
 
-def tcgen05(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> ModuleFunction | None:
+def tcgen05(
+    problem: TensorCoreProblem, target: Target, a_by_part: bool, most: int
+) -> ModuleFunction | None:
     """Return the function of the parts of D of so many CTAs, None where ``problem`` has no native one on ``target``.
 
-    Those of a CTA are one after the other. Its words are where the matrices A of all CTAs are, of all parts if they
-    come from Tensor Memory, and the matrices B; the cells of Tensor Memory; for each CTA the number of the first cell
-    of D, and a mask; for each row of each part how many cells it lies behind that first one; the bits of A's words to
-    change; the scales of A and B of each CTA, [blocks, rows] and [blocks, n] bytes; and of a sparse A, for each part,
-    the k of its numbers, [k / 2, rows] words.
+    Those of a CTA are one after the other. Each adds up several products with the same D. Its words are how many;
+    where of each the matrices A of all CTAs are, of all parts if they come from Tensor Memory, and the matrices B; the
+    cells of Tensor Memory; for each CTA the number of the first cell of D, and a mask; for each row of each part how
+    many cells it lies behind that first one; the bits of A's words to change; the scales of A and B of each CTA,
+    [blocks, rows] and [blocks, n] bytes; and of a sparse A, for each part, the k of its numbers, [k / 2, rows] words.
 
-    The vectors are rows of D, as they lie in Tensor Memory: its columns are what the rows of other products are.
+    It takes ``most`` products at once. The vectors are rows of D, as they lie in Tensor Memory: its columns are what the
+    rows of other products are.
     """
     arithmetic = transposed(problem, target)
     if arithmetic is None:
@@ -219,29 +224,28 @@ def tcgen05(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> Modu
     path, width = problem.path, arithmetic.rows
     blocks = problem.blocks
     matrices = Matrices(
-        arithmetic, width, path.rows, problem.a.cols, depth=problem.k, blocks=blocks
+        arithmetic, width, path.rows, problem.a.cols, many=most, depth=problem.k, blocks=blocks
     )
     code = matrices.code
     task, start, end = code.task()
-    a_words, b_words = task.at(HEADER, 8), task.at(HEADER + WORDS, 8)
-    more = HEADER + 2 * WORDS
-    cells, firsts, adds, row_cells = (task.address(more + i) for i in range(4))
-    flips = task.word(more + 4).to("trunc", "i32").splat(BLOCK)
-    a_scales, b_scales, chosen = (task.address(more + i) for i in (5, 6, 7))
+    count, products = task.word(HEADER), task.address(HEADER + 1)
+    cells, firsts, adds, row_cells = (task.address(HEADER + i) for i in (2, 3, 4, 5))
+    flips = task.word(HEADER + 6).to("trunc", "i32").splat(BLOCK)
+    a_scales, b_scales, chosen = (task.address(HEADER + i) for i in (7, 8, 9))
     a, b = problem.a, replace(problem.b, cols=problem.n)
     a_major = "k" if a_by_part else problem.majors[0]
     with code.for_range(start, end) as item:
         cta = item // path.parts
         part = item - cta * path.parts
-        matrix = UnitMatrix.of(a, a_major, a_words, item if a_by_part else cta)
-        with code.loop(path.rows // BLOCK) as number:
+        with code.loop(count) as product, code.loop(path.rows // BLOCK) as number:
+            of_a = products.at(product, 8 * 2 * WORDS)
+            matrix = UnitMatrix.of(a, a_major, of_a, item if a_by_part else cta)
             for inner, words in matrix.words(number * BLOCK, range(BLOCK)):
-                matrices.keep_right(words ^ flips, a.bits, inner, number * BLOCK)
+                matrices.keep_right(words ^ flips, a.bits, inner, number * BLOCK, product)
             for block in range(blocks):
                 scales = a_scales.at(cta * blocks + block, path.rows).at(number * BLOCK, 1)
                 words = scales.load("i8", BLOCK, align=1).to("zext", "i32")
                 matrices.keep_scales(1, words, block, number * BLOCK)
-        matrix = UnitMatrix.of(b, problem.majors[1], b_words, cta)
         d = cells.at(firsts.word(cta), 4)
         mask = adds.at(cta, 4).load("i32", align=4).splat(width)
         rows = row_cells.at(part, path.rows * 8)
@@ -250,8 +254,11 @@ def tcgen05(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> Modu
             places = Kept(chosen, "i64", a.cols, path.rows).at(0, 0, item)
         with code.loop(path.columns // width) as number:
             column = number * width
-            for inner, words in matrix.words(part * path.columns + column, range(width)):
-                matrices.keep_left(words, b.bits, inner)
+            with code.loop(count) as product:
+                of_b = products.at(product, 8 * 2 * WORDS).at(WORDS, 8)
+                matrix = UnitMatrix.of(b, problem.majors[1], of_b, cta)
+                for inner, words in matrix.words(part * path.columns + column, range(width)):
+                    matrices.keep_left(words, b.bits, inner, product=product)
             for block in range(blocks):
                 scales = b_scales.at(cta * blocks + block, problem.n)
                 scales = scales.at(part * path.columns + column, 1)
@@ -260,7 +267,8 @@ def tcgen05(problem: TensorCoreProblem, target: Target, a_by_part: bool) -> Modu
             with code.loop(path.rows) as row:
                 c = d.at(rows.word(row), 4).at(column, 4).load("i32", width, align=4)
                 matrices.sums(row).store(c & mask)
-            matrices.add(places=places)
+            with code.loop(count) as product:
+                matrices.add(product, places)
             with code.loop(path.rows) as row:
                 total = matrices.sums(row).load(width)
                 d.at(rows.word(row), 4).at(column, 4).store(total, align=4)

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.clients.driver.results import result_of
 from ptxlab.device.opening import open_device
+from ptxlab.emulator.run.background import Background
 from ptxlab.emulator.run.tensor_memory import TensorMemory
 from ptxlab.errors import LaunchError, PtxlabError, PtxSyntaxError, Unsupported
 
@@ -76,7 +77,8 @@ def test_a_hole_is_filled_first() -> None:
 def test_many_requests_are_one_after_the_other(seed: int) -> None:
     """Against a list of granules that is gone through one by one."""
     dice = random.Random(seed)
-    memory, taken = TensorMemory(2), [[False] * 16, [False] * 16]
+    idle = Background(np.zeros(2, bool), 2, may_see=False)
+    memory, taken = TensorMemory(2, idle), [[False] * 16, [False] * 16]
     held: list[tuple[int, int, int]] = []
     for _ in range(12):
         ctas = sorted(dice.choice((0, 1)) for _ in range(dice.randrange(1, 5)))
