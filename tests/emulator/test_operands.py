@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -247,26 +247,37 @@ def reordered(name: str, dice: random.Random) -> str:
 NO_ANSWER = "ptxas ends over this line, or finds fault with its own library"
 
 
+def batches(numbers: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
+
+
 def refusals(lines: list[str], target: str, *, twice: bool = False) -> dict[int, str]:
     """Return what ptxas says of each of the ``lines`` that it refuses, by its index.
 
     What it makes several instructions of it looks at ``twice``, and later only if it has found no fault.
     """
     found: dict[int, str] = {}
-    waiting = [list(range(len(lines))[first : first + 25]) for first in range(0, len(lines), 25)]
+    waiting, later = batches(range(len(lines)), 25), list[int]()
     while waiting:
         left = waiting.pop()
         said = errors([lines[number] for number in left], target)
-        found |= {left[error.line]: error.message for error in said or () if error.belongs}
+        own = [error for error in said or () if error.belongs]
+        found |= {left[error.line]: error.message for error in own}
         rest = [number for number in left if number not in found]
-        if said is None or any(not error.belongs for error in said):
+        unclear = said is None or len(own) < len(said)
+        if unclear and len(left) == 1:
+            found[left[0]] = NO_ANSWER
+        elif unclear:
             # It ended, or found fault with its own library or a line near by: which one is it?
-            if len(left) == 1:
-                found[left[0]] = NO_ANSWER
-                continue
-            waiting += [part for part in (rest[::2], rest[1::2]) if part]
-        elif twice and said and rest:
-            waiting.append(rest)
+            named = {left[error.line] for error in said or () if 0 <= error.line < len(left)}
+            alone = [[number] for number in rest if number in named]
+            others = [number for number in rest if number not in named]
+            parts = [*alone, others] if alone else [rest[::2], rest[1::2]]
+            waiting += [part for part in parts if part]
+        elif twice and said:
+            later += rest
+        if not waiting:  # making code costs as much for one as for many
+            waiting, later = batches(later, 100), []
     return found
 
 
