@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """The key WebDriver gives references to elements under."""
@@ -27,6 +30,12 @@ def missing() -> str | None:
     lacking = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     hint = "on Debian: apt install chromium chromium-driver"
     return f"no {' and no '.join(lacking)} ({hint})" if lacking else None
+
+
+# Where a browser is promised its absence is a failure, not a reason to skip.
+needs_browser = pytest.mark.skipif(
+    missing() is not None and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(missing())
+)
 
 
 class Browser:

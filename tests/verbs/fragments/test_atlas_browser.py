@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +19,9 @@ from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.trace import SharedPlace, trace
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.verbs.fragments import atlas
-from tests.verbs.browser import Browser, missing
+from tests.verbs.browser import Browser, needs_browser
 
-MISSING = missing()
-# Where a browser is promised its absence is a failure, not a reason to skip.
-pytestmark = pytest.mark.skipif(
-    bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
-)
+pytestmark = needs_browser
 
 BF16 = multiplication("m16n8k16", "bf16")
 DIFFERENT = list({i.operands: i for i in MULTIPLICATIONS}.values())
@@ -40,20 +34,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if MISSING:
-        pytest.fail(f"PTXLAB_NEEDS_BROWSER is set and there is {MISSING}")
-    with Browser() as browser:
-        yield browser
-
-
 @pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Browser]:
-    browser.scheme("light")
+def page(browser: Browser, address: str) -> Browser:
     browser.open(address)
-    yield browser
-    assert browser.errors() == []
+    return browser
 
 
 def cell(operand: str, row: int, col: int, layout: FragmentLayout) -> str:

@@ -18,7 +18,7 @@ from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.verbs.gemm.roofline import svg
 from ptxlab.view.palette import SCHEMES
 from tests.gemm.rungs import counting, made, on_tensor_cores
-from tests.verbs.browser import Browser, missing
+from tests.verbs.browser import Browser, needs_browser
 
 SVG = "{http://www.w3.org/2000/svg}"
 BY_NAME = {gpu.name: gpu for gpu in GPUS}
@@ -215,21 +215,19 @@ def test_one_rung_alone_has_a_picture() -> None:
     assert not [text for text, _, _ in texts(root, "h q") if "tensor" in text]
 
 
-@pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_in_a_browser_no_text_is_on_another(tmp_path: Path) -> None:
+@needs_browser
+def test_in_a_browser_no_text_is_on_another(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "roofline.svg"
     file.write_text(svg(ladder(H200)), encoding="utf-8")
-    with Browser() as browser:
-        browser.open(file.as_uri())
-        boxes = browser.js(
-            "return [...document.querySelectorAll('text:not([transform])')].map(text => {"
-            "const b = text.getBoundingClientRect();"
-            "return [text.textContent, b.left, b.top + 2, b.right, b.bottom - 2]})"
-        )
-        width, height = browser.js(
-            "const b = document.documentElement.getBBox(); return [b.width, b.height]"
-        )
-        assert not browser.errors()
+    browser.open(file.as_uri())
+    boxes = browser.js(
+        "return [...document.querySelectorAll('text:not([transform])')].map(text => {"
+        "const b = text.getBoundingClientRect();"
+        "return [text.textContent, b.left, b.top + 2, b.right, b.bottom - 2]})"
+    )
+    width, height = browser.js(
+        "const b = document.documentElement.getBBox(); return [b.width, b.height]"
+    )
     for (a, *first), (b, *second) in combinations(boxes, 2):
         apart = first[0] >= second[2] or second[0] >= first[2]
         assert apart or first[1] >= second[3] or second[1] >= first[3], (a, b)

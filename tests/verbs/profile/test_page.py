@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.profile import count
 from ptxlab.verbs.profile import page as profile_page
 from tests.observe.programs import device
-from tests.verbs.browser import Browser, missing
+from tests.verbs.browser import Browser, needs_browser
 
-MISSING = missing()
-pytestmark = pytest.mark.skipif(
-    bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
-)
+pytestmark = needs_browser
 
 SOURCE = """\
 extern "C" __global__ void turn(float* data) {
@@ -29,7 +24,7 @@ extern "C" __global__ void turn(float* data) {
 """
 
 
-def test_choosing_a_counter_and_following_a_line(tmp_path: Path) -> None:
+def test_choosing_a_counter_and_following_a_line(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "turn.cu"
     file.write_text(SOURCE)
     emulator = device()
@@ -41,25 +36,21 @@ def test_choosing_a_counter_and_following_a_line(tmp_path: Path) -> None:
     page.write_text(profile_page.page(profile, {str(file): SOURCE.splitlines()}))
     row = f'tr[data-here="{file}:5"]'
     heat = f"document.querySelector('{row}').style.getPropertyValue('--heat')"
-    with Browser() as browser:
-        browser.open(page.as_uri())
-        executed = next(
-            line.counts.executed for line in profile.sources[str(file)] if line.number == 5
-        )
-        assert browser.text(f"{row} td:nth-child(2)") == f"{executed}"
-        browser.js(
-            "const choice = document.getElementById('counter'); choice.value = 'shared_wavefronts';"
-            "choice.dispatchEvent(new Event('change'))"
-        )
-        assert browser.text(f"{row} td:nth-child(2)") == "1,024"
-        assert browser.js(f"return {heat}") == "1"
-        assert "memory_l1_wavefronts_shared" in browser.js(
-            "return document.getElementById('meaning').value"
-        )
-        browser.click(f"{row} td:first-child")
-        chosen = browser.js(
-            "return [...document.querySelectorAll('tr.chosen td:first-child')].map(c => +c.textContent)"
-        )
-        became = [i.line for i in profile.instructions if i.source and i.source.line == 5]
-        assert chosen == [5, *became]
-        assert browser.errors() == []
+    browser.open(page.as_uri())
+    executed = next(line.counts.executed for line in profile.sources[str(file)] if line.number == 5)
+    assert browser.text(f"{row} td:nth-child(2)") == f"{executed}"
+    browser.js(
+        "const choice = document.getElementById('counter'); choice.value = 'shared_wavefronts';"
+        "choice.dispatchEvent(new Event('change'))"
+    )
+    assert browser.text(f"{row} td:nth-child(2)") == "1,024"
+    assert browser.js(f"return {heat}") == "1"
+    assert "memory_l1_wavefronts_shared" in browser.js(
+        "return document.getElementById('meaning').value"
+    )
+    browser.click(f"{row} td:first-child")
+    chosen = browser.js(
+        "return [...document.querySelectorAll('tr.chosen td:first-child')].map(c => +c.textContent)"
+    )
+    became = [i.line for i in profile.instructions if i.source and i.source.line == 5]
+    assert chosen == [5, *became]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,8 @@ from ptxlab.verbs.step import page as step_page
 from tests.emulator.blackwell.operands import Problem
 from tests.observe.pipelines import A_BYTES, RING, STEPS
 from tests.observe.test_step_tensor_memory import cells_after, recorded
-from tests.verbs.browser import Browser, missing
+from tests.verbs.browser import Browser, needs_browser
 
-MISSING = missing()
 STRIDED = """\
 .version 8.0
 .target sm_80
@@ -46,9 +43,7 @@ STRIDED = """\
 }
 """
 """Stores with bank conflicts: words 16 bytes apart, and vectors 32 bytes apart."""
-pytestmark = pytest.mark.skipif(
-    bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
-)
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -71,19 +66,9 @@ def product() -> Recording:
     return step(kernel, LaunchConfig.of(1, 32), args)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if MISSING:
-        pytest.fail(f"PTXLAB_NEEDS_BROWSER is set and there is {MISSING}")
-    with Browser() as browser:
-        yield browser
-        assert browser.errors() == []
-
-
 def show(browser: Browser, recording: Recording, folder: Path, moment: str = "") -> None:
     path = folder / "step.html"
     path.write_text(step_page.page(recording, {}, "no machine code"), encoding="utf-8")
-    browser.scheme("light")
     browser.open(path.as_uri() + moment)
     browser.until("!document.body.classList.contains('unpacking')")
 

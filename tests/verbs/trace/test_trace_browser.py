@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,9 @@ from tests.emulator.blackwell.operands import Problem
 from tests.emulator.blackwell.test_product import issued
 from tests.observe.pipelines import A_BYTES, EXCHANGE, RING, STEPS
 from tests.observe.test_trace_tensor_memory import traced
-from tests.verbs.browser import Browser, missing
+from tests.verbs.browser import Browser, needs_browser
 
-MISSING = missing()
-pytestmark = pytest.mark.skipif(
-    bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
-)
+pytestmark = needs_browser
 
 
 def launched(
@@ -40,25 +35,15 @@ def ring() -> Timeline:
     return launched(RING, 1, 160, STEPS * A_BYTES, STEPS * 256, 64 * 8 * 4)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if MISSING:
-        pytest.fail(f"PTXLAB_NEEDS_BROWSER is set and there is {MISSING}")
-    with Browser() as browser:
-        yield browser
-
-
 @pytest.fixture
-def page(browser: Browser, ring: Timeline, tmp_path: Path) -> Iterator[Browser]:
+def page(browser: Browser, ring: Timeline, tmp_path: Path) -> Browser:
     show(browser, ring, tmp_path)
-    yield browser
-    assert browser.errors() == []
+    return browser
 
 
 def show(browser: Browser, timeline: Timeline, folder: Path) -> None:
     path = folder / "trace.html"
     path.write_text(trace_page.page(timeline, {}), encoding="utf-8")
-    browser.scheme("light")
     browser.open(path.as_uri())
     painted(browser)
 
@@ -221,7 +206,6 @@ def test_a_cluster_has_the_lanes_of_all_its_ctas(browser: Browser, tmp_path: Pat
     assert titles[-1] == "barrier of the cluster"
     with browser.phone(390, 844):
         assert browser.js("return document.documentElement.scrollWidth") == 390
-    assert browser.errors() == []
 
 
 def test_a_page_of_other_events_would_be_seen(
@@ -271,4 +255,3 @@ def test_tensor_memory_has_lanes_in_each_cta_of_a_pair(browser: Browser, tmp_pat
     assert facts(browser)["cells"] == "columns 32 to 63 of lanes 0 to 127 of rank 1"
     with browser.phone(400, 844):
         assert browser.js("return document.documentElement.scrollWidth") == 400
-    assert browser.errors() == []
