@@ -142,6 +142,10 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         lambda line, other: line.startswith("mapa"),
     ),
     (
+        "the PTX ISA has eight elements of 32 bits; ptxas takes, or ends over, those of 8 and 16",
+        lambda line, other: re.match(r"(ld|st)\..*\.v8\.[bus](8|16) ", line) is not None,
+    ),
+    (
         "redux of bits takes a number with a fraction for its bits",
         lambda line, other: line.startswith("redux.") and other.startswith("0f"),
     ),
