@@ -12,6 +12,7 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.machine.sass import read_target
 from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.elf import read_elf
 from ptxlab.toolchain.fatbin import Member, is_cubin, members
 from ptxlab.toolchain.nvdisasm import disassemble
 
@@ -19,7 +20,8 @@ from ptxlab.toolchain.nvdisasm import disassemble
 def machine_code(image: bytes, target: Target, name: str) -> Cubin:
     """Return the cubin for ``target`` in a file of that ``name``: that of its own, or the nearest it runs.
 
-    Raises PtxlabError where there is none, Unsupported where it is compressed, ToolchainError for what is damaged.
+    Raises PtxlabError where there is none, Unsupported where it is compressed or one of several with kernels,
+    ToolchainError for what is damaged.
     """
     inside = compiled(image)
     able = [member for member in inside if _runs(target, member.arch)]
@@ -28,7 +30,15 @@ def machine_code(image: bytes, target: Target, name: str) -> Cubin:
         raise PtxlabError(
             f"{name} has no machine code for {target.name}", hint=f"what it has is for {known}"
         )
-    nearest = max(able, key=lambda member: (member.arch == target.name, _number(member.arch)))
+    best = max(_nearness(member, target) for member in able)
+    nearest, *others = [member for member in able if _nearness(member, target) == best]
+    with_kernels = [member for member in (nearest, *others) if others and _has_kernels(member)]
+    if len(with_kernels) > 1:
+        raise Unsupported(
+            f"{name} is linked of {len(with_kernels)} programs with machine code for {nearest.arch}",
+            hint="cuobjdump --extract-elf all takes them out, each a .cubin",
+        )
+    nearest = with_kernels[0] if with_kernels else nearest
     if nearest.compression:
         raise Unsupported(
             f"{name}: the {nearest} is compressed ({nearest.compression})",
@@ -47,6 +57,17 @@ def compiled(image: bytes) -> list[Member]:
 def usual_target(inside: Sequence[Member]) -> str | None:
     """Return the first target that machine code is for, of those that are known here."""
     return next((member.arch for member in inside if member.arch in TARGETS), None)
+
+
+def _nearness(member: Member, target: Target) -> tuple[bool, int]:
+    return member.arch == target.name, _number(member.arch)
+
+
+def _has_kernels(member: Member) -> bool:
+    """Say whether a cubin has kernels, as what nvcc adds in linking has not; of a compressed one nobody knows."""
+    if member.compression:
+        return True
+    return any(section.name.startswith(".text.") for section in read_elf(member.content).sections)
 
 
 def _runs(target: Target, arch: str) -> bool:

@@ -22,6 +22,7 @@ _PTX, _CUBIN = 1, 2
 _ENDS = {1 << 20: "a", 1 << 21: "f"}  # flags: what the name of a target ends with
 _COMPRESSIONS = {1 << 13: "LZ4", 1 << 15: "zstd"}
 _INSIDE = (".nv_fatbin", "__nv_relfatbin")
+"""Sections of a program of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ def starts_as_machine_code(beginning: bytes) -> bool:
 
 def is_cubin(image: bytes) -> bool:
     return image.startswith(MAGIC) and read_elf(image).machine == CUDA
+
+
+def has_fatbins(image: bytes) -> bool:
+    """Say whether a file is a program of the host with code for a GPU inside, as nvcc makes one."""
+    return image.startswith(MAGIC) and any(s.name in _INSIDE for s in read_elf(image).sections)
 
 
 def length(read: Callable[[int, int], bytes]) -> int:

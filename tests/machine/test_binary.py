@@ -49,6 +49,17 @@ def test_what_is_compressed_says_how_to_open_it() -> None:
     assert "--no-compress" in str(caught.value)
 
 
+def test_of_a_linked_program_it_is_what_has_kernels() -> None:
+    """nvcc's linking adds machine code without any, before that of the program."""
+    added = link_ptx(EMPTY.replace(".visible .entry empty() { ret; }", ""), arch="sm_80").image
+    own = link_ptx(EMPTY, arch="sm_80").image
+    linked = executable(container(member(CUBIN, 80, added)) + container(member(CUBIN, 80, own)))
+    assert machine_code(linked, TARGETS["sm_86"], "mine").image.rstrip(b"\0") == own.rstrip(b"\0")
+    twice = executable(2 * container(member(CUBIN, 80, own)))
+    with pytest.raises(Unsupported, match=r"mine is linked of 2 programs .* for sm_80"):
+        machine_code(twice, TARGETS["sm_80"], "mine")
+
+
 def test_a_cubin_says_itself_what_it_is_for() -> None:
     image = link_ptx(EMPTY, arch="sm_80").image
     assert machine_code(image, TARGETS["sm_86"], "mine").arch == "sm_80"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import seconds
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.verbs.launching.watching import on_emulator
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def run(args: argparse.Namespace, folder: str) -> int:
     """Run the program, have its processes report to ``folder``, and return its exit status."""
     from ptxlab.verbs.exec.child import VARIABLE, Options
 
+    refuse_compiled(args.command[0])
     options = Options(args.arch, args.check, args.timeout, folder)
     hook = str(Path(__file__).with_name("hook"))
     path = os.pathsep.join([hook, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -97,6 +100,21 @@ def run(args: argparse.Namespace, folder: str) -> int:
             hint="ptxlab exec -- python my_script.py",
         ) from None
     return status if status >= 0 else 128 - status
+
+
+def refuse_compiled(program: str) -> None:
+    """Raise Unsupported for a program that nvcc made: its runtime would find no driver, whatever it then says."""
+    from ptxlab.toolchain.fatbin import has_fatbins
+
+    path = shutil.which(program)
+    with suppress(OSError, ToolchainError):
+        if path is None or not has_fatbins(Path(path).read_bytes()):
+            return
+        raise Unsupported(
+            f"{program} is a compiled CUDA program, and the emulated driver is one of Python processes",
+            hint=f"ptxlab run {program} --engine sass launches a kernel of it; a Python program may call it "
+            "by ptxlab.driver, cuda.core or cuda.bindings",
+        )
 
 
 def summed(

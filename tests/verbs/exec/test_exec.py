@@ -18,6 +18,7 @@ from ptxlab.main import main
 from ptxlab.verbs.exec import child
 from ptxlab.verbs.exec.text import text
 from ptxlab.verbs.exec.verb import summed
+from tests.toolchain.binaries import CUBIN, container, executable, member
 
 PYTHON = sys.executable
 
@@ -52,6 +53,19 @@ def test_what_cannot_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["exec"]) == 2
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
     assert main(["exec", "--", PYTHON, "-c", killed]) == 143
+
+
+def test_a_compiled_cuda_program_is_refused_before_it_says_something_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its runtime would find no driver on disk; whatever status it makes of that would be taken for its own."""
+    program = tmp_path / "hello"
+    program.write_bytes(executable(container(member(CUBIN, 80, b"code"))))
+    program.chmod(0o755)
+    assert main(["exec", "--", str(program)]) == 4
+    shown = capfd.readouterr().err
+    assert f"{program} is a compiled CUDA program" in shown
+    assert f"ptxlab run {program} --engine sass" in shown
 
 
 def report(status: int = 0, checks: int = 0) -> dict[str, Any]:
