@@ -39,13 +39,15 @@ class ConstantBank:
     cluster: int | None = None
     """Where it says whether there are clusters."""
     cluster_sizes: int | None = None
+    ranks: int | None = None
+    """Where it says how many CTAs a cluster has."""
     descriptor: tuple[int, int] = (0x118, 0x11C)
     """Where the descriptor of global memory is, of which nothing is known but that it changes no address."""
 
 
 _BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
-_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144, (0x208, 0x20C))
-_BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C, None, (0x358, 0x35C))
+_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144, 0x188, (0x208, 0x20C))
+_BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C, None, 0x2CC, (0x358, 0x35C))
 
 
 def constant_bank(target: Target) -> ConstantBank:
@@ -81,6 +83,8 @@ class Launch:
             words |= {bank.generic: 0, bank.generic + 4: PARAMETERS >> 32}
         if bank.cluster is not None:
             words[bank.cluster] = int(self.config.cluster is not None)
+        if bank.ranks is not None:
+            words[bank.ranks] = self.cluster
         if bank.cluster_sizes is not None:
             for axis, size in enumerate(self.config.cluster or (1, 1, 1)):
                 words[bank.cluster_sizes + 4 * axis] = size

@@ -1,7 +1,7 @@
 """clusterlaunchcontrol: a cluster takes over the work of one that has not begun, which then never does.
 
-The answer is 16 bytes that only the query instructions read. Here they are the first CTA's index and a
-word that says whether there is one.
+The answer is 16 bytes that only the query instructions read. They lie where the machine code that ptxas makes of
+these looks for them: the first CTA's x, y and z of 16 bits each, and a bit that says whether there is one.
 
 Source: PTX ISA, "Parallel Synchronization and Communication Instructions: clusterlaunchcontrol.try_cancel"
 and "clusterlaunchcontrol.query_cancel".
@@ -75,7 +75,10 @@ def _asked(wave: Wave, answer: Access, threads: Threads, at: int, cluster: int) 
         )
     number = wave.cancel()
     wave.refused[cluster] = number is None
-    return [0, 0, 0, 0] if number is None else [*unravel(number, wave.config.grid), 1]
+    if number is None:
+        return [0, 0, 0, 0]
+    x, y, z = unravel(number, wave.config.grid)
+    return [x, y | z << 16, 1, 0]
 
 
 def _words(threads: Threads, source: Array) -> Array:
@@ -90,7 +93,7 @@ def is_canceled(context: Context, form: RowForm) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         words = _words(threads, source.read(frame.registers))
-        write(frame, threads.spread, [destination], [words[:, 3] != 0])
+        write(frame, threads.spread, [destination], [words[:, 2] & 1 != 0])
 
     return run
 
@@ -110,7 +113,8 @@ def first_cta(context: Context, form: RowForm) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         words = _words(threads, source.read(frame.registers))
-        columns = [np.ascontiguousarray(words[:, number]) for _, number in destinations]
+        axes = (words[:, 0], words[:, 1] & 0xFFFF, words[:, 1] >> 16)
+        columns = [np.ascontiguousarray(axes[number]) for _, number in destinations]
         write(frame, threads.spread, [destination for destination, _ in destinations], columns)
 
     return run

@@ -62,7 +62,7 @@ def prepare(module: tree.PtxModule, target: Target, entry: str) -> Program:
     constants = [each for each in program.variables.values() if each[0].space == "const"]
     check_constants(module, constants)
     program.shared = lay_out(program.named)
-    most, static = target.shared_bytes, program.shared.static_bytes
+    most, static = program.most_shared, program.shared.static_bytes
     if static > most:
         what = f"kernel {called(entry)} declares {static} bytes of shared memory, {target.name} has {most}"
         reject(

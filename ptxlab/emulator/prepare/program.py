@@ -16,6 +16,7 @@ from ptxlab.emulator.address_map import FUNCTION_WINDOW
 from ptxlab.emulator.prepare.liveness import Liveness
 from ptxlab.emulator.prepare.registers import Destination, FrameLayout, Source
 from ptxlab.emulator.prepare.scope import Declared, SharedLayout, Site, Variable
+from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.tree import Declaration, Function, PtxModule
 
@@ -145,6 +146,15 @@ class Program:
     named: dict[Variable, None] = field(default_factory=dict)
     shared: SharedLayout | None = None
     most_registers: int = 0
+
+    @property
+    def reserved(self) -> int:
+        """How many bytes before its own a CTA's shared memory has: machine code uses what is reserved there."""
+        return MULTIPROCESSORS[self.target.capability].shared_base if self.module.lifted else 0
+
+    @property
+    def most_shared(self) -> int:
+        return self.target.shared_bytes + self.reserved
 
     @property
     def reachable(self) -> tuple[Function, ...]:

@@ -80,10 +80,10 @@ def launch(
     assert layout is not None
     entry = executable.routine(kernel)
     shared_bytes = layout.dynamic_base + config.shared if config.shared else layout.static_bytes
-    if shared_bytes > program.target.shared_bytes:
+    if shared_bytes > program.most_shared:
         raise PtxlabError(
             f"kernel {kernel} needs {shared_bytes} bytes of shared memory, "
-            f"{program.target.name} has {program.target.shared_bytes} for a CTA",
+            f"{program.target.name} has {program.most_shared} for a CTA",
             hint="launch it with less dynamic shared memory, or choose another --arch",
         )
     if entry.frame.local_bytes > MOST_LOCAL_BYTES:

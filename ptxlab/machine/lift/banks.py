@@ -14,6 +14,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.machine.launch import WINDOW, ConstantBank
 
 STACK_NAME, SHARED_NAME, DYNAMIC_NAME = "stack", "shared_memory", "dynamic_shared_memory"
+RESERVED_NAME = "reserved_shared_memory"
 _LOCAL_WINDOW = 0x20
 _ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?P<symbol>[\w$.]+)(?: \+ (?P<addend>\S+?))?\)?\)*$")
 
@@ -86,6 +87,8 @@ class ConstantBanks:
         if offset == bank.stack:
             end = f"{STACK_NAME}+{self._stack}" if self._stack else "0"
             return [f"mov.u32 {name}, {end};"]
+        if offset == bank.ranks:
+            return [f"mov.u32 {name}, %cluster_nctarank;"]
         if offset == bank.cluster:
             return [
                 "mov.pred launched, %is_explicit_cluster;",
@@ -154,6 +157,10 @@ class ConstantBanks:
 
     def indexed(self, w: Emits, bank: int, offset: int, index: str) -> str:
         """Load the word of a bank that lies behind ``offset`` where a register says."""
+        if bank == 0 and offset == self._bank.ranks:
+            word = self.word(bank, offset)
+            assert word is not None
+            return word  # SR_CgaSize leads away from there, which is 0 here
         if bank == 0:
             first = next(iter(self._parameters), None)
             if first is not None and offset >= self._bank.parameters:

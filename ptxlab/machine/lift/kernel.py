@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxlab.errors import Location, Unsupported
+from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import Target
 from ptxlab.machine.image import KernelImage, ModuleImage
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import constant_bank
 from ptxlab.machine.lift.banks import (
     DYNAMIC_NAME,
+    RESERVED_NAME,
     SHARED_NAME,
     STACK_NAME,
     ConstantBanks,
@@ -134,25 +136,33 @@ def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
     lines = [f".reg .{kind} {', '.join(names)};" for kind, names in named.items()]
     for letter, count in writer.most.items():
         lines.append(f".reg .{TEMPORARIES[letter]} {letter}<{count}>;")
-    lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, true, false;"]
+    lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, begins, true, false;"]
     for name, kind in writer.banks.names.items():
         lines.append(f".reg .{kind} {name};")
     if stack:
         lines.append(f".local .align {_STACK_ALIGNMENT} .b8 {STACK_NAME}[{stack}];")
+    if _reserved(writer.target):
+        lines.append(f"mov.u32 rest, {RESERVED_NAME};")
     if kernel.entry.used.shared:
         lines.append(f"mov.u32 rest, {SHARED_NAME};")
     lines.append(f"mov.u32 rest, {DYNAMIC_NAME};")
-    lines += writer.banks.prologue
+    lines += [*writer.banks.prologue, *writer.first]
     if writer.written & {TRUE, FALSE}:
         lines += ["mov.u32 rest, 0;", "setp.eq.u32 true, rest, 0;", "setp.ne.u32 false, rest, 0;"]
     return lines
 
 
-def shared_declarations(kernel: KernelImage) -> list[str]:
-    """Return the shared memory of a kernel in PTX: what is its own, and what a launch adds."""
-    static = kernel.entry.used.shared
+def shared_declarations(kernel: KernelImage, target: Target) -> list[str]:
+    """Return the shared memory of a kernel in PTX: what is reserved before it, its own, and what a launch adds."""
+    static, reserved = kernel.entry.used.shared, _reserved(target)
     own = [f".shared .align 16 .b8 {SHARED_NAME}[{static}];"] if static else []
+    if reserved:
+        own.insert(0, f".shared .align {reserved} .b8 {RESERVED_NAME}[{reserved}];")
     return [*own, f".extern .shared .align 16 .b8 {DYNAMIC_NAME}[];"]
+
+
+def _reserved(target: Target) -> int:
+    return MULTIPROCESSORS[target.capability].shared_base
 
 
 def runs_on(target: Target) -> str:

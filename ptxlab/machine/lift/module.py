@@ -79,7 +79,7 @@ def _kernel(
     body = lift_body(image, kernel, placed, listing)
     lines = [
         runs_on(image.target),
-        *shared_declarations(kernel),
+        *shared_declarations(kernel, image.target),
         f".visible .entry {kernel.name}({', '.join(declarations)})",
         *([] if known is not None else _directives(kernel)),
         "{",

@@ -12,10 +12,22 @@ from ptxlab.machine.lift.operations import (
     memory,
     moves,
     products,
+    tensor_memory,
 )
 from ptxlab.machine.lift.rule import Rule
 
-_FAMILIES = (integer, moves, floating, conversions, half, memory, products, asynchronous, control)
+_FAMILIES = (
+    integer,
+    moves,
+    floating,
+    conversions,
+    half,
+    memory,
+    products,
+    asynchronous,
+    tensor_memory,
+    control,
+)
 
 
 def _table() -> dict[str, Rule]:

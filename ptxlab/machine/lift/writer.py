@@ -102,6 +102,8 @@ class Writer:
         self.numbers: list[int] = []
         self.most: Counter[str] = Counter()
         self.written: set[str] = set()
+        self.first: dict[str, None] = {}
+        """Lines that stand before the first instruction."""
         self._used: Counter[str] = Counter()
         self._guard = ""
 
@@ -143,12 +145,13 @@ class Writer:
         self.numbers.append(self.i.number)
 
     @contextmanager
-    def once(self) -> Iterator[None]:
-        """Have what is emitted be done by the lowest of the lanes that execute this, for all of them."""
+    def once(self, condition: str = TRUE) -> Iterator[None]:
+        """Have what is emitted be done by the lowest of the lanes that execute this, for all of them, on a condition."""
         guard, chosen, mask = self._guard, self.temporary("q"), self.temporary("w")
         self.unguarded(f"mov.pred {chosen}, {self.name(FALSE)}")
         self.emit(f"activemask.b32 {mask}")
         self.emit(f"elect.sync _|{chosen}, {mask}")
+        chosen = self.both(chosen, condition)
         self._guard = f"@{chosen} "
         yield
         self._guard = guard

@@ -62,6 +62,17 @@ PAST:
         ("ptx/tma_load_swizzle.ptx", "sm_90a"),
         ("ptx/wgmma_m64n8k16_ss.ptx", "sm_90a"),
         ("ptx/wgmma_m64n8k16_rs.ptx", "sm_90a"),
+        ("ptx/cluster_exchange.ptx", "sm_90a"),
+        ("ptx/cluster_exchange.ptx", "sm_120a"),
+        ("ptx/tcgen05_alloc_ld_st.ptx", "sm_100a"),
+        ("ptx/tcgen05_mma_nvfp4.ptx", "sm_100a"),
+        ("ptx/tcgen05_mma_pair_f16.ptx", "sm_100a"),
+        ("ptx/cluster_launch_control.ptx", "sm_100a"),
+        *(
+            pytest.param(f"kernels/{name}.cu", "sm_100a", marks=pytest.mark.thorough)
+            for name in ("tcgen05_specialised", "tcgen05_persistent", "block_scaled")
+        ),
+        pytest.param("kernels/wgmma_persistent.cu", "sm_90a", marks=pytest.mark.thorough),
         pytest.param("kernels/wgmma_cluster.cu", "sm_90a", marks=pytest.mark.thorough),
         pytest.param("kernels/wgmma_specialised.cu", "sm_90a", marks=pytest.mark.thorough),
         pytest.param("kernels/warp_tiled.cu", "sm_89", marks=pytest.mark.thorough),

@@ -103,10 +103,13 @@ def _load_box(w: Writer) -> None:
     size = len(coordinates)
     name = f"cp.async.bulk.tensor.{size}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     text = f"[{to}], [{tensor}, {{{', '.join(coordinates)}}}], [{barrier}]"
+    if w.modifiers.has("2CTA"):
+        name += ".cta_group::2"
     if w.modifiers.has("MULTICAST"):
         ctas = w.made("shr.u32", w.bare(w.i.operands[2]), "16")
         mask = w.made("cvt.u16.u32", ctas, kind="h")
-        name, text = f"{name}.multicast::cluster", f"{text}, {mask}"
+        name = name.replace("::bytes", "::bytes.multicast::cluster")
+        text = f"{text}, {mask}"
     with w.once():
         w.emit(f"{name} {text}")
 

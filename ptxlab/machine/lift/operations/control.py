@@ -165,6 +165,12 @@ def _nothing(w: Writer) -> None:
     w.modifiers.ignore(*w.modifiers.names)
 
 
+def _break_point(w: Writer) -> None:
+    if not w.modifiers.has("TRAP"):
+        raise w.refused("what a debugger does is not modelled")
+    w.emit("trap")
+
+
 def _sleep(w: Writer) -> None:
     m = w.modifiers
     m.ignore("SYNCS", "WARP")
@@ -265,6 +271,7 @@ RULES = {
     **rules("BMOV", _move_barrier),
     **rules("WARPSYNC", _converge),
     **rules("YIELD NOP ENDCOLLECTIVE", _nothing),
+    **rules("BPT", _break_point),
     **rules("NANOSLEEP", _sleep),
     **rules("BAR", _wait),
     **rules("SHFL", _shuffle),

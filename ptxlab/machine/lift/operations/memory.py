@@ -308,10 +308,11 @@ def _fence(w: Writer) -> None:
 
 def _async_fence(w: Writer) -> None:
     m = w.modifiers
-    m.ignore("VIEW", "ASYNC", "T", "S", "G")
+    m.ignore("VIEW", "ASYNC", "S", "G")
     if not w.target.runs("sm_90"):
         raise w.refused("there are no proxies before sm_90")
-    w.emit("fence.proxy.async")
+    # Before Tensor Memory is read again: what is stored there has come.
+    w.emit("tcgen05.wait::st.sync.aligned" if m.has("T") else "fence.proxy.async")
 
 
 def _nothing(w: Writer) -> None:

@@ -49,7 +49,10 @@ def _special(w: Writer) -> None:
     source = w.i.sources[0]
     name = source.text if isinstance(source, SassName) else ""
     count = 1 if w.modifiers.has("32") or w.i.sass.opcode in ("S2R", "S2UR") else 2
-    if name == "SRZ":
+    if name in (
+        "SRZ",
+        "SR_CgaSize",
+    ):  # of the latter only how it leads to a word of bank 0 is known
         for to in w.row(w.i.dest, count):
             w.emit(f"mov.b32 {to}, 0")
     elif name in ("SR_CLOCKLO", "SR_GLOBALTIMERLO") and count == 2:
@@ -87,10 +90,36 @@ def _load_constant(w: Writer) -> None:
 
 
 def _uniform(w: Writer) -> None:
-    """R2UR: what all lanes hold alike."""
-    if any(isinstance(operand, Predicate) for operand in w.i.operands):
-        raise w.refused("whether all lanes hold it is not modelled")
-    w.emit(f"mov.b32 {w.dest()}, {w.word(w.i.sources[0])}")
+    """R2UR: what the first of the lanes holds; a predicate says of each whether it holds something else.
+
+    That it is so follows from the loops that ptxas makes: lanes of which it holds go round again.
+    """
+    i, guard = w.i, w.i.guard
+    *outs, to, source = i.operands
+    w.modifiers.ignore("BROADCAST")
+    joined = w.modifiers.has("OR")
+    value, held = w.word(source), w.dest(to)
+    if guard is None or is_true(guard):
+        if outs:
+            raise w.refused("whether all lanes hold it is not modelled here")
+        w.emit(f"mov.b32 {held}, {value}")
+        return
+    with w.for_all():
+        _of_first(w, held, value, w.source(w.given(guard)))
+    for out in outs:
+        assert isinstance(out, Predicate)
+        other = w.made("setp.ne.b32", value, held, kind="q")
+        w.tell(out, w.either(other, w.given(out)) if joined else other)
+
+
+def _of_first(w: Writer, to: str, value: str, condition: str) -> None:
+    """Have all lanes that are here hold what the first one has of those for which a condition holds."""
+    here = w.made("activemask.b32")
+    lanes = w.made("vote.sync.ballot.b32", condition, here)
+    first = w.made("clz.b32", w.made("brev.b32", lanes))
+    told = w.made("shfl.sync.idx.b32", *w.stored([value]), first, "31", here)
+    some = w.made("setp.ne.u32", lanes, "0", kind="q")
+    w.unguarded(f"@{some} mov.b32 {to}, {told}")
 
 
 # ---- comparisons ----------------------------------------------------------------------------
