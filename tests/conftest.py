@@ -5,8 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
+
+from ptxlab.errors import PtxlabError
+from tests.answers import ARCHIVE, unpack
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(
             f"--{name}", dest=f"ptxlab_{name}", default=default, help=f"--ptxlab-{name}"
         )
+    group.addoption(
+        "--ask-tools", action="store_true", help="ask NVRTC and nvdisasm what is on record too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,6 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A loaded kernel is some 100,000 objects, and hardly one of them is garbage: looking for it as often as
     # usual takes a third of the time. What a worker makes in all is about as many as this, some 1 GB.
     gc.set_threshold(10_000_000)
+    if not hasattr(config, "workerinput") and not config.getoption("ask_tools"):
+        with suppress(PtxlabError):  # the cache only ever saves time
+            unpack(ARCHIVE.read_bytes())
     begin_elsewhere(config)
 
 

@@ -25,7 +25,7 @@ STARTS = SPACES | {".align", ".attribute"}
 """What a declaration without linkage begins with."""
 
 _ORDER = (LINKAGES, STARTS, frozenset(_VECTORS), _TYPES, frozenset((".ptr",)))
-_QUALIFIERS = frozenset[str]().union(*_ORDER)
+_RANKS = {text: at for at, group in enumerate(_ORDER) for text in group}
 
 
 class _Qualifiers:
@@ -43,8 +43,8 @@ class _Qualifiers:
 
     def read(self, c: Cursor) -> None:
         text = c.token.text
-        if not self.pointer and text in _QUALIFIERS:
-            self._in_order(c, text)
+        if not self.pointer and (rank := _RANKS.get(text)) is not None:
+            self._in_order(c, text, rank)
         if text in _TYPES:
             self._once(c, self.type, "type")
             self.type = text[1:]
@@ -70,12 +70,11 @@ class _Qualifiers:
             self.attributes = attributes(c)
             return
         else:
-            c.fail_unknown("qualifier", _QUALIFIERS)
+            c.fail_unknown("qualifier", _RANKS)
         c.advance()
 
-    def _in_order(self, c: Cursor, text: str) -> None:
+    def _in_order(self, c: Cursor, text: str, rank: int) -> None:
         """Hold the qualifiers to the order of the PTX ISA, which ptxas insists on."""
-        rank = next(at for at, group in enumerate(_ORDER) if text in group)
         if rank < self._rank:
             hint = "the order is: linkage, state space and alignment, vector, type"
             c.fail(f"{text} comes too late here", hint=hint)

@@ -30,6 +30,10 @@ class Includes:
     meant: dict[str, dict[str, str]]
     complete: bool
 
+    def say(self, words: re.Pattern[str]) -> bool:
+        """Whether some of these words are in a file."""
+        return any(words.search(data.decode("utf-8", "replace")) for _, data in self.files)
+
 
 def scan(source: str, folder: Path, include_paths: Sequence[Path]) -> Includes:
     """Follow the includes of ``source``, which lies in ``folder``, to every file they reach."""

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptxlab.cache import cached, directory, packed, unpacked
+from ptxlab.cache import directory, keep, kept, packed, unpacked
 from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.host_code import INSTANCES, DevicePart, rejections
@@ -27,6 +27,8 @@ PACKAGE = "nvidia-cuda-nvrtc"
 _PRE_INCLUDE = ("-include", "--pre-include")
 _INSTANCE = "--instance="
 _NO_HEADER = re.compile(r'(?:could not|cannot) open source file "(?P<name>[^"]*)"')
+_SAYS_WHERE = re.compile(r"\b(?:__FILE__|__builtin_FILE|source_location|assert)\b")
+"""What a kernel knows of the path of its source."""
 _UNDEFINED = re.compile(r'identifier "(?P<name>\w+)" is undefined')
 
 
@@ -112,11 +114,30 @@ def _kept(
 
     if not includes.complete or any(option.startswith(_PRE_INCLUDE) for option in options):
         return make_now()
-    # What was not found needs no place in the key: a file that appears later is among the files.
-    key: list[str | bytes] = [version(), path, str(folder), source, *arguments]
-    for file, contents in includes.files:
-        key += [file, contents]
-    return cached("nvrtc", key, make_now)
+    key = [version(), os.path.basename(path), source, *options, "", *_described(includes)]
+    placed = [*key, path, str(folder), *searched]
+    keys = [placed] if _SAYS_WHERE.search(source) or includes.say(_SAYS_WHERE) else [key, placed]
+    for each in keys:
+        if (made := kept("nvrtc", each)) is not None:
+            return made
+    made = make_now()
+    # What is compiled for a debugger or profiler says where each line is from.
+    names = [os.path.basename(file).encode() for file in (path, *dict(includes.files))]
+    keep("nvrtc", placed if any(name in made for name in names) else keys[0], made)
+    return made
+
+
+def _described(includes: Includes) -> Iterator[str | bytes]:
+    """Yield what is in the files that a source includes, and which of them each name means, wherever they lie.
+
+    What was not found needs no mention: a file that appears later is among the files.
+    """
+    files = sorted(includes.files, key=lambda file: (os.path.basename(file[0]), file[1]))
+    number = {file: at for at, (file, _) in enumerate(files)}
+    for file, contents in [("", b""), *files]:
+        yield contents
+        meant = sorted(includes.meant.get(file, {}).items())
+        yield "\n".join(f"{name} {number[target]}" for name, target in meant)
 
 
 def source_texts(
