@@ -14,14 +14,14 @@ from ptxlab.cli.readers import one_of, positive, several, suggestion, word
 from ptxlab.device.snapshot import MbarrierSnapshot, SharedSnapshot
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.errors import PtxlabError
-from ptxlab.matrix.canonical import MODES
 from ptxlab.numbers.types import STORED, TYPES, ScalarType
+from ptxlab.tensormap.tensor_map import SWIZZLE_MODES
 from ptxlab.view.colour import plain
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, grid, number, values
 
 READABLE = TYPES | STORED
-_SWIZZLES = tuple(name for name in MODES if not name.endswith("atom32B"))
+_SWIZZLES = tuple(name for name in SWIZZLE_MODES if not name.endswith("flip8B"))
 _size = several(positive, "ROWSxCOLS, such as 8x64", counts=(2,), separator="x")
 
 
@@ -69,7 +69,7 @@ class ShownTile:
         size = self.kind.bits // 8
         start = self.spot.address(memory, self.rows * self.cols * size)
         byte = start + np.arange(self.rows * self.cols * size)
-        swizzled = MODES[self.swizzle].swizzle(byte)
+        swizzled = SWIZZLE_MODES[self.swizzle].swizzle(byte)
         if swizzled.max() >= len(memory.data):
             raise PtxlabError(
                 f"{self.spot.text}: its swizzle {self.swizzle} leads out of shared memory"

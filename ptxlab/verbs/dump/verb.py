@@ -67,7 +67,8 @@ PLACES = """
 SHARED = """
 --mbarrier PLACE  show the phase of an mbarrier, its arrivals, and the bytes it expects
 --tile PLACE:ROWSxCOLS:TYPE[:SWIZZLE]
-                  show a matrix in shared memory as it was before the swizzle 32B, 64B or 128B
+                  show a matrix in shared memory as it was before the swizzle: 32B, 64B, 128B,
+                  128B.atom32B or 128B.atom64B
 --tmem COLUMN:MxN:TYPE[:LAYOUT]
                   show an accumulator in Tensor Memory; LAYOUT is A to G (default: D for m 128, F for 64,
                   G for 32, A for 256), or lanes

@@ -11,6 +11,11 @@ import pytest
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from ptxlab.tensormap.box import Box
+from ptxlab.tensormap.tensor_map import TensorMap
+from tests.emulator.blackwell.cells import START, after
+from tests.emulator.blackwell.operands import Problem, coded, whole_numbers
+from tests.emulator.blackwell.test_product import issued
 
 TEXT = """
 .version 9.1
@@ -129,6 +134,39 @@ def test_a_flip_is_for_loads_alone() -> None:
         assert np.array_equal(lines[line], cells[:, ::-1] if line % 2 else cells)
     with pytest.raises(LaunchError, match=r"swizzle 128B.atom32B.flip8B has no stores"):
         moved("u8", ROWS * 128, swizzle="128B.atom32B.flip8B")
+
+
+# ---- what products make of it ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "map_type", "bits"), [("e2m1", "b4x16_p64", 4), ("e3m2", "b6x16_p32", 6)]
+)
+@pytest.mark.parametrize("step", [0, 3])
+def test_a_product_reads_what_a_map_with_padding_brings(
+    dtype: str, map_type: str, bits: int, step: int
+) -> None:
+    """A of 128 x 128 numbers packed in global memory: four products of k 32, 32 bytes apart in each row."""
+    problem = Problem("f8f6f4", 128, 16, dtype, "e4m3")
+    whole = whole_numbers(problem.rng, dtype, (128, 128))
+    problem.a = whole[:, 32 * step :][:, :32]
+    raw = coded(whole, dtype)[..., np.newaxis]
+    binary = np.unpackbits(raw, axis=-1, bitorder="little")[..., :bits]
+    packed = np.packbits(binary.reshape(128, -1), axis=-1, bitorder="little")
+    base = 1 << 40
+    box = Box(TensorMap(map_type, base, (128, 128), (16 * bits,), (128, 128), (1, 1), "128B"))
+    moved = box.rows((0, 0)).gather(packed.reshape(-1), base)
+    memory = np.full((1, 40960), 0x7F, np.uint8)
+    memory[0, :32768] = problem.shared()
+    memory[0, 20480:36864].view(np.complex128)[box.units(START + 20480) - (START + 20480) // 16] = (
+        moved
+    )
+    words = problem.words()
+    words[0] = (START + 20480 + 32 * step) >> 4 | 1024 >> 4 << 32 | 1 << 46 | 2 << 61
+    expected = problem.cells()
+    before = expected.copy()
+    problem.put(expected, problem.a @ problem.b.T + problem.c)
+    np.testing.assert_array_equal(after(issued(problem), before, memory, words), expected)
 
 
 REDUCE = (

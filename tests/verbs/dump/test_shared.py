@@ -18,13 +18,22 @@ def memory(nbytes: int) -> SharedSnapshot:
 
 
 @pytest.mark.parametrize(
-    ("where", "swizzle", "mask"), [("b", "128B", 0x70), ("b", "64B", 0x30), ("a+128", "32B", 0x10)]
+    ("where", "swizzle", "shift", "mask"),
+    [
+        ("b", "128B", 3, 0x70),
+        ("b", "64B", 3, 0x30),
+        ("a+128", "32B", 3, 0x10),
+        ("b", "128B.atom32B", 2, 0x60),
+        ("a+128", "128B.atom64B", 1, 0x40),
+    ],
 )
-def test_the_swizzle_of_a_tile_is_one_of_addresses(where: str, swizzle: str, mask: int) -> None:
+def test_the_swizzle_of_a_tile_is_one_of_addresses(
+    where: str, swizzle: str, shift: int, mask: int
+) -> None:
     start = {"b": 384, "a+128": 128}[where]
     elements = tile(f"{where}:4x64:u16:{swizzle}").read(memory(2048))
     addresses = [start + 2 * number for number in range(256)]
-    wanted = [(at ^ (at >> 3 & mask)) // 2 for at in addresses]
+    wanted = [(at ^ (at >> shift & mask)) // 2 for at in addresses]
     assert elements.reshape(-1).tolist() == wanted
 
 
