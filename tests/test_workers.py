@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -50,11 +50,10 @@ def cores_of(job: int) -> int:
     return cores()
 
 
-@pytest.fixture(scope="module", params=["1", "2", "cluster"])
-def workers(request: pytest.FixtureRequest) -> Iterator[Executor | None]:
+@contextmanager
+def workers_of(where: str) -> Iterator[Executor | None]:
     with ExitStack() as stack:
         stack.enter_context(pytest.MonkeyPatch.context()).setenv(VARIABLE, "2")
-        where = str(request.param)
         if where == "cluster":
             distributed = pytest.importorskip("distributed")
             # One worker, as each costs seconds: that the order is kept is seen with two processes.
@@ -63,7 +62,20 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Executor | None]:
         yield stack.enter_context(executor(where))
 
 
-def test_results_are_in_order_and_errors_whole(workers: Executor | None) -> None:
+@pytest.mark.parametrize("where", ["1", "2", "cluster"])
+def test_jobs_are_done_the_same_everywhere(
+    where: str, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All kinds of jobs in the same processes, whose start takes longer than the jobs."""
+    with workers_of(where) as workers:
+        results_are_in_order_and_errors_whole(workers)
+        if device.kind == "emulator":
+            instructions_are_verified_the_same(workers, device, monkeypatch)
+            the_ladder_is_the_same(workers, device, monkeypatch)
+            tiles_are_the_same(workers, device)
+
+
+def results_are_in_order_and_errors_whole(workers: Executor | None) -> None:
     answers = list(results(workers, slow_first, range(4)))
     assert [number for number, _ in answers] == [0, 1, 2, 3]
     assert (os.getpid() in {process for _, process in answers}) == (workers is None)
@@ -79,13 +91,11 @@ def test_results_are_in_order_and_errors_whole(workers: Executor | None) -> None
     assert (error.location, error.hint, error.kind) == (PLACE, "mend it", "bounds")
 
 
-def test_instructions_are_verified_the_same_everywhere(
+def instructions_are_verified_the_same(
     workers: Executor | None, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What runs, what is only assembled, for several targets, and what ptxas refuses."""
     monkeypatch.setattr(fragments, "_RUN_TOGETHER", 2)
-    if device.kind != "emulator":
-        pytest.skip("workers are emulators")
     every = list(forms())
     run = [form for form in every if form.family == "mma"][::60]
     assembled = [form for form in every if form.family in ("wgmma.fence", "wgmma.commit_group")]
@@ -95,11 +105,9 @@ def test_instructions_are_verified_the_same_everywhere(
     assert {outcome.status for outcome in here} == {"emulator", "assembled"}
 
 
-def test_the_ladder_is_the_same_everywhere(
+def the_ladder_is_the_same(
     workers: Executor | None, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if device.kind != "emulator":
-        pytest.skip("workers are emulators")
     names = ("numpy", "cublas", "naive", "coalescing")
     monkeypatch.setattr(gemm_survey, "LADDER", {name: LADDER[name] for name in names})
     problem, types = Problem(20, 21, 22, seed=1), [("f32", "f32")]
@@ -114,9 +122,7 @@ def test_the_ladder_is_the_same_everywhere(
     ]
 
 
-def test_tiles_are_the_same_everywhere(workers: Executor | None, device: Device) -> None:
-    if device.kind != "emulator":
-        pytest.skip("workers are emulators")
+def tiles_are_the_same(workers: Executor | None, device: Device) -> None:
     problem, rung = Problem(32, 32, 32, "f32"), ALGORITHMS["naive"]
     told: list[tuple[int, int]] = []
     here = compare_counted(device, problem, rung, lambda *_: None)
