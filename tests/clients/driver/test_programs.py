@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,26 +19,66 @@ PROGRAMS = Path(__file__).parent / "programs"
 INSTALL = "import ptxlab.driver; session = ptxlab.driver.install('sm_80')\n"
 HOPPER = INSTALL.replace("sm_80", "sm_90a")
 
+FORKING = """
+import json, os, sys, traceback
+for line in sys.stdin:
+    code, *files = json.loads(line)
+    if not os.fork():
+        for stream, file in enumerate(files, 1):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
+        status = 1
+        try:
+            exec(code, {"__name__": "__main__", "session": session})
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)  # the driver's file is removed by the process that is forked
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+"""Each line has a program, and the files for what it says on stdout and on stderr; its status is printed."""
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
+Done = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def emulating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Done]]:
+    """Return what runs code in a fork of a process that has the emulator behind its driver."""
+    command = [sys.executable, "-c", INSTALL + FORKING]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, told = process.stdin, process.stdout
+
+        def run(code: str) -> Done:
+            files = [tmp_path_factory.mktemp("run") / name for name in ("stdout", "stderr")]
+            print(json.dumps([code, *map(str, files)]), file=asked, flush=True)
+            status = int(told.readline())
+            return subprocess.CompletedProcess(command, status, *(f.read_text() for f in files))
+
+        yield run
+        asked.close()
+
+
+def run(code: str) -> Done:
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
-def run_program(name: str, after: str = "", install: str = INSTALL) -> str:
+def run_program(name: str, run: Callable[[str], Done], before: str = "", after: str = "") -> str:
     """Run one of the programs with the emulator behind the driver, and return what it said on stderr.
 
     ``after`` comes behind it, and finds what it left in ``left``.
     """
-    code = f"{install}import runpy; left = runpy.run_path({str(PROGRAMS / name)!r})\n{after}"
-    done = run(code)
+    done = run(f"{before}import runpy; left = runpy.run_path({str(PROGRAMS / name)!r})\n{after}")
     assert done.returncode == 0, done.stderr
     return done.stderr
 
 
-def test_the_driver_itself() -> None:
+def test_the_driver_itself(emulating: Callable[[str], Done]) -> None:
     pytest.importorskip("cuda.bindings")
-    said = run_program("bindings.py")
+    said = run_program("bindings.py", emulating)
     # Each fault has ptxlab's own message, once.
     for words in (
         "is out of bounds", "is misaligned", "trap in thread", "this ELF file is damaged", ".target sm_90",
@@ -47,9 +89,9 @@ def test_the_driver_itself() -> None:
     assert "should not happen" not in said
 
 
-def test_cuda_core() -> None:
+def test_cuda_core(emulating: Callable[[str], Done]) -> None:
     pytest.importorskip("cuda.core")
-    said = run_program("core.py", "print(session.last, session.usage)")
+    said = run_program("core.py", emulating, after="print(session.last, session.usage)")
     # What is asked of the runtime's tables is told; nothing else is missing.
     assert [line for line in said.splitlines() if "cuGetExportTable" not in line] == []
 
@@ -65,21 +107,21 @@ assert decode(left["data"]) == TensorMap(
 )
 assert session.last.check().verdict == "clean"
 """
-    said = run_program("tensor_maps.py", after, HOPPER)
+    said = run_program("tensor_maps.py", run, HOPPER, after)
     for words in ("stride 40 of dimension 1 is no multiple of 16 bytes", "elements of 4 or 6 bits"):
         assert words in said, said
 
 
-def test_numba() -> None:
+def test_numba(emulating: Callable[[str], Done]) -> None:
     need("numba_cuda")
-    said = run_program("numba_kernels.py")
+    said = run_program("numba_kernels.py", emulating)
     assert [line for line in said.splitlines() if "cuGetExportTable" not in line] == []
 
 
-def test_tinygrad(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tinygrad(emulating: Callable[[str], Done]) -> None:
     need("tinygrad")
-    monkeypatch.setenv("DEV", "CUDA:PTX")
-    assert run_program("tinygrad_tensors.py") == ""
+    chosen = "import os; os.environ['DEV'] = 'CUDA:PTX'\n"
+    assert run_program("tinygrad_tensors.py", emulating, chosen) == ""
 
 
 @pytest.mark.parametrize("package", ["cuda.core", "numba"])
@@ -121,7 +163,7 @@ def test_a_suite_and_exec_find_the_driver(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_emulator_behind_the_driver_is_no_gpu() -> None:
+def test_the_emulator_behind_the_driver_is_no_gpu(emulating: Callable[[str], Done]) -> None:
     code = """
 import ptxlab
 device = ptxlab.open_device("auto")
@@ -143,7 +185,7 @@ for name in (b"cuInit", b"cuArrayDestroy", b"glClear"):
     found.append((result, place.value > 7, status.value))
 print(found)
 """
-    done = run(INSTALL + code)
+    done = emulating(code)
     own = "no GPU can be used: the driver of this process is ptxlab's own, with the emulator behind it"
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -169,7 +211,7 @@ except ptxlab.PtxlabError as error:
     assert done.stdout == "this process has loaded a CUDA driver already 34\n", done.stderr
 
 
-def test_a_launch_that_is_interrupted_is_an_error() -> None:
+def test_a_launch_that_is_interrupted_is_an_error(emulating: Callable[[str], Done]) -> None:
     """What is raised in a launch, by Ctrl-C or by a test's time limit, cannot pass through the driver's C."""
     code = """
 import ctypes, signal
@@ -186,6 +228,6 @@ cuda.cuModuleGetFunction(ctypes.byref(handle), handle, b"f")
 signal.setitimer(signal.ITIMER_REAL, 0.2)
 print(cuda.cuLaunchKernel(handle, 1, 1, 1, 1, 1, 1, 0, None, None, None))
 """
-    done = run(INSTALL + code)
+    done = emulating(code)
     said = "ptxlab: cuLaunchKernel: interrupted by Limit\n"
     assert (done.stdout, done.stderr) == ("702\n", said)

@@ -99,4 +99,5 @@ assert (
 ).all()
 
 assert largest(cuda.to_device(values.astype(np.float64))) == values.max()
-assert "FADD" in str(matmul.inspect_sass()) or "FFMA" in str(matmul.inspect_sass())
+sass = str(matmul.inspect_sass())
+assert "FADD" in sass or "FFMA" in sass
