@@ -38,7 +38,7 @@ BLOCK, SLOT = 64, 8
 _TYPES = {"p": "u16", "f": "f32", "g": "f64", "h": "u16", "r": "u32", "d": "u64"}
 _DECLARED = {"p": "pred", "f": "f32", "g": "f64", "h": "b16", "r": "b32", "d": "b64"}
 
-_LEFT_OPEN = re.compile(
+LEFT_OPEN = re.compile(
     r"v(add|sub|absdiff|min|max|shl|shr|mad|set|avrg)"  # ptxas forms what is in between otherwise
     r"|(bfe|bfi)\.\w64"  # positions above 255: ptxas does not cut them to eight bits
     r"|(add|sub|mad)c\b"  # of a carry that nothing wrote
@@ -59,7 +59,7 @@ def forms_of(arch: str) -> list[RowForm]:
         for form in own
         if not form.needs.missing(target)
         and form.needs.version(target) <= VERSION
-        and not _LEFT_OPEN.match(form.name)
+        and not LEFT_OPEN.match(form.name)
     ]
     random.Random(1).shuffle(forms)
     return forms

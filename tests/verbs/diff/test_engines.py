@@ -156,3 +156,19 @@ def test_a_check_is_incomplete_where_machine_code_does_not_run(
     told = json.loads(capsys.readouterr().out)
     assert (told["verdict"], told["compared"]) == ("incomplete", None)
     assert "VIMNMX3 is not modelled" in told["not_compared"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_guards_that_are_lost_are_found_as_the_page_says(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the nvJitLink of the tests makes of them now is as wrong as the page has it."""
+    page = PAGE.read_text(encoding="utf-8")
+    text = re.findall(r"```ptx\n(.*?)```", page, re.S)[number]
+    told = re.findall(r"\$ (ptxlab diff (\S+) .*?)\n(.*?)```", page, re.S)[number]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / told[1]).write_text(text)
+    assert main(told[0].split()[1:]) == 1
+    shown = capsys.readouterr().out
+    version = re.compile(r"nvJitLink [\d.]+")
+    assert version.sub("", shown) == version.sub("", told[2])

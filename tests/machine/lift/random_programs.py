@@ -1,0 +1,71 @@
+"""Random programs of PTX whose threads have nothing to do with each other, run as PTX and as their machine code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from ptxlab import open_device
+from ptxlab.emulator.prepare.row import RowForm
+from tests.emulator.native.programs import BANKS, LOCAL, ROW, Program, letter_of, rows
+from tests.machine.lift.programs import LEFT_OPEN
+
+_GUARD_LOST = re.compile(r"testp\.|set\.")
+"""ptxas loses their guard, or part of it: docs/ptxas.md."""
+_OTHER = re.compile(
+    r"fns|sh[lr]\.\w16"  # of the least offset, and of constants above 16 bits: docs/ptxas.md
+    r"|div\.full"  # last bits
+    r"|.*(f16|f32x2|tf32)"  # the payload of a NaN, which what comes next may take for a number
+    r"|lop3\.(and|or)"  # without the predicate, which chance leaves out, ptxas has no such form
+    r"|(mul|add|sub|mad|fma)\.(ftz\.)?(sat\.)?f(32|64)$"  # they may be contracted
+)
+
+
+class AloneProgram(Program):
+    """Has no races, and no form of which PTX leaves the result open, or which ptxas is known to get wrong."""
+
+    def takes(self, form: RowForm, mostly: float = 1) -> bool:
+        return (
+            super().takes(form, 0)
+            and not LEFT_OPEN.match(form.name)
+            and not _OTHER.match(form.name)
+        )
+
+    def guarded(self, text: str) -> str:
+        return f"{text};" if _GUARD_LOST.match(text) else super().guarded(text)
+
+    def memory(self, *, stray: bool = False) -> str:
+        """Return a load from local memory or a store there, but of floating-point numbers."""
+        T = self.any_of("u8", "s16", "u32", "s32", "b32", "u64", "s64")
+        size = int(T[1:]) // 8
+        data, at = self.some(letter_of(T), 1)[0], size * self.draw.randrange(LOCAL // size)
+        if self.draw.random() < 0.5:
+            return f"ld.local.{T} {data}, [own_l+{at}]"
+        return f"st.local.{T} [own_l+{at}], {data}"
+
+    def together(self) -> str:
+        return "bar.warp.sync -1;"
+
+    def barrier(self) -> str:
+        return "bar.sync 0;"
+
+
+def differences(program: Program) -> Iterator[str]:
+    """Yield what both engines leave otherwise: one NaN is as good as another."""
+    left = []
+    for engine in ("ptx", "sass"):
+        device = open_device("emulator", arch=program.target.name, engine=engine)
+        data = device.upload(rows(program))
+        device.load(program.text).kernel("k").launch(program.grid, program.block, [data])
+        threads = program.grid * program.block
+        left.append(data.numpy()[: threads * ROW.itemsize].view(ROW))
+    for bank in BANKS:
+        a, b = (each[bank] for each in left)
+        differ = a != b
+        if bank in "fg":
+            a, b = (each.view(f"f{each.dtype.itemsize}") for each in (a, b))
+            differ &= ~(np.isnan(a) & np.isnan(b))
+        for thread, number in np.argwhere(differ)[:1].tolist():
+            yield f"{bank}{number} of thread {thread}: {a[thread, number]!r} is {b[thread, number]!r}"

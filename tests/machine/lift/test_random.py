@@ -1,0 +1,50 @@
+"""Random programs leave the same as PTX and as the machine code that ptxas makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxlab.errors import Unsupported
+from ptxlab.machine.lift import table
+from ptxlab.machine.lift.writer import Writer
+from tests.machine.lift.random_programs import AloneProgram, differences
+
+
+def told(first: int, count: int, *, loops: bool = False) -> list[str]:
+    """Return what differs of so many programs, with their text; few may have machine code that is refused."""
+    different, refused = [], 0
+    for seed in range(first, first + count):
+        program = AloneProgram(seed, loops=loops)
+        try:
+            different += [f"{line}\n{program.text}" for line in differences(program)]
+        except Unsupported:
+            refused += 1
+    assert refused <= count // 50
+    return different
+
+
+def test_random_programs_leave_the_same() -> None:
+    assert told(0, 16) == []
+
+
+def test_random_programs_with_loops_leave_the_same() -> None:
+    assert told(0, 4, loops=True) == []
+
+
+def test_a_rule_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is chosen is always the first."""
+
+    def wrong(w: Writer) -> None:
+        w.modifiers.ignore(*w.modifiers.names)
+        w.emit(f"mov.b32 {w.dest()}, {w.bare(w.i.sources[0])}")
+
+    monkeypatch.setitem(table.RULES, "SEL", wrong)
+    assert told(0, 4) != []
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("hundred", range(50))
+def test_ten_thousand_random_programs_leave_the_same(hundred: int, loops: bool) -> None:
+    assert told(100 * hundred, 100, loops=loops) == []
