@@ -400,3 +400,17 @@ def test_copies_of_a_pair_are_waited_for_at_the_mbarrier_of_one_of_them(side: in
     meet, load = "    barrier.cluster.wait;\n", "    ld.shared.u32 r8, [r3];\n"
     at = TOGETHER.rindex(meet)
     assert rules(TOGETHER[:at] + load + meet) == [("RAW", 4 * 32)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fence_that_is_left_out_is_information(when: str) -> None:
+    """Between the stores of C by four warps, and the product that one thread of the first issues."""
+    problem = Problem("f16", 128, 16, "f16", "f16")
+    text = program(issued(problem))
+    fence = f"    tcgen05.fence::{when}_thread_sync;\n"
+    assert checked(text, problem).findings == ()
+    report = checked(text.replace(fence, "", 1), problem)
+    assert report.verdict == "clean"
+    told = {(finding.rule, finding.severity) for finding in report.findings}
+    assert told == {("thread sync", "info")}
+    assert f"no tcgen05.fence::{when}_thread_sync between" in report.findings[0].message
