@@ -16,8 +16,9 @@ FOLDER = Path(__file__).parents[1] / "receipts"
 
 
 def test_a_receipt_survives_the_disk_and_a_wrong_word_is_noticed(
-    device: Device, tmp_path: Path
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(receipts, "COUNT", 256)  # eight of them are a launch
     taken = list(receipts.take(device))
     assert len(taken) == 9
     assert [receipt.differing for receipt in taken] == [0] * 9
