@@ -39,19 +39,40 @@ def raised(node: ast.AST) -> Iterator[str]:
             yield from raised(child)
 
 
+def called(node: ast.AST) -> Iterator[str]:
+    """Yield the private functions that a node calls, by name or of ``self``, but for what it tries."""
+    if isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef | ast.Try):
+        return
+    if isinstance(node, ast.Call):
+        name = ast.unparse(node.func).removeprefix("self.")
+        if name.startswith("_"):
+            yield name
+    for child in ast.iter_child_nodes(node):
+        yield from called(child)
+
+
 def untold(text: str) -> list[str]:
-    """Return the public functions that raise an error which their docstring does not name."""
-    functions = (
-        function
-        for function in ast.walk(ast.parse(text))
-        if isinstance(function, ast.FunctionDef) and not function.name.startswith("_")
-    )
+    """Return the public functions that raise an error which their docstring does not name.
+
+    What the private functions of the same file raise that they call is theirs too, where they have a docstring:
+    without one they do what the method says that they override.
+    """
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    functions = {node.name: node for node in nodes}
+
+    def errors(function: ast.FunctionDef, seen: set[str]) -> Iterator[str]:
+        for statement in function.body:
+            yield from raised(statement)
+            for name in called(statement) if ast.get_docstring(function) or seen else ():
+                if name in functions and name not in seen:
+                    yield from errors(functions[name], seen | {name})
+
     return [
-        f"{function.name}: {name}"
-        for function in functions
-        for statement in function.body
-        for name in raised(statement)
-        if name[:1].isupper() and name not in (ast.get_docstring(function) or "")
+        f"{node.name}: {error}"
+        for node in nodes
+        if not node.name.startswith("_")
+        for error in dict.fromkeys(errors(node, set()))
+        if error[:1].isupper() and error not in (ast.get_docstring(node) or "")
     ]
 
 
@@ -209,3 +230,48 @@ def test_an_error_that_is_caught_is_nobody_elses() -> None:
     inside = "try:\n        raise TypeError\n    except ValueError:\n        pass"
     assert untold(f"def f():\n    {inside}\n") == ["f: TypeError"]
     assert untold("def _f():\n    raise TypeError\n") == []
+
+
+def test_an_error_of_a_function_that_is_called_is_found() -> None:
+    code = "def f():\n    'Do it.'\n    _g()\ndef _g(): self._h()\ndef _h(): raise KeyError"
+    assert untold(code) == ["f: KeyError"]
+    assert untold(code.replace("Do it.", "Raises KeyError.")) == []
+    assert untold(code.replace("_g()", "try: _g()\n    except KeyError: pass", 1)) == []
+    assert untold(code.replace("'Do it.'\n    ", "")) == []  # it overrides
+
+
+_SOURCE = re.compile(
+    r"PTX ISA|CUDA\s(Driver|C\+\+|Compatibility)|NVML|arXiv|IEEE|CuTe|CUTLASS|Numba|Triton|pytest"
+    r"|ptxas takes|Nsight|DLPack|Source:|``section``|ptxlab/prediction/chips"
+)
+OWN = (
+    *("device/dump", "device/emulator", "device/host_memory", "device/loading", "device/memory"),
+    *("device/opening", "device/protocol", "driver", "errors", "matrix/bit_fields"),
+    "testing/assertions",
+)
+"""Files that state no fact from outside: what they say is ptxlab's own."""
+
+
+def says_its_source(text: str) -> bool:
+    """Say whether a docstring, of the module or of what is in it, names where its facts are from."""
+    strings = (
+        node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    return any(isinstance(string, str) and _SOURCE.search(string) for string in strings)
+
+
+def test_public_files_name_the_source_of_their_facts() -> None:
+    files = {
+        file.relative_to(ROOT).with_suffix("").as_posix(): file.read_text(encoding="utf-8")
+        for file in PUBLIC
+        if file.name != "__init__.py"
+    }
+    assert sorted(name for name, text in files.items() if not says_its_source(text)) == sorted(OWN)
+
+
+def test_a_file_without_a_source_is_found() -> None:
+    assert says_its_source('"""Numbers. Source: a paper."""')
+    assert says_its_source('X = 1\n"""PTX ISA, "mma"."""')
+    assert not says_its_source('"""Numbers."""\nX = "PTX ISA"\n# PTX ISA\n')

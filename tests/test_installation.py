@@ -20,11 +20,11 @@ NVIDIA = ["cuda-python", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-n
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment with an interpreter and nothing else."""
-    place = tmp_path / "ptxlab"
-    (place / "bin").mkdir(parents=True)
-    monkeypatch.setattr(sys, "prefix", str(place))
-    monkeypatch.setattr(sys, "executable", str(place / "bin" / "python"))
-    return place
+    environment = tmp_path / "ptxlab"
+    (environment / "bin").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    monkeypatch.setattr(sys, "executable", str(environment / "bin" / "python"))
+    return environment
 
 
 def origin(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:

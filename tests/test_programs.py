@@ -327,8 +327,8 @@ def check_blocks_of_scales(before: dict[str, Any], after: dict[str, Any]) -> Non
     def each(name: str) -> Array:
         row, number = np.indices((len(before[name]), before["k"] // 16))
         block = row // 128 * 8 + number // 4
-        place = block * 512 + row % 32 * 16 + row % 128 // 32 * 4 + number % 4
-        return np.asarray(before[f"s{name.lower()}"][place])
+        index = block * 512 + row % 32 * 16 + row % 128 // 32 * 4 + number % 4
+        return np.asarray(before[f"s{name.lower()}"][index])
 
     a, b = (scaled(before[x], each(x)) for x in "AB")
     assert (abs(after["d"] - a @ b.T) <= 2 * 2.0**-22 * (abs(a) @ abs(b.T))).all()

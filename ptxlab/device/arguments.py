@@ -1,6 +1,7 @@
 """Kernel arguments: Python values bound to the parameters of a kernel.
 
 A value is bound by the parameter's declared type, and one that would change on the way is refused.
+Source: PTX ISA, "Kernel Function Parameters"; CUDA Driver API, cuLaunchKernel.
 """
 
 from __future__ import annotations

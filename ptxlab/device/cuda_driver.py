@@ -1,4 +1,7 @@
-"""The functions of the CUDA driver. Nothing else in ptxlab imports the binding to it."""
+"""The functions of the CUDA driver. Nothing else in ptxlab imports the binding to it.
+
+Source: CUDA Driver API, "Initialization" and "Version Management".
+"""
 
 from __future__ import annotations
 

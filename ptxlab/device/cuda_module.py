@@ -1,4 +1,7 @@
-"""Programs on a GPU: cubins loaded by the driver, and their kernels."""
+"""Programs on a GPU: cubins loaded by the driver, and their kernels.
+
+Source: CUDA Driver API, "Module Management" and "Execution Control".
+"""
 
 from __future__ import annotations
 

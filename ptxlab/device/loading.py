@@ -41,7 +41,7 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> P
     ``source`` is a path, ``-`` for standard input, PTX text (a string that contains ``.version``) or PTX already parsed. A path
     that does not exist is looked up among the programs that come with ptxlab (``ptx/x.ptx``,
     ``kernels/x.cu``). Raises PtxlabError when there is no such file, ToolchainError, PtxSyntaxError,
-    and Unsupported for machine code and when the ``.target`` of the PTX cannot run on ``target``.
+    Unsupported for machine code, and OtherTarget when its ``.target`` cannot run on ``target``.
     """
     if isinstance(source, PtxModule):
         _refuse_other_targets(source, target)
@@ -82,6 +82,7 @@ def load_assembled(
     """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``.
 
     Where the user names a release of nvJitLink, CUDA C goes through its PTX, as the installed NVRTC writes it.
+    Raises what ``load_ptx`` does: PtxlabError, ToolchainError, PtxSyntaxError, Unsupported, OtherTarget.
     """
     from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
     from ptxlab.toolchain.release import chosen
@@ -131,12 +132,12 @@ def _compilation(
 
 
 def is_cuda(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether ``source`` is the path of a .cu file."""
+    """Say whether ``source`` is the path of a .cu file. Raises PtxlabError for an empty standard input."""
     return _suffix(source) == ".cu"
 
 
 def is_cubin(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether ``source`` is the path of a .cubin file."""
+    """Say whether ``source`` is the path of a .cubin file. Raises PtxlabError as ``is_cuda`` does."""
     return _suffix(source) == ".cubin"
 
 

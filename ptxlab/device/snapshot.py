@@ -1,4 +1,7 @@
-"""Shared memory and Tensor Memory in the middle of a launch, as a dump keeps them."""
+"""Shared memory and Tensor Memory in the middle of a launch, as a dump keeps them.
+
+Source: PTX ISA, "Contents of the mbarrier object" and "Tensor Memory".
+"""
 
 from __future__ import annotations
 

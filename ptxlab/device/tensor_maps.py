@@ -1,4 +1,7 @@
-"""Tensor maps of buffers: what the copy engine is told of an array, with its dimensions as NumPy has them."""
+"""Tensor maps of buffers: what the copy engine is told of an array, with its dimensions as NumPy has them.
+
+Source: CUDA Driver API, "Tensor Map Object Management".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The variables of a module, ``__device__`` and ``__constant__`` ones of CUDA C, as the host sees them."""
+"""The variables of a module, ``__device__`` and ``__constant__`` ones of CUDA C, as the host sees them.
+
+Source: CUDA C++ Programming Guide, "Variable Memory Space Specifiers".
+"""
 
 from __future__ import annotations
 

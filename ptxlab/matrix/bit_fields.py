@@ -119,7 +119,8 @@ def of_fragment(layout: FragmentLayout) -> BitFields:
 
     The first is called ``thread`` where a warpgroup holds the matrix. ``matrix`` follows where the warp
     holds several, and ``copy`` where registers hold copies. An accumulator whose columns are no power of
-    two has the fields of one with more columns, whose first registers are all of its own.
+    two has the fields of one with more columns, whose first registers are all of its own. Raises ValueError
+    for other sizes that are no powers of two.
     """
     if layout.kind == "accumulator":
         layout = replace(layout, cols=1 << (layout.cols - 1).bit_length())

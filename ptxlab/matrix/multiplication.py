@@ -1,6 +1,7 @@
 """The record of one multiplication: shape, types, and what sparse and block-scaled ones have besides.
 
-What the tables of all families say in the same words is here too.
+What the tables of all families say in the same words is here too. Source: PTX ISA, the ``section``
+that each of their forms names.
 """
 
 from __future__ import annotations

@@ -103,14 +103,17 @@ class Metadata:
         return ORDERED if self.ordered else ORDERED + UNORDERED
 
     def place(self, row: int, chunk: int, selector: int = 0) -> tuple[int, int]:
-        """Return the lane that holds the chunk's metadata, and the lowest of its four bits."""
+        """Return the lane that holds the chunk's metadata, and the lowest of its four bits.
+
+        Raises ValueError for no selector.
+        """
         lane, shift = _places(self, selector)
         return int(lane[row, chunk]), int(shift[row, chunk])
 
     def encode(self, values: Array, selector: int = 0) -> Array:
         """Return the metadata register [..., threads] of the chunks' values [..., rows, chunks].
 
-        Both are uint32. Lanes that hold no metadata get zero.
+        Both are uint32. Lanes that hold no metadata get zero. Raises ValueError for no selector.
         """
         lane, shift = _places(self, selector)
         values = np.asarray(values, np.uint32)
@@ -120,7 +123,10 @@ class Metadata:
         return words
 
     def decode(self, words: Array, selector: int = 0) -> Array:
-        """Return the chunks' values [..., rows, chunks] of a metadata register [..., threads], both uint32."""
+        """Return the chunks' values [..., rows, chunks] of a metadata register [..., threads], both uint32.
+
+        Raises ValueError for no selector.
+        """
         lane, shift = _places(self, selector)
         return np.asarray(np.asarray(words, np.uint32)[..., lane] >> shift & 15)
 

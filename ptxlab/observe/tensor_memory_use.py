@@ -332,7 +332,7 @@ class TensorMemoryUse:
         """Tell of warps whose address names lanes that are another's."""
         context = self._context
         site, wave = context.site, context.wave
-        [address] = (place for place in site.instruction.operands if isinstance(place, Address))
+        [address] = (o for o in site.instruction.operands if isinstance(o, Address))
         base = address.base
         given = None if base is None else operand_value(site, context.frame, base, "u32")
         if given is None:

@@ -1,4 +1,7 @@
-"""From a program and what it is launched with to a prediction: ``ptxlab.predict``."""
+"""From a program and what it is launched with to a prediction: ``ptxlab.predict``.
+
+The constants of a chip stand beside their sources in ptxlab/prediction/chips.
+"""
 
 from __future__ import annotations
 

@@ -192,8 +192,8 @@ def test_every_failure_is_a_message_and_a_status(
 def test_a_failure_is_an_object_for_programs(
     asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = Location("x.ptx", 3, 5, "    ret")
-    error = PtxSyntaxError("no semicolon", location=place, hint="add")
+    location = Location("x.ptx", 3, 5, "    ret")
+    error = PtxSyntaxError("no semicolon", location=location, hint="add")
     monkeypatch.setattr(cli, "dispatch", raising(error))
     assert cli.main(["run", *asked]) == 4
     out, err = capsys.readouterr()

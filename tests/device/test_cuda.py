@@ -442,9 +442,9 @@ def test_module_is_unloaded_when_unreachable(gpu: CudaDevice, driver: Any) -> No
 def test_ptx_for_another_gpu_is_refused(gpu: CudaDevice) -> None:
     with pytest.raises(Unsupported, match=r"\.target sm_100a does not run on sm_90a") as caught:
         gpu.load(PTX.replace("8.0", "8.6").replace("sm_80", "sm_100a"))
-    place = caught.value.location
-    assert place is not None
-    assert (place.line, place.text[place.column - 1 :]) == (2, "sm_100a")
+    location = caught.value.location
+    assert location is not None
+    assert (location.line, location.text[location.column - 1 :]) == (2, "sm_100a")
 
 
 # ---- no driver ------------------------------------------------------------------------------

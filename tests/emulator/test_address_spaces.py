@@ -70,8 +70,8 @@ def assembled() -> dict[str, str]:
 @pytest.mark.parametrize(("what", "name"), CASES)
 def test_a_name_without_a_space_is_in_its_own(run: Any, what: str, name: str) -> None:
     """As ptxas has it, which makes STS and LDS, STL and LDL, ATOMS of such instructions."""
-    found = run(accesses(what, name), before=VARIABLES, shared=64, block=1)
-    assert found.tolist() == [[9]]
+    result = run(accesses(what, name), before=VARIABLES, shared=64, block=1)
+    assert result.tolist() == [[9]]
     if name != "in_global":
         sass = assembled()[f"k{CASES.index((what, name))}"]
         assert "EXIT" in sass
@@ -136,7 +136,7 @@ PACKED = ".reg .v2 .b16 v<3>; .reg .v2 .b16 a; .reg .v2 .u32 b; .reg .v4 .b16 c;
 
 
 @pytest.mark.parametrize(
-    ("moves", "found"),
+    ("moves", "words"),
     [
         ("mov.b32 a, 0x70005; mov.b32 r4, a;", 0x70005),
         ("mov.b32 a, 0x70005; mov.b32 r4, {a.y, a.x};", 0x50007),
@@ -162,15 +162,15 @@ PACKED = ".reg .v2 .b16 v<3>; .reg .v2 .b16 a; .reg .v2 .u32 b; .reg .v4 .b16 c;
         ("mov.u32 r4, {r3};", None),
     ],
 )
-def test_mov_packs_a_register_that_is_a_vector(emulate: Any, moves: str, found: int | None) -> None:
+def test_mov_packs_a_register_that_is_a_vector(emulate: Any, moves: str, words: int | None) -> None:
     """What it takes ptxas takes, and nothing else."""
     body = PACKED + moves + " st.global.u32 [d1], r4;"
-    assert ptxas_takes(kernel_text(body)) == (found is not None)
-    if found is None:
+    assert ptxas_takes(kernel_text(body)) == (words is not None)
+    if words is None:
         with pytest.raises(PtxSyntaxError):
             emulate(body)
     else:
-        assert (emulate(body) == found).all()
+        assert (emulate(body) == words).all()
 
 
 def test_each_address_is_in_its_own_space(run: Any) -> None:

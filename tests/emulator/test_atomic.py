@@ -213,9 +213,9 @@ def compare(
         buffer.close()
     update = model(operation, kind, bits, space)
     memory = unpacked(packed(memory, bits), bits, kind)
-    for thread, place in enumerate(where.tolist()):
+    for thread, index in enumerate(where.tolist()):
         for element in range(count):
-            at, mine = place * count + element, thread * count + element
+            at, mine = index * count + element, thread * count + element
             if opcode == "atom":
                 assert olds[mine] == memory[at], (thread, element)
             operands = (b[mine], c[mine]) if operation == "cas" else (b[mine],)

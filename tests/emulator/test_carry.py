@@ -47,9 +47,9 @@ def test_every_mixture(run: Any, device: Device, first: str, middle: str, last: 
     st.global.u32 [d1+8], r8;
     """
     with device.upload(pairs) as given:
-        found = run(body, given, block=len(pairs), words=3, parameters=", .param .u64 pairs")
+        sums = run(body, given, block=len(pairs), words=3, parameters=", .param .u64 pairs")
     turned, flag = FIRST[first]
-    for (a, b), words in zip(pairs.tolist(), found.tolist(), strict=True):
+    for (a, b), words in zip(pairs.tolist(), sums.tolist(), strict=True):
         low, carry = add(a, b ^ turned, flag)
         middling, carry = add(b, a ^ MIDDLE[middle], carry)
         high, _ = add(a, 5 ^ LAST[last], carry)

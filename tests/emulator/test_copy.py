@@ -33,8 +33,8 @@ def copied(run: Any, device: Device, middle: str, size: int = 1024) -> Any:
     """Return [32, 2, 4] words: the two copies of each thread, of words numbered from 100."""
     words = np.arange(100, 100 + size // 4, dtype=np.uint32)
     with device.upload(words) as source:
-        found = run(BEGIN + middle + END, source, words=8, parameters=", .param .u64 in")
-    return found.reshape(32, 2, 4)
+        words_copied = run(BEGIN + middle + END, source, words=8, parameters=", .param .u64 in")
+    return words_copied.reshape(32, 2, 4)
 
 
 FIRST = "cp.async.cg.shared.global [r3], [d2], 16;"
@@ -86,8 +86,8 @@ def test_a_cache_policy_is_the_last_operand(
     run: Any, device: Device, last: str, words: list[int]
 ) -> None:
     """Alone, or behind how much is read; ptxas takes a constant for a policy too."""
-    found = copied(run, device, POLICY + HINTED.format(last))[:, 0]
-    assert np.array_equal(found, np.where(np.arange(4) < np.array(words)[:, None], DATA, 0))
+    actual = copied(run, device, POLICY + HINTED.format(last))[:, 0]
+    assert np.array_equal(actual, np.where(np.arange(4) < np.array(words)[:, None], DATA, 0))
 
 
 @pytest.mark.parametrize("last", ["", ", r2", ", p1"])

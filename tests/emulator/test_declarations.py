@@ -170,9 +170,9 @@ def test_a_name_is_known_from_its_declaration_on() -> None:
     st.global.u32 [d0], r1;
     """
     device = open_device("emulator", arch="sm_90a")
-    with device.zeros(1, "u32") as found:
-        device.load(text(body)).kernel("k").launch(1, 1, [found])
-        assert found.numpy().tolist() == [712]
+    with device.zeros(1, "u32") as out:
+        device.load(text(body)).kernel("k").launch(1, 1, [out])
+        assert out.numpy().tolist() == [712]
 
 
 def test_a_kernel_without_clusters() -> None:

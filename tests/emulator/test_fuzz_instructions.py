@@ -126,14 +126,14 @@ def sound(seed: int) -> tuple[list[str], str]:
     """Return instructions each of which is accepted, and the target."""
     draw = random.Random(seed)
     target = draw.choice(("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"))
-    found = []
+    accepted = []
     for _ in range(IN_A_PROGRAM):
         drawn = instruction(draw)
         error = outcome(program([drawn], target), target)
         assert error is None or len(str(error)) < 1000, drawn
         if error is None:
-            found.append(drawn)
-    return found, target
+            accepted.append(drawn)
+    return accepted, target
 
 
 @pytest.mark.parametrize(
@@ -144,5 +144,5 @@ def sound(seed: int) -> tuple[list[str], str]:
     ],
 )
 def test_each_is_refused_or_runs_and_so_do_those_that_run_together(seed: int) -> None:
-    found, target = sound(seed)
-    outcome(program(found, target), target)
+    accepted, target = sound(seed)
+    outcome(program(accepted, target), target)

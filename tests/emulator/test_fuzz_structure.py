@@ -88,23 +88,23 @@ Statement = list[str]
 
 
 def statements(text: str) -> list[Statement]:
-    found: list[Statement] = [[]]
+    parts: list[Statement] = [[]]
     for token in tokenize(SourceText(text))[:-1]:
-        found[-1].append(token.text)
+        parts[-1].append(token.text)
         if token.text in (";", "{", "}", ":"):
-            found.append([])
-    return [statement for statement in found if statement]
+            parts.append([])
+    return [statement for statement in parts if statement]
 
 
 def operands(statement: Statement) -> list[Statement]:
     """Split at commas; what ends the statement stays with the last."""
-    found: list[Statement] = [[]]
+    parts: list[Statement] = [[]]
     for token in statement:
         if token == ",":
-            found.append([])
+            parts.append([])
         else:
-            found[-1].append(token)
-    return found
+            parts[-1].append(token)
+    return parts
 
 
 def joined(parts: list[Statement]) -> Statement:
@@ -145,11 +145,11 @@ def of_words(draw: random.Random, program: list[Statement]) -> None:
     if draw.random() < 0.5:
         _shuffle(draw, words, [[word] for word in draw.choice(program)] or words)
     elif words:
-        place = draw.randrange(len(words))
-        parts = [[part] for part in words[place][0].split(".")]
+        number = draw.randrange(len(words))
+        parts = [[part] for part in words[number][0].split(".")]
         other = draw.choice(draw.choice(program) or [";"])
         _shuffle(draw, parts, [[part] for part in other.split(".")])
-        words[place] = [".".join(part for [part] in parts)]
+        words[number] = [".".join(part for [part] in parts)]
     program[at] = [word for part in words for word in part]
 
 

@@ -35,11 +35,13 @@ def launch(request: pytest.FixtureRequest, device: Device) -> Launch:
         module = device.load(CUDA / file, options=options)
         buffers = [device.upload(a) if isinstance(a, np.ndarray) else a for a in args]
         module.kernel(kernel).launch(grid, block, buffers, shared=shared)
-        found = [b.numpy() for b, a in zip(buffers, args, strict=True) if isinstance(a, np.ndarray)]
+        outputs = [
+            b.numpy() for b, a in zip(buffers, args, strict=True) if isinstance(a, np.ndarray)
+        ]
         for buffer, given in zip(buffers, args, strict=True):
             if isinstance(given, np.ndarray):
                 buffer.close()
-        return found
+        return outputs
 
     return execute
 
@@ -181,18 +183,18 @@ def test_a_switch_in_a_loop(launch: Launch) -> None:
 
 
 def test_double_recursion(launch: Launch) -> None:
-    [found] = launch("flow.cu", "ackermanns", 1, 24, ints(24))
+    [out] = launch("flow.cu", "ackermanns", 1, 24, ints(24))
 
     def ackermann(m: int, n: int) -> int:
         if m == 0:
             return n + 1
         return ackermann(m - 1, ackermann(m, n - 1) if n else 1)
 
-    assert found.tolist() == [ackermann(i % 3, i // 3) for i in range(24)]
+    assert out.tolist() == [ackermann(i % 3, i // 3) for i in range(24)]
 
 
 def test_recursion_with_an_array_in_every_activation(launch: Launch) -> None:
-    [found, *_] = launch("flow.cu", "permute", 1, 40, np.zeros(40, np.int64), 4)
+    [out, *_] = launch("flow.cu", "permute", 1, 40, np.zeros(40, np.int64), 4)
     expected = []
     for thread in range(40):
         items = [k + 1 + thread // 4 for k in range(thread % 4 + 1)]
@@ -200,11 +202,11 @@ def test_recursion_with_an_array_in_every_activation(launch: Launch) -> None:
             sum(v * 10 ** (len(p) - 1 - i) for i, v in enumerate(p)) for p in permutations(items)
         )
         expected.append(sum(v * v % 1000003 for v in values))
-    assert found.tolist() == expected
+    assert out.tolist() == expected
 
 
 def test_structures_by_value(launch: Launch) -> None:
-    [found] = launch("flow.cu", "mandelbrot", (3, 5), (16, 4), ints(40 * 18), 40, 18, 30)
+    [out] = launch("flow.cu", "mandelbrot", (3, 5), (16, 4), ints(40 * 18), 40, 18, 30)
     for y in range(18):
         for x in range(40):
             re, im, steps = 0.0, 0.0, 0
@@ -215,11 +217,11 @@ def test_structures_by_value(launch: Launch) -> None:
                 )
                 steps += 1
             # A compiler contracts to fma: a count may differ where the last bit decides.
-            assert abs(found[40 * y + x] - steps) <= 1 or steps > 20
+            assert abs(out[40 * y + x] - steps) <= 1 or steps > 20
 
 
 def test_pointers_to_functions_in_tables(launch: Launch) -> None:
-    [found] = launch("flow.cu", "pointers", 1, 70, ints(70))
+    [out] = launch("flow.cu", "pointers", 1, 70, ints(70))
     operations: list[Callable[[int, int], int]] = [
         lambda a, b: a + b,
         lambda a, b: a * b,
@@ -232,13 +234,13 @@ def test_pointers_to_functions_in_tables(launch: Launch) -> None:
         )
         for i in range(70)
     ]
-    assert found.tolist() == expected
+    assert out.tolist() == expected
 
 
 def test_virtual_functions(launch: Launch) -> None:
-    [found] = launch("flow.cu", "virtuals", 1, 50, ints(50))
+    [out] = launch("flow.cu", "virtuals", 1, 50, ints(50))
     expected = [i * (i + 1) * (i % 4) if i % 2 else i * i + i % 4 for i in range(50)]
-    assert found.tolist() == expected
+    assert out.tolist() == expected
 
 
 # ---- shared.cu ------------------------------------------------------------------------------
@@ -247,8 +249,8 @@ def test_virtual_functions(launch: Launch) -> None:
 @pytest.mark.parametrize("block", [16, 64, 128])
 def test_bitonic_sort(launch: Launch, block: int) -> None:
     given = integers(3 * block, -(1 << 31), 1 << 31)
-    [found] = launch("shared.cu", "bitonic_sort", 3, block, given, shared=4 * block)
-    assert np.array_equal(found.reshape(3, -1), np.sort(given.reshape(3, -1), axis=1))
+    [out] = launch("shared.cu", "bitonic_sort", 3, block, given, shared=4 * block)
+    assert np.array_equal(out.reshape(3, -1), np.sort(given.reshape(3, -1), axis=1))
 
 
 @pytest.mark.parametrize("block", [50, 256])
@@ -319,8 +321,8 @@ def test_counting_barriers(launch: Launch, block: int) -> None:
 
 @pytest.mark.parametrize("values", [(-1, -1, -1, -1), (-128, -3, -(2**31), -5), (127, 9, 8, 7)])
 def test_signed_arguments_of_every_size(launch: Launch, values: tuple[int, ...]) -> None:
-    [found] = launch("numbers.cu", "widen", 1, 1, *values, np.zeros(4, np.int64))
-    assert found.tolist() == list(values)
+    [out] = launch("numbers.cu", "widen", 1, 1, *values, np.zeros(4, np.int64))
+    assert out.tolist() == list(values)
 
 
 def test_64_bit_division(launch: Launch) -> None:

@@ -260,17 +260,17 @@ def refusals(lines: list[str], target: str, *, twice: bool = False) -> dict[int,
 
     What it makes several instructions of it looks at ``twice``, and later only if it has found no fault.
     """
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     waiting, later = batches(range(len(lines)), 25), list[int]()
     while waiting:
         left = waiting.pop()
         said = errors([lines[number] for number in left], target)
         own = [error for error in said or () if error.belongs]
-        found |= {left[error.line]: error.message for error in own}
-        rest = [number for number in left if number not in found]
+        messages |= {left[error.line]: error.message for error in own}
+        rest = [number for number in left if number not in messages]
         unclear = said is None or len(own) < len(said)
         if unclear and len(left) == 1:
-            found[left[0]] = NO_ANSWER
+            messages[left[0]] = NO_ANSWER
         elif unclear:
             # It ended, or found fault with its own library or a line near by: which one is it?
             named = {left[error.line] for error in said or () if 0 <= error.line < len(left)}
@@ -282,7 +282,7 @@ def refusals(lines: list[str], target: str, *, twice: bool = False) -> dict[int,
             later += rest
         if not waiting:  # making code costs as much for one as for many
             waiting, later = batches(later, 100), []
-    return found
+    return messages
 
 
 class Said(NamedTuple):
@@ -299,14 +299,16 @@ def errors(lines: list[str], target: str) -> list[Said] | None:
     except ToolchainError as error:
         if "itself ended" in error.message:
             return None
-        found = []
-        for place, kind, message in re.findall(r"line (\d+); (error|fatal) *: ([^\n]*)", error.log):
-            line = int(place) - len(HEAD) - 1
+        errors_told = []
+        for reported, kind, message in re.findall(
+            r"line (\d+); (error|fatal) *: ([^\n]*)", error.log
+        ):
+            line = int(reported) - len(HEAD) - 1
             named = re.search(r"instruction '(\w+)", message)
             opcode = re.match(r"\w+", lines[line]) if 0 <= line < len(lines) else None
             own = opcode is not None and (named is None or named[1] == opcode[0])
-            found.append(Said(line, message, own and kind == "error"))
-        return found
+            errors_told.append(Said(line, message, own and kind == "error"))
+        return errors_told
     return []
 
 
@@ -326,8 +328,8 @@ def test_what_ptxas_takes_is_taken_and_nothing_else(
     for form in sound:
         operands = written(form)
         for _ in range(4):
-            other, place = dice.choice(OTHERS), dice.randrange(max(1, len(operands)))
-            changed = [*operands[:place], other, *operands[place + 1 :]]
+            other, index = dice.choice(OTHERS), dice.randrange(max(1, len(operands)))
+            changed = [*operands[:index], other, *operands[index + 1 :]]
             cases.append((f"{form.name} {', '.join(changed)};", other))
     refused = refusals([line for line, _ in cases], target)
     taken = {number: accepts(line, target) for number, (line, _) in enumerate(cases)}
@@ -399,14 +401,14 @@ ELEMENTS = [f"%x{name}_1" for name in DECLARED] + re.findall(
 def varied(operands: list[str], dice: random.Random) -> tuple[list[str], str]:
     """Exchange an operand or an element of one: return the operands, and what was put there."""
     changed = list(operands)
-    place = dice.randrange(len(changed))
-    elements = changed[place].strip("{}").split(",")
-    if changed[place].startswith("{") and dice.random() < 0.6:
+    index = dice.randrange(len(changed))
+    elements = changed[index].strip("{}").split(",")
+    if changed[index].startswith("{") and dice.random() < 0.6:
         other = dice.choice(ELEMENTS)
         elements[dice.randrange(len(elements))] = other
-        changed[place] = f"{{{','.join(elements)}}}"
+        changed[index] = f"{{{','.join(elements)}}}"
     else:
-        other = changed[place] = dice.choice([*MATRIX_OTHERS, *OTHERS[: len(DECLARED)]])
+        other = changed[index] = dice.choice([*MATRIX_OTHERS, *OTHERS[: len(DECLARED)]])
     return changed, other
 
 

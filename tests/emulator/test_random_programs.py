@@ -100,11 +100,11 @@ def bfe(signed: bool) -> Callable[[int, int, int], int]:
         value = s32(a) if signed else a
         last = min(position + length - 1, 31)
         sign = a >> last & 1 if signed and length else 0
-        found = 0
+        field = 0
         for i in range(32):
             inside = i < length and position + i <= 31
-            found |= (value >> (position + i) & 1 if inside else sign) << i
-        return found
+            field |= (value >> (position + i) & 1 if inside else sign) << i
+        return field
 
     return result
 
@@ -232,11 +232,11 @@ def integer_line(choose: random.Random) -> Line:
 
 def words(choose: random.Random, count: int) -> list[int]:
     """Return 64-bit words of which many are near the edges of what fits."""
-    found = []
+    words = []
     for _ in range(count):
         value = choose.getrandbits(64) >> choose.choice((0, 0, 32, 33, 50, 59, 63))
-        found.append(choose.choice((value, value, M64 - value, value << 32 & M64)))
-    return found
+        words.append(choose.choice((value, value, M64 - value, value << 32 & M64)))
+    return words
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -249,8 +249,8 @@ def test_straight_lines_of_integers(device: Device, seed: int) -> None:
     store = "".join(f"st.global.u64 [d31+{8 * i}], d{i};\n" for i in range(8))
     store += "".join(f"st.global.u32 [d31+{64 + 4 * i}], r{i};\n" for i in range(8))
     body = load + "".join(f"    {line.text};\n" for line in lines) + store
-    found = execute(device.load(module(body, 12, 12)).kernel(), rows, 12)
-    for row, result in zip(rows, found, strict=True):
+    outputs = execute(device.load(module(body, 12, 12)).kernel(), rows, 12)
+    for row, result in zip(rows, outputs, strict=True):
         state = {(D, i): row[i] for i in range(8)}
         state |= {(W, i): row[8 + i // 2] >> 32 * (i % 2) & M32 for i in range(8)}
         for line in lines:
@@ -382,8 +382,8 @@ def test_straight_lines_of_floats(device: Device, seed: int) -> None:
         for name, mode, flush, registers in lines
     )
     body += "".join(f"st.global.u32 [d31+{8 * i}], r{i};\n" for i in range(8))
-    found = execute(device.load(module(body, 8, 8)).kernel(), rows, 8)
-    for row, result in zip(rows, found, strict=True):
+    outputs = execute(device.load(module(body, 8, 8)).kernel(), rows, 8)
+    for row, result in zip(rows, outputs, strict=True):
         state = list(row)
         for name, mode, flush, (target, *sources) in lines:
             values = [decoded(state[source], flush) for source in sources]

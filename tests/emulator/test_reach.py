@@ -74,9 +74,9 @@ def function(name: str, body: str = "") -> str:
 
 
 def launched(device: Device, text: str, name: str) -> int:
-    with device.zeros(2, "u32") as found:
-        device.load(text).kernel(name).launch(1, 1, [found])
-        return int(found.numpy()[0])
+    with device.zeros(2, "u32") as out:
+        device.load(text).kernel(name).launch(1, 1, [out])
+        return int(out.numpy()[0])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -97,9 +97,9 @@ def test_what_is_wrong_elsewhere_is_nobodys_concern(device: Device, fault: str) 
 def test_who_looks_reads_only_what_is_reached(device: Device, look: Callable[..., object]) -> None:
     bad, kind, _ = FAULTS["syntax"]
     text = HEAD + function("f", bad) + kernel("good", "st.global.u32 [q], 5;") + kernel("bad", bad)
-    with device.zeros(2, "u32") as found:
-        look(device.load(text).kernel("good"), LaunchConfig.of(1, 1), [found])
-        assert found.numpy()[0] == 5
+    with device.zeros(2, "u32") as out:
+        look(device.load(text).kernel("good"), LaunchConfig.of(1, 1), [out])
+        assert out.numpy()[0] == 5
     with pytest.raises(kind):
         device.load(text).kernel("bad")
 
@@ -111,9 +111,9 @@ def test_a_function_whose_address_another_kernel_left_is_checked() -> None:
     text = HEAD.replace("sm_80", "sm_90") + function("f0", body) + kernel("leave", TAKEN)
     text += kernel("use", INDIRECT.format(at="q"))
     with ptxlab.open_device("emulator", arch="sm_90") as device:
-        module, found = device.load(text), device.zeros(2, "u32")
-        module.kernel("leave").launch(1, 1, [found])
-        report = check(module.kernel("use"), LaunchConfig.of(1, 64, 8), [found], ["async"])
+        module, out = device.load(text), device.zeros(2, "u32")
+        module.kernel("leave").launch(1, 1, [out])
+        report = check(module.kernel("use"), LaunchConfig.of(1, 64, 8), [out], ["async"])
     line = 1 + text[: text.index(early)].count("\n")
     assert [(finding.rule, finding.line) for finding in report.findings] == [("makes", line)]
 
@@ -163,17 +163,17 @@ def test_a_function_is_called_by_an_address_that_another_kernel_left(
     text = HEAD + function("f0", shared) + kernel("leave", TAKEN)
     text += kernel("use", INDIRECT.format(at="q"))
     module = device.load(text)
-    with device.zeros(2, "u32") as found:
-        module.kernel("leave").launch(1, 1, [found])
-        address = found.numpy().copy()
+    with device.zeros(2, "u32") as out:
+        module.kernel("leave").launch(1, 1, [out])
+        address = out.numpy().copy()
         for _ in range(2):
             if static:
                 with pytest.raises(Unsupported, match="shared variable 'kept'"):
-                    module.kernel("use").launch(1, 1, [found])
+                    module.kernel("use").launch(1, 1, [out])
             else:
-                module.kernel("use").launch(1, 1, [found])
-                assert found.numpy()[0] == 8
-                device.write(found.address, address)
+                module.kernel("use").launch(1, 1, [out])
+                assert out.numpy()[0] == 8
+                device.write(out.address, address)
     assert address.any()
 
 
@@ -182,11 +182,11 @@ def test_the_kernels_of_a_module_share_its_variables(device: Device) -> None:
     text += kernel("add", "atom.global.add.u32 a, [counter], 1;")
     text += kernel("read", "ld.global.u32 a, [counter]; st.global.u32 [q], a;")
     module = device.load(text)
-    with device.zeros(2, "u32") as found:
+    with device.zeros(2, "u32") as out:
         for _ in range(2):
-            module.kernel("add").launch(1, 1, [found])
-        module.kernel("read").launch(1, 1, [found])
-        assert np.array_equal(found.numpy(), [5, 0])
+            module.kernel("add").launch(1, 1, [out])
+        module.kernel("read").launch(1, 1, [out])
+        assert np.array_equal(out.numpy(), [5, 0])
 
 
 def test_a_kernel_is_made_once_and_the_others_are_known(device: Device) -> None:

@@ -78,24 +78,24 @@ class Layout:
         return text
 
     def reached(self, kernel: str) -> set[str]:
-        found = {kernel}
+        functions = {kernel}
         for name in self.calls.get(kernel, ()):
-            found |= self.reached(name)
-        return found
+            functions |= self.reached(name)
+        return functions
 
 
 def stored_constants(sass: str, function: str) -> dict[int, int]:
     """Return the constants that machine code stores to global memory, by the offset of the store."""
     [section] = re.findall(rf"\.section\t\.text\.{function},.*?(?=\.section\t|\Z)", sass, re.S)
     registers: dict[str, int] = {}
-    found: dict[int, int] = {}
+    stored: dict[int, int] = {}
     for line in section.splitlines():
         if moved := re.search(r"MOV (U?R\d+), (0x[0-9a-f]+|U?R\d+) ;", line):
             name, value = moved.groups()
             registers[name] = int(value, 16) if value[0] == "0" else registers.get(value, -1)
         elif store := re.search(r"STG\.E \[R\d+\.64(?:\+(0x[0-9a-f]+))?\], (R\d+)", line):
-            found[int(store[1] or "0", 16)] = registers[store[2]]
-    return found
+            stored[int(store[1] or "0", 16)] = registers[store[2]]
+    return stored
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_variables_lie_where_ptxas_puts_them(device: Device, seed: int) -> None:
         # In a module of its own: the place of a function's variables depends on who calls it.
         reached = layout.reached(kernel)
         sass = disassemble(link_ptx(layout.text_of(reached), arch="sm_80"), options=("-c",))
-        found = device.zeros(len(layout.places), "u32")
-        module.kernel(kernel).launch(1, 1, [found], shared=64)
-        mine = found.numpy()
+        out = device.zeros(len(layout.places), "u32")
+        module.kernel(kernel).launch(1, 1, [out], shared=64)
+        mine = out.numpy()
         seen = 0
         for function in reached:
             theirs = stored_constants(sass, function)
@@ -167,21 +167,21 @@ SHARED_BY_CALLS = (
 
 
 def test_a_called_function_overwrites_nothing(device: Device) -> None:
-    with device.zeros(32, "u32") as found:
-        device.load(SHARED_BY_CALLS).kernel().launch(1, 32, [found], shared=128)
+    with device.zeros(32, "u32") as out:
+        device.load(SHARED_BY_CALLS).kernel().launch(1, 32, [out], shared=128)
         lanes = np.arange(32, dtype=np.uint32)
-        assert np.array_equal(found.numpy(), 200_000_000 + 100_000 + (lanes ^ 1))
+        assert np.array_equal(out.numpy(), 200_000_000 + 100_000 + (lanes ^ 1))
 
 
 def test_no_more_shared_memory_than_the_variables_take(device: Device) -> None:
     """One byte behind the static variables of the kernel and what it calls is out of bounds."""
     beyond = SHARED_BY_CALLS.replace("st.shared.u32 [b], 200", "st.shared.u32 [a+132], 200")
-    with device.zeros(32, "u32") as found:
+    with device.zeros(32, "u32") as out:
         beyond = beyond.replace("ld.shared.u32 d, [b];", "")
         within = beyond.replace("a+132", "a+128")
-        device.load(within).kernel().launch(1, 32, [found])
+        device.load(within).kernel().launch(1, 32, [out])
         with pytest.raises(ptxlab.LaunchError, match="outside shared memory, which has 256 bytes"):
-            device.load(beyond).kernel().launch(1, 32, [found])
+            device.load(beyond).kernel().launch(1, 32, [out])
 
 
 @pytest.mark.parametrize("static", [1, 20, 48])
@@ -204,8 +204,8 @@ def test_dynamic_shared_memory_is_all_there_behind_its_alignment(
     st.global.u32 [q], b;
 }}
 """
-    with device.zeros(1, "u32") as found:
-        device.load(text).kernel().launch(1, 1, [found], shared=64)
-        assert found.numpy().tolist() == [5]
+    with device.zeros(1, "u32") as out:
+        device.load(text).kernel().launch(1, 1, [out], shared=64)
+        assert out.numpy().tolist() == [5]
         with pytest.raises(ptxlab.LaunchError, match="outside shared memory"):
-            device.load(text).kernel().launch(1, 1, [found], shared=60)
+            device.load(text).kernel().launch(1, 1, [out], shared=60)

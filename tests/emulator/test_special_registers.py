@@ -52,13 +52,13 @@ def refused_by_ptxas(target: str, version: str) -> set[str]:
 
 
 def refused(target: str, version: str) -> set[str]:
-    found = set()
+    names = set()
     for name in [*NAMES, *OTHERS]:
         try:
             prepare(parse(text([moved(name)], target, version)), TARGETS[target], "k")
         except PtxlabError:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 @pytest.mark.parametrize(("target", "version"), PLACES)
@@ -147,10 +147,12 @@ def test_a_cta_s_shared_memory_begins_where_machine_code_has_it(target: str) -> 
     assert behind == (target not in ("sm_75", "sm_80", "sm_89"))
 
 
-@pytest.mark.parametrize(("name", "target", "found", "offset"), RESERVED)
-def test_what_is_reserved_of_shared_memory(name: str, target: str, found: str, offset: int) -> None:
+@pytest.mark.parametrize(("name", "target", "operand", "offset"), RESERVED)
+def test_what_is_reserved_of_shared_memory(
+    name: str, target: str, operand: str, offset: int
+) -> None:
     """It lies before a CTA's own where that begins behind it, else behind its 304 bytes."""
-    assert found in re.split(r"[ ,;]+", machine_code(target)[f"k{name}"])
+    assert operand in re.split(r"[ ,;]+", machine_code(target)[f"k{name}"])
     assert value(target, f"%reserved_smem_offset_{name}") == offset
 
 
@@ -160,13 +162,13 @@ def test_what_is_reserved_counts_in_the_aggregate_alone() -> None:
     assert value("sm_90", "%dynamic_smem_size") == 256
 
 
-@pytest.mark.parametrize("place", ["first+-16", "0x3fc", "first+304"])
-def test_nothing_else_is_the_program_s(place: str) -> None:
+@pytest.mark.parametrize("address", ["first+-16", "0x3fc", "first+304"])
+def test_nothing_else_is_the_program_s(address: str) -> None:
     body = VALUE.replace("st.global.u32 [d], r;", "ld.shared.u32 r, [r];")
     device = open_device("emulator", arch="sm_90")
-    kernel = device.load(MODULE.format(target="sm_90") + body.format(entry="k", name=place)).kernel(
-        "k"
-    )
+    kernel = device.load(
+        MODULE.format(target="sm_90") + body.format(entry="k", name=address)
+    ).kernel("k")
     with pytest.raises(
         PtxlabError, match="is outside shared memory, which has 304 bytes from 0x400"
     ):

@@ -307,14 +307,14 @@ def test_mma_of_many_warps(
         store="\n".join(f"st.global.u32 [d1+{4 * i}], {r};" for i, r in enumerate(d_registers)),
     )
     with device.upload(inputs) as source:
-        found = run_on(device)(
+        actual = run_on(device)(
             body, source, grid=2, block=96, words=registers, parameters=", .param .u64 in"
         )
     d = multiply_add(a, b, c, dtype=dtype, acc=acc, rules=device.target.dot16)
     expected = np.concatenate(
         [lane_words(d[..., warp], "c")[:, :registers] for warp in range(warps)]
     )
-    assert np.array_equal(found, expected)
+    assert np.array_equal(actual, expected)
 
 
 def test_mma_needs_its_target() -> None:

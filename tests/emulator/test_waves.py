@@ -70,13 +70,13 @@ Done:
 
 
 def test_results_do_not_depend_on_the_wave(emulate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    outputs = []
     for threads in (1, 64, 640, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)
-        found.append(emulate(DIVERGING, grid=16, block=64))
-    assert len(np.unique(found[0])) > 500
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
+        outputs.append(emulate(DIVERGING, grid=16, block=64))
+    assert len(np.unique(outputs[0])) > 500
+    for other in outputs[1:]:
+        np.testing.assert_array_equal(other, outputs[0])
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_products_do_not_depend_on_the_wave(
     problem = Problem(150, 140, 40, dtype, acc)
     inputs = problem.inputs()
     a, b = emulator.upload(inputs.a), emulator.upload(inputs.b)
-    found = []
+    results = []
     for threads in (256, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)
         d = emulator.zeros((150, 140), acc)
         operands = DeviceOperands(problem, a, b, d)
         counters = launch(emulator, operands, algorithm, algorithm.tile).counters
-        found.append((d.numpy().tobytes(), counters))
-    assert found[0] == found[1]
+        results.append((d.numpy().tobytes(), counters))
+    assert results[0] == results[1]
 
 
 def test_the_first_error_does_not_depend_on_the_wave(

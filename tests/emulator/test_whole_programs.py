@@ -503,9 +503,9 @@ TABLE: dict[str, Iterable[str]] = {
 
 @pytest.mark.parametrize("part", TABLE)
 def test_the_same_programs_are_taken(part: str) -> None:
-    found = {text: (linked(text), taken(text)) for text in TABLE[part]}
-    assert [t for t, (tool, ours) in found.items() if tool != ours] == []
-    assert {tool for tool, _ in found.values()} == {True, False}
+    verdicts = {text: (linked(text), taken(text)) for text in TABLE[part]}
+    assert [t for t, (tool, ours) in verdicts.items() if tool != ours] == []
+    assert {tool for tool, _ in verdicts.values()} == {True, False}
 
 
 @pytest.mark.parametrize("reason", EXCEPTIONS)

@@ -30,11 +30,11 @@ def test_the_expression_of_cuda_names_the_place() -> None:
     for lane in range(32):
         for register in range(4):
             row, col = manual_d(lane, register)
-            found = eval(
+            offset = eval(
                 cuda(BF16.operand("D")),
                 {"d": range(1000), "lane": lane, "reg": register, "ldd": COLUMNS},
             )
-            assert found == row * COLUMNS + col
+            assert offset == row * COLUMNS + col
         for i in range(8):
             row, col = manual_a(lane, i)
             names = {"a": range(1000), "lane": lane, "reg": i // 2, "element": i % 2, "lda": 23}
@@ -89,9 +89,9 @@ def test_ptx_loads_a_from_where_the_manual_says() -> None:
     values = rng.integers(0, 1 << 16, (16, 23), np.uint16)
     out = device.zeros(32 * 8, np.uint16)
     device.load(kernel(body)).kernel().launch(1, 32, [device.upload(values), out])
-    found = out.numpy().reshape(32, 8)
+    held = out.numpy().reshape(32, 8)
     for lane in range(32):
-        assert found[lane].tolist() == [values[manual_a(lane, i)] for i in range(8)]
+        assert held[lane].tolist() == [values[manual_a(lane, i)] for i in range(8)]
 
 
 def test_nothing_is_said_of_less_than_a_byte() -> None:

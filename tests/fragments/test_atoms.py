@@ -114,11 +114,13 @@ def test_multiplications(atom: MMAAtom) -> None:
             assert (pairs // form.m // 2 == col[..., None]).any(axis=-1).all()
             continue
         outer, inner, rows = (col, row, form.n) if name == "B" else (row, col, form.m)
-        found = offsets(theirs, tuple(threads), row.shape[1])
+        actual = offsets(theirs, tuple(threads), row.shape[1])
         if (atom.name, name) in WRONG_THERE:
-            assert len(np.unique(found)) == WRONG_THERE[atom.name, name] < layout.rows * layout.cols
+            assert (
+                len(np.unique(actual)) == WRONG_THERE[atom.name, name] < layout.rows * layout.cols
+            )
         else:
-            np.testing.assert_array_equal(found, outer + rows * inner, name)
+            np.testing.assert_array_equal(actual, outer + rows * inner, name)
 
 
 def move(atom: CopyAtom) -> LdMatrix | StMatrix:

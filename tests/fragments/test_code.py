@@ -55,9 +55,9 @@ def test_python_of_every_layout() -> None:
                 continue
             checked.add((name, key))
             for place in places(layout):
-                found = names[f"{name}_element"](*place)
-                assert list(found) == expected(layout, place)
-                assert names[f"{name}_place"](*found) == place
+                element = names[f"{name}_element"](*place)
+                assert list(element) == expected(layout, place)
+                assert names[f"{name}_place"](*element) == place
 
 
 def cuda(instruction: MatrixInstruction, layout: FragmentLayout) -> str:

@@ -24,12 +24,12 @@ def manual(lane: int, i: int) -> tuple[int, int]:
     return row, (lane % 4) * 2 + (i & 1) + (8 if i >= 4 else 0)
 
 
-def held(place: Wrong) -> Held:
-    """The registers of which a_i of a lane was loaded from ``place``."""
+def held(source: Wrong) -> Held:
+    """The registers of which a_i of a lane was loaded from ``source``."""
     words = np.zeros((32, 4), np.uint64)
     for lane in range(32):
         for i in range(8):
-            words[lane, i // 2] |= MATRIX[place(lane, i)] << np.uint64(16 * (i % 2))
+            words[lane, i // 2] |= MATRIX[source(lane, i)] << np.uint64(16 * (i % 2))
     return Held(A, words, MATRIX)
 
 
@@ -43,16 +43,16 @@ def test_what_is_right_needs_no_words() -> None:
 
 
 def test_two_registers_exchanged() -> None:
-    found = held(exchanged)
-    assert len(found.wrong) == 128
-    swapped, example = found.explained()
+    registers = held(exchanged)
+    assert len(registers.wrong) == 128
+    swapped, example = registers.explained()
     assert swapped == "a1 and a2 are swapped"
     start = "lane 0: a1, element 0, holds A[0,8] and should hold A[8,0], "
     assert example.startswith(start)
 
 
 @pytest.mark.parametrize(
-    ("place", "sentence"),
+    ("source", "sentence"),
     [
         (lambda lane, i: manual(lane, i ^ 1 if i < 2 else i), "the elements of a0 are in reverse"),
         (lambda lane, i: manual(lane, 6 + i % 2 if i < 2 else i), "a0 holds what belongs in a3"),
@@ -60,16 +60,16 @@ def test_two_registers_exchanged() -> None:
         (lambda lane, i: manual(lane ^ 4, i), "32 lanes hold what belongs in others: 0 that of 4"),
     ],
 )
-def test_what_one_sentence_explains(place: Wrong, sentence: str) -> None:
-    first, *_ = held(place).explained()
+def test_what_one_sentence_explains(source: Wrong, sentence: str) -> None:
+    first, *_ = held(source).explained()
     assert first.startswith(sentence)
 
 
 def test_one_element_that_is_nowhere_else() -> None:
     words: Array = held(manual).words.copy()
     words[7, 2] ^= np.uint64(1 << 31)
-    found = Held(A, words, MATRIX)
-    assert found.wrong.tolist() == [[7, 2, 1]]
-    (only,) = found.explained()
+    registers = Held(A, words, MATRIX)
+    assert registers.wrong.tolist() == [[7, 2, 1]]
+    (only,) = registers.explained()
     assert only.startswith("lane 7: a2, element 1, holds -")
     assert "and should hold A[1,15], " in only

@@ -55,11 +55,11 @@ def converted(values: Array, dtype: str) -> Array:
     return values.astype(kind16).view(np.uint16)
 
 
-def kernel(found: Moves, target: str) -> str:
+def kernel(recipe: Moves, target: str) -> str:
     """Return a kernel around the moves: every lane reads its registers of D and writes those of A."""
-    names = [f"d{tile}_{register}" for tile, register in found.words]
-    kind = {"f32": "f32", "s32": "s32"}.get(found.d.dtype, "b32")
-    results = [f"a{i}" for i in range(found.a.registers_per_lane)]
+    names = [f"d{tile}_{register}" for tile, register in recipe.words]
+    kind = {"f32": "f32", "s32": "s32"}.get(recipe.d.dtype, "b32")
+    results = [f"a{i}" for i in range(recipe.a.registers_per_lane)]
     loads = "\n".join(f"ld.global.{kind} {name}, [from+{4 * i}];" for i, name in enumerate(names))
     stores = "\n".join(f"st.global.b32 [to+{4 * i}], {name};" for i, name in enumerate(results))
     return f"""
@@ -76,33 +76,33 @@ ld.param.u64 from, [p_from]; ld.param.u64 to, [p_to];
 mad.wide.u32 from, t, {4 * len(names)}, from;
 mad.wide.u32 to, t, {4 * len(results)}, to;
 {loads}
-{ptx(found)}
+{ptx(recipe)}
 {stores}
 ret;
 }}
 """
 
 
-def accumulators(found: Moves) -> Array:
+def accumulators(recipe: Moves) -> Array:
     """Return a matrix of the tiles' values, side by side, that differ and also overflow."""
     rng = np.random.default_rng(7)
-    shape = (found.d.rows, found.d.cols * found.tiles)
-    if found.d.dtype == "s32":
+    shape = (recipe.d.rows, recipe.d.cols * recipe.tiles)
+    if recipe.d.dtype == "s32":
         return rng.integers(-300, 300, shape).astype(np.int32)
     values = (rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 10, shape)).astype(np.float32)
-    return values.astype(np.float16) if found.d.dtype == "f16" else values
+    return values.astype(np.float16) if recipe.d.dtype == "f16" else values
 
 
-def run(found: Moves, values: Array, text: str, arch: str) -> Array:
+def run(recipe: Moves, values: Array, text: str, arch: str) -> Array:
     """Return A as the kernel makes it of D."""
-    tiles = np.split(values.view(f"u{values.itemsize}"), found.tiles, axis=1)
-    registers = np.concatenate([found.d.pack(tile) for tile in tiles], axis=1).astype(np.uint32)
+    tiles = np.split(values.view(f"u{values.itemsize}"), recipe.tiles, axis=1)
+    registers = np.concatenate([recipe.d.pack(tile) for tile in tiles], axis=1).astype(np.uint32)
     with open_device("emulator", arch=arch) as device:
         loaded = device.load(text).kernel("k")
-        count = found.a.registers_per_lane
+        count = recipe.a.registers_per_lane
         with device.upload(registers) as given, device.zeros((32, count), "u32") as out:
             loaded.launch(1, 32, [given, out])
-            return found.a.unpack(out.numpy())
+            return recipe.a.unpack(out.numpy())
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def run(found: Moves, values: Array, text: str, arch: str) -> Array:
 def test_the_moves_make_a_of_d(
     first: MatrixInstruction, following: MatrixInstruction, kinds: str
 ) -> None:
-    found = moves(first, following)
-    assert {" ".join(move.kinds) for move in found.moves} == {kinds}
-    values = accumulators(found)
+    recipe = moves(first, following)
+    assert {" ".join(move.kinds) for move in recipe.moves} == {kinds}
+    values = accumulators(recipe)
     arch = "sm_89" if following.a_type in ("e4m3", "e5m2") else "sm_80"
-    text = kernel(found, arch)
+    text = kernel(recipe, arch)
     link_ptx(text, arch=arch)
-    assert (run(found, values, text, arch) == converted(values, following.a_type)).all()
+    assert (run(recipe, values, text, arch) == converted(values, following.a_type)).all()
 
 
 @pytest.mark.parametrize(
@@ -130,18 +130,18 @@ def test_the_moves_make_a_of_d(
 def test_without_shuffles_a_is_the_same_but_for_the_order_of_k(
     first: MatrixInstruction, following: MatrixInstruction
 ) -> None:
-    found = moves(first, following)
-    other = permuted(found)
+    recipe = moves(first, following)
+    other = permuted(recipe)
     assert sorted(other.columns) == list(range(following.k))
     formula = compile(other.formula, "formula", "eval")
     assert [eval(formula, {}, {"k": k}) for k in range(following.k)] == list(other.columns)
-    values = accumulators(found)
+    values = accumulators(recipe)
     arch = "sm_89" if following.a_type in ("e4m3", "e5m2") else "sm_80"
     text = kernel(other.moves, arch)
     assert "shfl" not in text
     assert "prmt" not in text
     right = converted(values, following.a_type)[:, list(other.columns)]
-    assert (run(found, values, text, arch) == right).all()
+    assert (run(recipe, values, text, arch) == right).all()
     assert (right != converted(values, following.a_type)).any()
 
 
@@ -155,11 +155,11 @@ def test_without_shuffles_a_is_the_same_but_for_the_order_of_k(
     ],
 )
 def test_a_wrong_move_is_noticed(right: str, wrong: str) -> None:
-    found = moves(S8, S8)
-    values = accumulators(found)
-    text = kernel(found, "sm_80")
+    recipe = moves(S8, S8)
+    values = accumulators(recipe)
+    text = kernel(recipe, "sm_80")
     assert text.count(right) == 1
-    broken = run(found, values, text.replace(right, wrong), "sm_80")
+    broken = run(recipe, values, text.replace(right, wrong), "sm_80")
     assert (broken != converted(values, "s8")).any()
 
 

@@ -115,13 +115,13 @@ def found_in(entry: Form) -> list[Mismatch]:
     target = entry.targets[0]
     with open_device("emulator", arch=target) as device:
         loaded = device.load(module([(entry, probe_kernel.body) for probe_kernel in every], target))
-        found: list[Mismatch] = []
+        mismatches: list[Mismatch] = []
         for probe_kernel, kernel in zip(every, loaded.kernels.values(), strict=True):
             words = launch(device, kernel, probe_kernel)
-            found += probe_kernel.mismatches(
+            mismatches += probe_kernel.mismatches(
                 words, some(probe_kernel.wrong(words, promised_only=False))
             )
-    return found
+    return mismatches
 
 
 def some(wrong: Array) -> Array:
@@ -307,16 +307,16 @@ def test_rows_and_registers_of_moves(kind: type, name: str, change: tuple[Any, .
 
 def test_a_store_to_a_row_that_is_nobodys_is_caught() -> None:
     (probe_kernel,) = probe_kernels(matching("stmatrix.m8n8.x1.b16")[0])
-    found = probe_kernel.expected.copy()
-    found[0, 0, 0] ^= np.uint64(0xFFFF)
+    records = probe_kernel.expected.copy()
+    records[0, 0, 0] ^= np.uint64(0xFFFF)
     lane = next(i for i in range(32) if i * 11 % 32 == 0)
-    wrong = probe_kernel.wrong(found, promised_only=False)
-    (mismatch,) = probe_kernel.mismatches(found, wrong)
+    wrong = probe_kernel.wrong(records, promised_only=False)
+    (mismatch,) = probe_kernel.mismatches(records, wrong)
     assert (mismatch.where, mismatch.row, mismatch.col) == ("memory", lane, 0)
     last = 31 * 11 % 32  # the row that lane 31 addresses, which one matrix does not ask for
-    found = probe_kernel.expected.copy()
-    found[0, last, 0] ^= np.uint64(1 << 16)
-    (mismatch,) = probe_kernel.mismatches(found, probe_kernel.wrong(found, promised_only=False))
+    records = probe_kernel.expected.copy()
+    records[0, last, 0] ^= np.uint64(1 << 16)
+    (mismatch,) = probe_kernel.mismatches(records, probe_kernel.wrong(records, promised_only=False))
     assert (mismatch.row, mismatch.lane) == (31, 31)
 
 
@@ -333,10 +333,12 @@ def test_no_word_of_a_wrong_record_goes_unnamed() -> None:
             for lane, word in np.ndindex(lanes, words):
                 if (lane + word) % step:
                     continue
-                found = probe_kernel.expected.copy()
-                found[probe, lane, word] ^= np.uint64(2)
+                records = probe_kernel.expected.copy()
+                records[probe, lane, word] ^= np.uint64(2)
                 assert any(
-                    probe_kernel.mismatches(found, probe_kernel.wrong(found, promised_only=False))
+                    probe_kernel.mismatches(
+                        records, probe_kernel.wrong(records, promised_only=False)
+                    )
                 )
 
 
@@ -351,13 +353,17 @@ def test_numbers_are_different_and_exact() -> None:
     known = {(o.dtype, o.bits): o for form in MULTIPLICATIONS for o in typed(form)}
     assert len(known) == 17
     for layout in known.values():
-        found = numbers(layout)
-        assert len(np.unique(found.patterns)) == len(np.unique(found.values)) == len(found.values)
-        assert (decode(layout, found.patterns).astype(np.float64) == found.values).all()
-        assert found.values[found.one] == 1
-        assert found.values[0] == 0
+        numbering = numbers(layout)
+        assert (
+            len(np.unique(numbering.patterns))
+            == len(np.unique(numbering.values))
+            == len(numbering.values)
+        )
+        assert (decode(layout, numbering.patterns).astype(np.float64) == numbering.values).all()
+        assert numbering.values[numbering.one] == 1
+        assert numbering.values[0] == 0
         # What has this many bits at most is exact in f16 and in all that keeps 10 bits of a sum.
-        whole = np.abs(found.values[found.values != 0])
+        whole = np.abs(numbering.values[numbering.values != 0])
         mantissa = (whole / 2.0 ** np.floor(np.log2(whole))) * 2.0**10
         assert layout.dtype in ("f64", "s32", "f32") or (mantissa == np.round(mantissa)).all()
 
@@ -397,8 +403,8 @@ def test_every_pattern_comes_to_every_place(name: str) -> None:
     sets = probes.given["E"]
     flat = sets.reshape(len(sets), -1)
     assert flat.shape[1] == 32 * 8  # of all selectors together: every nibble of every lane
-    for place in flat.T:
-        assert set(place.tolist()) == set(form.metadata.allowed)
+    for nibbles in flat.T:
+        assert set(nibbles.tolist()) == set(form.metadata.allowed)
     assert len(np.unique(flat, axis=1).T) == flat.shape[1]
 
 

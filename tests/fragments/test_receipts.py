@@ -65,15 +65,15 @@ class Playback:
 @pytest.fixture(scope="module")
 def emulated() -> list[tuple[ProbeKernel, Array]]:
     """What the probe kernels give where they are right."""
-    found: list[tuple[ProbeKernel, Array]] = []
+    records: list[tuple[ProbeKernel, Array]] = []
     device = open_device("emulator")
 
     def keep(probe_kernel: ProbeKernel, words: Array) -> None:
-        found.append((probe_kernel, words))
+        records.append((probe_kernel, words))
 
     outcomes = sweep(device, SOME, everywhere=False, keep=keep)
     assert not any(outcome.status == "failed" for outcome in outcomes)
-    return found
+    return records
 
 
 @pytest.fixture
@@ -131,9 +131,9 @@ def test_the_dumps_are_all_there(gpu: Playback, tmp_path: Path) -> None:
 
 
 def change(gpu: Playback, name: str, words: slice) -> None:
-    for probe_kernel, found in gpu.records:
+    for probe_kernel, records in gpu.records:
         if probe_kernel.form.name.startswith(name):
-            found[:, 3, words] ^= np.uint64(0x10)
+            records[:, 3, words] ^= np.uint64(0x10)
 
 
 def test_a_gpu_that_differs_fails_and_proves_nothing(gpu: Playback, tmp_path: Path) -> None:

@@ -108,9 +108,11 @@ def test_a_d_of_half_of_the_lanes_is_tried_in_either_half(
             lambda made, cells, d, first_lane: right(made, cells, d, 0),
         )
         every = list(probe_kernels(form))
-    found = found_in(form, every)
-    assert {mismatch.operand for mismatch in found} == {"A", "B", "T"}
-    assert {(mismatch.lane or 0) % 32 // 16 for mismatch in found if mismatch.operand != "T"} == {1}
+    mismatches = found_in(form, every)
+    assert {mismatch.operand for mismatch in mismatches} == {"A", "B", "T"}
+    assert {
+        (mismatch.lane or 0) % 32 // 16 for mismatch in mismatches if mismatch.operand != "T"
+    } == {1}
 
 
 SOME = [
@@ -140,11 +142,13 @@ def found_in(form: Form, every: list[ProbeKernel], target: str = "") -> list[Mis
     target = target or form.targets[0]
     with open_device("emulator", arch=target) as device:
         loaded = device.load(module([(form, probe_kernel.body) for probe_kernel in every], target))
-        found: list[Mismatch] = []
+        mismatches: list[Mismatch] = []
         for probe_kernel, kernel in zip(every, loaded.kernels.values(), strict=True):
             words = launch(device, kernel, probe_kernel)
-            found += probe_kernel.mismatches(words, probe_kernel.wrong(words, promised_only=True))
-    return found
+            mismatches += probe_kernel.mismatches(
+                words, probe_kernel.wrong(words, promised_only=True)
+            )
+    return mismatches
 
 
 def swapped(first: int, other: int) -> Callable[[Array], Array]:
@@ -187,10 +191,10 @@ def test_what_is_elsewhere_is_named(
     with monkeypatch.context() as tampered:
         tampered.setattr(DataPath, table, change)
         every = list(probe_kernels(form))
-    found = found_in(form, every)
-    assert found
-    assert {mismatch.operand for mismatch in found} <= operands | {"T"}
-    named = [mismatch for mismatch in found if mismatch.operand in operands]
+    mismatches = found_in(form, every)
+    assert mismatches
+    assert {mismatch.operand for mismatch in mismatches} <= operands | {"T"}
+    named = [mismatch for mismatch in mismatches if mismatch.operand in operands]
     if table.startswith("scales"):
         assert {mismatch.row % 32 for mismatch in named} == set(element)
     else:
@@ -219,11 +223,13 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as tampered:
         tampered.setattr(tensor_places, "metadata", metadata)
         every = list(probe_kernels(form))
-    found = found_in(form, every)
-    assert {mismatch.operand for mismatch in found} == {"E"}
+    mismatches = found_in(form, every)
+    assert {mismatch.operand for mismatch in mismatches} == {"E"}
     assert view.sentence(
-        FormOutcome(form, "failed", (), mismatches=(found[0],)), found[0]
-    ).startswith(f"E[{found[0].row},{found[0].col}] in column {found[0].column} of lane ")
+        FormOutcome(form, "failed", (), mismatches=(mismatches[0],)), mismatches[0]
+    ).startswith(
+        f"E[{mismatches[0].row},{mismatches[0].col}] in column {mismatches[0].column} of lane "
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,12 +238,12 @@ def test_metadata_that_is_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_registers_that_are_elsewhere_are_named(name: str, what: str) -> None:
     form = with_tampered(name, ("R", "row", 3, 5))
-    found = found_in(form, list(probe_kernels(form)))
-    assert {mismatch.where for mismatch in found} == {what}
+    mismatches = found_in(form, list(probe_kernels(form)))
+    assert {mismatch.where for mismatch in mismatches} == {what}
     rows = (
-        {mismatch.row % 16 for mismatch in found}
+        {mismatch.row % 16 for mismatch in mismatches}
         if what == "memory"
-        else {mismatch.row for mismatch in found}
+        else {mismatch.row for mismatch in mismatches}
     )
     assert rows == {3, 5}
 
@@ -246,13 +252,13 @@ def test_a_copy_to_other_lanes_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     form = matching("tcgen05.cp.cta_group::1.64x128b.warpx2::02_13")[0]
 
     def lanes(modifiers: Any) -> tuple[int, int, Array]:
-        rows, width, found = right(modifiers)
-        return rows, width, swapped(70, 71)(found)
+        rows, width, lane_of_row = right(modifiers)
+        return rows, width, swapped(70, 71)(lane_of_row)
 
     right = tensor_memory_operand.lanes_of_copy
     with monkeypatch.context() as tampered:
         tampered.setattr(tensor_moves, "lanes_of_copy", lanes)
         every = list(probe_kernels(form))
-    found = found_in(form, every)
-    assert {mismatch.lane for mismatch in found} == {70, 71}
-    assert {mismatch.column for mismatch in found} == {16, 17, 18, 19}
+    mismatches = found_in(form, every)
+    assert {mismatch.lane for mismatch in mismatches} == {70, 71}
+    assert {mismatch.column for mismatch in mismatches} == {16, 17, 18, 19}

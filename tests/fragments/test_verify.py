@@ -267,7 +267,7 @@ def test_the_verb_narrows(cli: Ptxlab) -> None:
     ],
 )
 def test_errors_of_the_verb(cli: Ptxlab, arguments: list[str], status: int, message: str) -> None:
-    found, out, err = cli(*arguments)
-    assert (found, out) == (status, "")
+    actual_status, out, err = cli(*arguments)
+    assert (actual_status, out) == (status, "")
     assert message in err
     assert "Traceback" not in err

@@ -45,9 +45,9 @@ def hopper() -> Device:
 
 
 def form(name: str) -> MatrixInstruction:
-    found = matching(name)[0]
-    assert isinstance(found, MatrixInstruction)
-    return found
+    instruction = matching(name)[0]
+    assert isinstance(instruction, MatrixInstruction)
+    return instruction
 
 
 def test_of_each_line_a_few_n_are_run_and_the_others_assembled(hopper: Device) -> None:
@@ -96,8 +96,8 @@ def test_matrices_lie_where_the_ptx_isa_says(name: str) -> None:
             )
             adds = bool(probe_kernel.given[probe, 0, 2])
             d = np.zeros((64, instruction.n)) if adds else a @ b.T
-            found = expected[probe].view("f4" if instruction.d_type == "f32" else "i4")
-            assert adds or np.array_equal(found, d)
+            result = expected[probe].view("f4" if instruction.d_type == "f32" else "i4")
+            assert adds or np.array_equal(result, d)
             assert not adds or not (a.any() or b.any())
             seen.add((along, int(probe_kernel.given[probe, 0, 0]) >> 62))
     assert {code for _, code in seen} == set(CODES.values())
@@ -135,11 +135,13 @@ def found_in(device: Device, instruction: Form) -> list[Mismatch]:
     loaded = device.load(
         module([(instruction, probe_kernel.body) for probe_kernel in every], "sm_90a")
     )
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     for probe_kernel, kernel in zip(every, loaded.kernels.values(), strict=True):
         words = launch(device, kernel, probe_kernel)
-        found += probe_kernel.mismatches(words, some(probe_kernel.wrong(words, promised_only=True)))
-    return found
+        mismatches += probe_kernel.mismatches(
+            words, some(probe_kernel.wrong(words, promised_only=True))
+        )
+    return mismatches
 
 
 @pytest.mark.parametrize("what", ["row", "col"])
@@ -179,9 +181,9 @@ def of_order(patch: Patch) -> None:
     right = warpgroup._Placed.elements
 
     def elements(placed: Any) -> Any:
-        found = right.fget(placed)  # type: ignore[attr-defined]
-        turned = np.arange(found.shape[1]) ^ (placed.operand.operand == "B")
-        return found[:, turned]
+        elements_there = right.fget(placed)  # type: ignore[attr-defined]
+        turned = np.arange(elements_there.shape[1]) ^ (placed.operand.operand == "B")
+        return elements_there[:, turned]
 
     patch.setattr(warpgroup._Placed, "elements", property(elements))
 
@@ -199,8 +201,8 @@ def test_a_slip_in_shared_memory(
     for mismatch in outcome.mismatches:
         if mismatch.operand == "B":
             assert (mismatch.lane, mismatch.register, mismatch.element) == (None, None, None)
-            place = f"B[{mismatch.row},{mismatch.col}] in shared memory: D shows"
-            assert sentence(outcome, mismatch).startswith(place)
+            start = f"B[{mismatch.row},{mismatch.col}] in shared memory: D shows"
+            assert sentence(outcome, mismatch).startswith(start)
     assert slip is not of_order or {mismatch.operand for mismatch in outcome.mismatches} == {"B"}
 
 

@@ -134,5 +134,5 @@ def test_without_the_swizzle_they_do(
     file = changed(tmp_path, "(byte ^ row / rows_in_a_pass % units * UNIT)", "byte")
     problem = Problem(64, 64, K, dtype, acc, layout=layout)
     small = KERNEL.cut(QUICK[KERNEL.name], dtype)
-    found = sum_of(counted(file, problem, small), opcode)
-    assert found.shared_wavefronts >= 2 * found.shared_ideal
+    counts = sum_of(counted(file, problem, small), opcode)
+    assert counts.shared_wavefronts >= 2 * counts.shared_ideal

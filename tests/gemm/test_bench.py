@@ -58,8 +58,8 @@ def run(gpu: CudaDevice, *names: str, procedure: Procedure = QUICK) -> Bench:
         return bench(gpu, stopwatch, machine, entries, procedure, said.append)
 
 
-def by_name(found: Bench) -> dict[str, BenchResult]:
-    return {result.rung.name: result for result in found.results}
+def by_name(bench: Bench) -> dict[str, BenchResult]:
+    return {result.rung.name: result for result in bench.results}
 
 
 def off_by_one(d: Array, before: int) -> None:
@@ -72,9 +72,9 @@ def off_by_one(d: Array, before: int) -> None:
 def test_kernels_are_timed_beside_the_library(gpu: CudaDevice) -> None:
     driver = gpu.driver.api
     driver.seconds = {"naive": 4e-3, "tiled": 2e-3, LIBRARY: 1e-3}
-    found = run(gpu, "naive", "tiled")
-    assert found.passed
-    results = by_name(found)
+    bench = run(gpu, "naive", "tiled")
+    assert bench.passed
+    results = by_name(bench)
     assert list(results) == ["cublas", "naive", "tiled"]
     for name, seconds, ratio in (
         ("naive", 4e-3, 0.25),
@@ -97,7 +97,7 @@ def test_kernels_are_timed_beside_the_library(gpu: CudaDevice) -> None:
     assert results["tiled"].tile["BM"] == 32
     # H100 and H200: 256 FLOP a clock and SM.
     assert results["naive"].limit == pytest.approx(256 * 132 * 1980e6 / 1e12)
-    (absent,) = found.absent
+    (absent,) = bench.absent
     assert absent.algorithm == "cublaslt"
     assert "cannot be called" in absent.reason
 
@@ -106,11 +106,11 @@ def test_without_a_library_there_is_nothing_to_compare_with(
     gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", None)
-    found = run(gpu, "tiled")
-    (result,) = found.results
+    bench = run(gpu, "tiled")
+    (result,) = bench.results
     assert result.timed is not None
     assert (result.timed.library, result.timed.beside, result.timed.ratio) == (None, None, None)
-    assert [absent.algorithm for absent in found.absent] == ["cublas", "cublaslt"]
+    assert [absent.algorithm for absent in bench.absent] == ["cublas", "cublaslt"]
 
 
 # ---- what is wrong has no speed ------------------------------------------------------------------
@@ -119,9 +119,9 @@ def test_without_a_library_there_is_nothing_to_compare_with(
 def test_a_wrong_kernel_is_not_timed(gpu: CudaDevice) -> None:
     driver = gpu.driver.api
     driver.spoil["tiled"] = off_by_one
-    found = run(gpu, "naive", "tiled")
-    results = by_name(found)
-    assert not found.passed
+    bench = run(gpu, "naive", "tiled")
+    results = by_name(bench)
+    assert not bench.passed
     assert results["tiled"].timed is None
     assert not results["tiled"].verdict.passed
     assert driver.ran["tiled"] == 1
@@ -169,9 +169,9 @@ def test_nothing_is_compared_with_a_wrong_library(gpu: CudaDevice) -> None:
 def test_a_kernel_that_cannot_be_launched_is_left_out(gpu: CudaDevice) -> None:
     driver = gpu.driver.api
     driver.fail["cuLaunchKernel"] = 701
-    found = run(gpu, "tiled")
-    assert [result.rung.name for result in found.results] == ["cublas"]
-    assert "more registers" in found.absent[-1].reason
+    bench = run(gpu, "tiled")
+    assert [result.rung.name for result in bench.results] == ["cublas"]
+    assert "more registers" in bench.absent[-1].reason
     driver.fail["cuLaunchKernel"] = 700  # after which nothing can be done any more
     with pytest.raises(LaunchError, match="outside every allocation"):
         run(gpu, "tiled")
@@ -183,11 +183,11 @@ def test_a_kernel_that_cannot_be_launched_is_left_out(gpu: CudaDevice) -> None:
 def test_a_row_of_every_band_is_drawn() -> None:
     assert drawn(ROWS, 0).tolist() == list(range(ROWS))
     for rows in (ROWS + 1, 4099, 20000):
-        found = drawn(rows, 3)
-        assert len(found) == ROWS
-        assert (np.diff(found) >= 0).all()
+        sampled = drawn(rows, 3)
+        assert len(sampled) == ROWS
+        assert (np.diff(sampled) >= 0).all()
         bands = np.arange(ROWS + 1) * rows // ROWS
-        assert ((bands[:-1] <= found) & (found < bands[1:])).all()
+        assert ((bands[:-1] <= sampled) & (sampled < bands[1:])).all()
     assert drawn(20000, 3).tolist() != drawn(20000, 4).tolist()
 
 
@@ -291,18 +291,18 @@ def test_text_has_a_speed_for_what_is_right_alone(gpu: CudaDevice) -> None:
 
 def test_each_figure_is_where_its_head_says(gpu: CudaDevice) -> None:
     """A slow launch, p80 of the seconds, is p20 of the TFLOP/s: the lower of the two."""
-    found = run(gpu, "naive")
+    bench = run(gpu, "naive")
 
     def timing(median: float, low: float, high: float) -> Timing:
         median, slow, fast = (PROBLEM.flops / 1e12 / tflops for tflops in (median, low, high))
         return Timing(median, p20=fast, p80=slow, samples=3, launches=1)
 
     speed = Speed(timing(8, 7, 9), timing(4, 3, 5), timing(1, 0.5, 2))
-    *_, naive = found.results
+    *_, naive = bench.results
     assert naive.timed is not None
     naive = replace(naive, limit=16.0, timed=replace(naive.timed, speed=speed, beside=None))
-    found = replace(found, results=(naive,))
-    text = view.text(found)
+    bench = replace(bench, results=(naive,))
+    text = view.text(bench)
     (head,) = (line for line in text.splitlines() if "p20 to p80  " in line)
     assert re.split(" {2,}", head.strip())[:5] == [
         "burst", "sustained", "p20 to p80", "cold", "of library",
@@ -310,7 +310,7 @@ def test_each_figure_is_where_its_head_says(gpu: CudaDevice) -> None:
     (line,) = (line for line in text.splitlines() if line.strip().startswith("naive "))
     cells = re.split(" {2,}", line.strip())
     assert cells[:6] == ["naive", "8.00", "4.00", "3.00 to 5.00", "1.00", "25.0 %"]
-    (data,) = view.as_json(found)["results"]
+    (data,) = view.as_json(bench)["results"]
     assert data["tflops"] == pytest.approx(4)
     assert data["seconds"] == pytest.approx(PROBLEM.flops / 4e12)
     for name, tflops, high, low in (
@@ -334,8 +334,8 @@ def test_half_as_fast_as_predicted_is_half_less(gpu: CudaDevice) -> None:
 
 
 def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
-    found = told(gpu)
-    data = view.as_json(found)
+    bench = told(gpu)
+    data = view.as_json(bench)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert (data["schema"], data["device"], data["arch"]) == ("ptxlab.bench/2", "cuda", "sm_90a")
     assert data["machine"]["multiprocessors"] == 132
@@ -353,23 +353,23 @@ def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
     assert float(lines[1]["burst.median"]) == pytest.approx(4e-3)
     words = [
         text.text
-        for text in xml.fromstring(view.svg(found)).iter("{http://www.w3.org/2000/svg}text")
+        for text in xml.fromstring(view.svg(bench)).iter("{http://www.w3.org/2000/svg}text")
     ]
     assert {"naive", "tiled", "cublas", "limit"} <= set(words)
     assert "coalescing" not in words
 
 
 def test_clock_and_power_give_the_flops_of_an_sm(gpu: CudaDevice) -> None:
-    found = told(gpu)
+    bench = told(gpu)
     read = [
         replace(result, timed=result.timed and replace(result.timed, reading=Reading(1000, 500)))
-        for result in found.results
+        for result in bench.results
     ]
-    found = replace(found, results=tuple(read))
-    naive = view.as_json(found)["results"][1]
+    bench = replace(bench, results=tuple(read))
+    naive = view.as_json(bench)["results"][1]
     assert (naive["algorithm"], naive["clock_mhz"], naive["power_w"]) == ("naive", 1000, 500)
     assert naive["flop_per_clk_sm"] == pytest.approx(2 * 48 * 40 * 24 / 4e-3 / 1e9 / 132)
-    text = view.text(found)
+    text = view.text(bench)
     (line,) = (line.split() for line in text.splitlines() if line.strip().startswith("naive "))
     assert {"1000", "500"} <= set(line)
     assert f"cublas ran {LIBRARY}" in text

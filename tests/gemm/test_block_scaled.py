@@ -101,18 +101,18 @@ def test_numbers_are_the_nearest_that_their_scale_has(dtype: str) -> None:
     kind, most = SCALED[dtype], max(MAGNITUDES[dtype])
     values = np.random.default_rng(1).standard_normal((3, 70)).astype(np.float32) * 3
     values[1, :32], values[2, 40] = 0, 1000
-    found = quantized(values, kind)
-    assert found.scales.shape == (3, math.ceil(70 / kind.block))
+    scaled = quantized(values, kind)
+    assert scaled.scales.shape == (3, math.ceil(70 / kind.block))
     for row, k in np.ndindex(values.shape):
         block = values[row, k - k % kind.block :][: kind.block]
-        by = scale(dtype, int(found.scales[row, k // kind.block]))
+        by = scale(dtype, int(scaled.scales[row, k // kind.block]))
         largest = float(np.abs(block).max())
         if largest and dtype == "mxfp8":
             assert by == 2.0 ** (math.floor(math.log2(largest)) - 8)
         elif largest:
             assert min(E4M3, key=lambda value: abs(value - largest / most)) == by
-        value = number(dtype, int(found.codes[row, k])) * by
-        assert value == found.values[row, k]
+        value = number(dtype, int(scaled.codes[row, k])) * by
+        assert value == scaled.values[row, k]
         exact = fixed(float(values[row, k]))
         assert abs(exact - fixed(value)) == min(abs(exact - near) for near in numbers(dtype, by))
 
@@ -275,14 +275,14 @@ OPCODES = {
 def test_what_it_counts_and_is_compiled_to(rung: Algorithm, dtype: str) -> None:
     problem = Problem(128, 128, 512, dtype)
     with open_device("emulator", arch=CHIPS[rung.name][0]) as device:
-        found = facts(device, problem, rung)
+        of_rung = facts(device, problem, rung)
     of_all = 1 if rung is RUNG else 128 // 16 * 128 // 8
-    assert found.verdict.passed
-    assert found.products == of_all * 512 * SCALED[dtype].bits // 256
-    assert found.counts.flops == problem.flops + 128 * 128
-    assert found.opcode == OPCODES[rung.name][dtype]
-    assert found.share is not None
-    assert found.conflicts == found.spilled == 0
+    assert of_rung.verdict.passed
+    assert of_rung.products == of_all * 512 * SCALED[dtype].bits // 256
+    assert of_rung.counts.flops == problem.flops + 128 * 128
+    assert of_rung.opcode == OPCODES[rung.name][dtype]
+    assert of_rung.share is not None
+    assert of_rung.conflicts == of_rung.spilled == 0
 
 
 @pytest.mark.parametrize("dtype", TYPES)

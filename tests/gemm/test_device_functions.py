@@ -123,17 +123,17 @@ def test_mma_is_the_one_of_the_handwritten_program(
     a = random.standard_normal((16, 16)).astype(TYPES[dtype].dtype)
     b = random.standard_normal((16, 8)).astype(TYPES[dtype].dtype)
     c = random.standard_normal((16, 8)).astype(TYPES[acc].dtype)
-    found = []
+    outputs = []
     for kernel, more in [
         (compile_kernel(MMA.replace("DTYPE", dtype).replace("ACC", acc)), []),
         (device.load(f"ptx/mma_m16n8k16_{types}.ptx").kernel(), [16]),
     ]:
         d = device.upload(c)
         kernel.launch(1, 32, [device.upload(a), device.upload(b), d, *more])
-        found.append(d.numpy())
-    assert found[0].tobytes() == found[1].tobytes()
+        outputs.append(d.numpy())
+    assert outputs[0].tobytes() == outputs[1].tobytes()
     exact = a.astype(float) @ b.astype(float) + c.astype(float)
-    np.testing.assert_allclose(found[0].astype(float), exact, atol=2e-2 if acc == "f16" else 1e-5)
+    np.testing.assert_allclose(outputs[0].astype(float), exact, atol=2e-2 if acc == "f16" else 1e-5)
 
 
 TF32 = """

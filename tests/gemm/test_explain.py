@@ -73,11 +73,11 @@ def test_what_the_copy_engine_brings_is_read_too(device: Device) -> None:
     if device.kind != "emulator":
         pytest.skip("only the emulator counts")
     with open_device("emulator", arch="sm_90a") as hopper:
-        found = facts(hopper, Problem(128, 128, 64, "bf16"), ALGORITHMS["wgmma"])
+        of_wgmma = facts(hopper, Problem(128, 128, 64, "bf16"), ALGORITHMS["wgmma"])
     given, stored = 2 * 128 * 64 * 2, 128 * 128 * 4
-    assert found.ctas == 1
-    assert found.sectors == (given + stored) // 32
-    assert found.asked_bytes == given + stored
+    assert of_wgmma.ctas == 1
+    assert of_wgmma.sectors == (given + stored) // 32
+    assert of_wgmma.asked_bytes == given + stored
 
 
 def test_the_limits_of_both(told: LadderExplanation) -> None:

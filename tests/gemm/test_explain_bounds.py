@@ -20,57 +20,57 @@ TOY = Gpu("toy", 90, 10, 1000, 256, {("bf16", "f32"): 4096}, "DRAM", 320, mma_sy
 
 def test_the_roofs_of_a_rung() -> None:
     """1024 requests of 4 sectors are 1024 clocks of L1, for 2^19 FLOP: 512 a clock."""
-    found = bounds(made("naive", share=0.25), TOY)
+    limited = bounds(made("naive", share=0.25), TOY)
     # Four instructions a clock, one of them of 64 FLOP.
-    assert found.limits == {ARITHMETIC: 256, ISSUE: 64, L1: 512}
-    assert (found.by, found.most, found.tflops) == (ISSUE, 64, 0.64)
-    assert found.intensity["global"] == FLOP / (32 * 4096) == 4
-    assert found.intensity["L1"] == FLOP / (128 * 1024) == 4
+    assert limited.limits == {ARITHMETIC: 256, ISSUE: 64, L1: 512}
+    assert (limited.by, limited.most, limited.tflops) == (ISSUE, 64, 0.64)
+    assert limited.intensity["global"] == FLOP / (32 * 4096) == 4
+    assert limited.intensity["L1"] == FLOP / (128 * 1024) == 4
     # A and B read, D written: three matrices of f32.
-    assert found.intensity["problem"] == FLOP / (3 * 4 * SIZE**2)
+    assert limited.intensity["problem"] == FLOP / (3 * 4 * SIZE**2)
     # 64 FLOP a clock are 16 bytes, and memory has 32.
-    assert found.from_caches == 0
+    assert limited.from_caches == 0
 
 
 def test_sectors_that_are_scattered_fill_more_of_the_l1() -> None:
-    found = bounds(made("naive", share=1.0, sectors=32 * 1024), TOY)
-    assert (found.by, found.most) == (GLOBAL, FLOP / (32 * 1024 * 32 / 128))
+    limited = bounds(made("naive", share=1.0, sectors=32 * 1024), TOY)
+    assert (limited.by, limited.most) == (GLOBAL, FLOP / (32 * 1024 * 32 / 128))
     # 64 FLOP a clock at half a FLOP a byte are 128 bytes.
-    assert found.from_caches == 1 - 32 / 128
+    assert limited.from_caches == 1 - 32 / 128
 
 
 def test_requests_of_few_bytes_take_a_clock_each() -> None:
-    found = bounds(made("naive", share=1.0, requests=8192), TOY)
-    assert (found.by, found.most) == (GLOBAL, 64)
+    limited = bounds(made("naive", share=1.0, requests=8192), TOY)
+    assert (limited.by, limited.most) == (GLOBAL, 64)
 
 
 def test_shared_memory_and_the_l1_cache_are_one() -> None:
-    found = bounds(made("tiled", share=1.0, shared_wavefronts=3 * 1024), TOY)
-    assert (found.by, found.most) == (SHARED, FLOP / 4096)
+    limited = bounds(made("tiled", share=1.0, shared_wavefronts=3 * 1024), TOY)
+    assert (limited.by, limited.most) == (SHARED, FLOP / 4096)
 
 
 def test_asynchronous_copies_take_what_they_write_to_shared_memory() -> None:
     facts = made("tiled", share=1.0, shared_wavefronts=4096)
     copied = replace(facts, copies=Counts(requests=1024, sectors=4096))
-    found = bounds(copied, TOY)
-    assert found.limits[L1] == FLOP / 4096
+    limited = bounds(copied, TOY)
+    assert limited.limits[L1] == FLOP / 4096
 
 
 def test_work_beyond_the_edges_is_in_vain() -> None:
-    found = bounds(made("naive", share=1.0, flops=2 * FLOP), TOY)
-    assert found.limits[ARITHMETIC] == 128
+    limited = bounds(made("naive", share=1.0, flops=2 * FLOP), TOY)
+    assert limited.limits[ARITHMETIC] == 128
 
 
 def test_tensor_cores_as_far_as_mma_sync_has_them() -> None:
-    found = bounds(on_tensor_cores(made("tensor_core")), TOY)
-    assert found.peak == 4096
+    limited = bounds(on_tensor_cores(made("tensor_core")), TOY)
+    assert limited.peak == 4096
     # An instruction is 4096 FLOP, and every second one computes.
-    assert found.limits == {ARITHMETIC: 2048, ISSUE: 4 * 0.5 * 4096, L1: 512}
+    assert limited.limits == {ARITHMETIC: 2048, ISSUE: 4 * 0.5 * 4096, L1: 512}
 
 
 def test_without_a_loop_there_is_no_bound_of_issue() -> None:
-    found = bounds(replace(made("naive"), share=None), TOY)
-    assert set(found.limits) == {ARITHMETIC, L1}
+    limited = bounds(replace(made("naive"), share=None), TOY)
+    assert set(limited.limits) == {ARITHMETIC, L1}
 
 
 def test_types_that_the_tensor_cores_do_not_take() -> None:
@@ -81,8 +81,8 @@ def test_types_that_the_tensor_cores_do_not_take() -> None:
 
 def test_d_is_read_too_where_beta_counts() -> None:
     facts = made("naive")
-    found = bounds(replace(facts, problem=replace(facts.problem, beta=1.0)), TOY)
-    assert found.intensity["problem"] == FLOP / (4 * 4 * SIZE**2)
+    limited = bounds(replace(facts, problem=replace(facts.problem, beta=1.0)), TOY)
+    assert limited.intensity["problem"] == FLOP / (4 * 4 * SIZE**2)
 
 
 def test_less_work_is_never_a_lower_bound() -> None:

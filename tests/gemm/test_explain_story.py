@@ -205,8 +205,8 @@ def test_each_is_told_after_the_one_it_follows() -> None:
     for algorithm in ALGORITHMS.values():
         assert algorithm.follows in (*ALGORITHMS, "")
     names = ["naive", "tiled", "thread_tiled_8x4", "tensor_core"]
-    found = tell([made(name) for name in names], H200)
-    assert [step.after for step in found.steps] == ["", "naive", "naive", "thread_tiled_8x4"]
+    story = tell([made(name) for name in names], H200)
+    assert [step.after for step in story.steps] == ["", "naive", "naive", "thread_tiled_8x4"]
     other = tell([made("thread_tiled_4x4"), made("tiled")], H200)  # in the order of the ladder
     assert [step.after for step in other.steps] == ["", "tiled"]
 

@@ -46,9 +46,9 @@ class Clocked(FakeGpu):
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr("tests.gemm.fake_gpu.FakeGpu", Clocked)
-    found = installed(monkeypatch)
-    found.seconds = {"tiled": TURN}
-    return found
+    gpu = installed(monkeypatch)
+    gpu.seconds = {"tiled": TURN}
+    return gpu
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def play(gpu: CudaDevice, activity: str = "relu") -> Interleaving:
 
 @pytest.mark.parametrize("activity", ["relu", "touch"])
 def test_every_kind_is_right_and_all_end_alike(gpu: CudaDevice, activity: str) -> None:
-    found = play(gpu, activity)
-    assert found.passed
-    assert [turns.kind for turns in found.kinds] == list(KINDS)
+    result = play(gpu, activity)
+    assert result.passed
+    assert [turns.kind for turns in result.kinds] == list(KINDS)
     api = gpu.driver.api
     assert len(api.named("cuMemHostAlloc")) == 6
     assert len(api.named("cuMemAllocManaged")) == 3
@@ -148,16 +148,16 @@ def test_what_the_cpu_does() -> None:
 
 
 def test_views_agree(gpu: CudaDevice) -> None:
-    found = [play(gpu)]
-    data = view.as_json(found)
+    results = [play(gpu)]
+    data = view.as_json(results)
     assert json.loads(json.dumps(data)) == data
     kinds = {kind["kind"]: kind for kind in data["results"][0]["kinds"]}
     assert kinds["copied"]["interleaved"] == pytest.approx(TURN + 2 * COPY)
-    lines = view.text(found).splitlines()
+    lines = view.text(results).splitlines()
     assert ["copied", "16.000", "0.000", "6.000", "22.000", "22.000", "0.000"] in map(
         str.split, lines
     )
-    picture = xml.fromstring(view.svg(found))
+    picture = xml.fromstring(view.svg(results))
     words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert {"copied", "mapped", "managed", "GPU", "CPU", "copies", "changing over"} <= set(words)
     assert "22.000 ms in turns" in words

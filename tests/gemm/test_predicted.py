@@ -25,9 +25,9 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_rungs_are_predicted_beside_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--size", "256", "--algorithm", "naive,tiled,wgmma")
-    found = json.loads(predicted(capsys, *words, "--json"))
-    assert found["schema"] == "ptxlab.gemm-predict/1"
-    naive, tiled, wgmma = found["algorithms"]
+    data = json.loads(predicted(capsys, *words, "--json"))
+    assert data["schema"] == "ptxlab.gemm-predict/1"
+    naive, tiled, wgmma = data["algorithms"]
     assert naive["tflops"] < tiled["tflops"] < find("rtx3090").gpu.tflops(256)
     assert wgmma["tflops"] is None
     assert "wgmma is for sm_90a" in wgmma["reason"]
@@ -164,13 +164,13 @@ def test_tiles_are_predicted_the_fastest_first(
     words = ["gemm", "--predict", "--gpu", "a100", "--size", "64"]
     words += ["--algorithm", "tiled", "--tiles", "--json"]
     assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)["algorithms"]
-    rates = [row["tflops"] for row in found if row["tflops"]]
-    assert len({str(row["tile"]) for row in found}) == len(found) > 2
+    rows = json.loads(capsys.readouterr().out)["algorithms"]
+    rates = [row["tflops"] for row in rows if row["tflops"]]
+    assert len({str(row["tile"]) for row in rows}) == len(rows) > 2
     assert rates == sorted(rates, reverse=True)
     monkeypatch.setattr("ptxlab.prediction.predict.modelled", None)  # what is kept is not made anew
     assert main(words) == 0
-    assert json.loads(capsys.readouterr().out)["algorithms"] == found
+    assert json.loads(capsys.readouterr().out)["algorithms"] == rows
 
 
 def test_workers_say_what_one_process_says() -> None:

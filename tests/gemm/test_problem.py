@@ -99,8 +99,8 @@ def test_a_write_between_rows_is_counted(kind: Any) -> None:
     matrix = np.arange(6, dtype=kind).reshape(2, 3)
     memory = spread(matrix, 5)
     assert len(memory) == 8
-    found, strays = gathered(memory, 2, 3, 5)
-    np.testing.assert_array_equal(found, matrix)
+    gathered_matrix, strays = gathered(memory, 2, 3, 5)
+    np.testing.assert_array_equal(gathered_matrix, matrix)
     assert strays == 0
     memory[3] = 0
     assert gathered(memory, 2, 3, 5)[1] == 1

@@ -35,9 +35,9 @@ EMIN = {"float32": -126, "bfloat16": -126, "float16": -14}
 
 
 def worst_of(
-    found: Array, a: Array, b: Array, bound: ErrorBound, epilogue: Epilogue = PLAIN
+    computed: Array, a: Array, b: Array, bound: ErrorBound, epilogue: Epilogue = PLAIN
 ) -> Comparison:
-    return compare(found, reference(a, b, epilogue), bound)
+    return compare(computed, reference(a, b, epilogue), bound)
 
 
 # ---- an exact model of a tensor core, one element at a time, in Fractions ---------------------
@@ -155,12 +155,12 @@ def test_products_too_small_for_f32_may_be_lost_and_no_more_than_that() -> None:
     k = 9
     a, b = np.full((2, k), 2.0**-75, np.float32), np.full((k, 3), 0.75 * 2.0**-75, np.float32)
     bound = error_bound("fma", HOPPER, a, b, "f32")
-    found = fma(a, b)
-    assert (found == 0).all()
+    computed = fma(a, b)
+    assert (computed == 0).all()
     assert (a.astype(np.float64) @ b.astype(np.float64) == k * 0.75 * 2.0**-150).all()
-    assert worst_of(found, a, b, bound).error <= bound.coefficient
-    found[1, 2] = 2.0**-149 * k  # each product rounded up instead
-    assert worst_of(found, a, b, bound).error > bound.coefficient
+    assert worst_of(computed, a, b, bound).error <= bound.coefficient
+    computed[1, 2] = 2.0**-149 * k  # each product rounded up instead
+    assert worst_of(computed, a, b, bound).error > bound.coefficient
 
 
 def test_coefficients_by_hand() -> None:
@@ -201,8 +201,8 @@ def test_wrong_results_are_caught(method: Method, dtype: str, acc: str, k: int) 
     bound = error_bound(method, HOPPER, a, b, acc)
     exact = a.astype(np.float64) @ b.astype(np.float64)
 
-    def error(found: Array) -> float:
-        return worst_of(rounded(found, acc), a, b, bound).error
+    def error(sums: Array) -> float:
+        return worst_of(rounded(sums, acc), a, b, bound).error
 
     assert error(exact) <= bound.coefficient
     one_k_dropped = exact - np.outer(a[:, k // 2].astype(float), b[k // 2].astype(float))
@@ -231,9 +231,9 @@ def test_the_worst_element_is_named() -> None:
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_what_is_not_finite_is_wrong(value: float) -> None:
     a, b = inputs("normal", "f16", (3, 3, 8))
-    found = (a.astype(float) @ b.astype(float)).astype(np.float16)
-    found[1, 2] = value
-    worst = worst_of(found, a, b, error_bound("mma", HOPPER, a, b, "f16"))
+    computed = (a.astype(float) @ b.astype(float)).astype(np.float16)
+    computed[1, 2] = value
+    worst = worst_of(computed, a, b, error_bound("mma", HOPPER, a, b, "f16"))
     assert worst.error == math.inf
     assert worst.index == (1, 2)
 
@@ -250,10 +250,10 @@ def test_overflow_to_infinity_is_right_where_sums_are_large() -> None:
 def test_a_sum_of_zeros_must_be_zero() -> None:
     a, b = np.zeros((2, 8), np.float16), np.ones((8, 2), np.float16)
     bound = error_bound("mma", HOPPER, a, b, "f32")
-    found = np.zeros((2, 2), np.float32)
-    assert worst_of(found, a, b, bound).error == 0
-    found[1, 0] = 1e-45
-    assert worst_of(found, a, b, bound).error == math.inf
+    computed = np.zeros((2, 2), np.float32)
+    assert worst_of(computed, a, b, bound).error == 0
+    computed[1, 0] = 1e-45
+    assert worst_of(computed, a, b, bound).error == math.inf
 
 
 def test_no_k_and_no_elements() -> None:
@@ -309,7 +309,7 @@ def finished(sums: Array, e: Epilogue, fused: bool) -> Array:
     def f32(value: Fraction) -> Fraction:
         return round_to(value, 24, -126, True)
 
-    found = np.zeros(sums.shape, sums.dtype)
+    finished = np.zeros(sums.shape, sums.dtype)
     for i, j in np.ndindex(sums.shape):
         value = f32(Fraction(e.alpha) * Fraction(float(sums[i, j])))
         if e.old is not None:
@@ -320,8 +320,8 @@ def finished(sums: Array, e: Epilogue, fused: bool) -> Array:
         if e.relu:
             value = max(value, Fraction(0))
         exact = value if sums.dtype == np.float32 else round_to(value, 11, -14, True)
-        found[i, j] = float(exact)
-    return found
+        finished[i, j] = float(exact)
+    return finished
 
 
 @cache
@@ -357,8 +357,8 @@ def test_wrong_epilogues_are_caught(kind: dict[str, Any]) -> None:
             value = value + beta * e.old
         if e.bias is not None:
             value = value + np.roll(e.bias, shift)
-        found = (np.maximum(value, 0) if relu else value).astype(np.float32)
-        return worst_of(found, a, b, bound, e).error
+        computed = (np.maximum(value, 0) if relu else value).astype(np.float32)
+        return worst_of(computed, a, b, bound, e).error
 
     assert made(e.alpha, e.beta, 0, e.relu) <= bound.coefficient
     assert made(e.alpha + 1, e.beta, 0, e.relu) > bound.coefficient
@@ -416,12 +416,12 @@ def test_any_order_has_a_bound(types: str) -> None:
     parts = 5
     dtype, acc = types.split()
     a, b = inputs("positive", dtype, SHAPE)
-    found = np.zeros((SHAPE[0], SHAPE[1]), DTYPES[acc])
+    computed = np.zeros((SHAPE[0], SHAPE[1]), DTYPES[acc])
     for part in np.array_split(np.arange(SHAPE[2]), parts):
         x, y = a[:, part], b[part]
-        found += fma(x, y) if dtype == "f32" else mma(x, y, acc, AMPERE)
+        computed += fma(x, y) if dtype == "f32" else mma(x, y, acc, AMPERE)
     bound = error_bound("any", AMPERE, a, b, acc)
-    assert worst_of(found, a, b, bound).error <= bound.coefficient
+    assert worst_of(computed, a, b, bound).error <= bound.coefficient
     assert bound.coefficient >= error_bound("fma", AMPERE, a, b, "f32").coefficient
-    missing = found * (1 - 1 / parts)
+    missing = computed * (1 - 1 / parts)
     assert worst_of(missing, a, b, bound).error > bound.coefficient

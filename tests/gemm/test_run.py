@@ -153,7 +153,7 @@ def test_simt_rungs_agree_to_the_bit_and_with_whole_numbers_with_numpy(keeping: 
     whole = Problem(40, 50, 60, "f32", layout="tn", epilogue="bias+relu", alpha=2, beta=-3)
     inputs, numbers = problem.inputs(), whole_numbers(whole)
     expected = np.maximum(2 * (numbers.a @ numbers.b) - 3 * numbers.d + numbers.bias, 0)
-    found = set()
+    digests = set()
     rungs = [rung for rung in LADDER.values() if ("f32", "f32") in rung.types]
     for rung in rungs:
         sizes = QUICK.get(rung.name, {})
@@ -162,18 +162,18 @@ def test_simt_rungs_agree_to_the_bit_and_with_whole_numbers_with_numpy(keeping: 
             np.testing.assert_array_equal(computed.d, expected)
         if isinstance(rung, Algorithm):
             assert rung.method == "fma"
-            found.add(compute(keeping, problem, inputs, rung, sizes).d.tobytes())
+            digests.add(compute(keeping, problem, inputs, rung, sizes).d.tobytes())
     assert sum(isinstance(rung, Algorithm) for rung in rungs) >= 7
-    assert len(found) == 1
+    assert len(digests) == 1
 
 
 def test_relu_keeps_what_is_no_number(keeping: Device) -> None:
     problem = Problem(4, 3, 5, "f32", epilogue="relu")
     inputs = whole_numbers(problem)
     inputs.a[2, 1] = np.nan
-    found = compute(keeping, problem, inputs, ALGORITHMS["naive"]).d
-    assert np.isnan(found[2]).all()
-    np.testing.assert_array_equal(np.isnan(found).any(axis=1), [False, False, True, False])
+    d = compute(keeping, problem, inputs, ALGORITHMS["naive"]).d
+    assert np.isnan(d[2]).all()
+    np.testing.assert_array_equal(np.isnan(d).any(axis=1), [False, False, True, False])
 
 
 def test_what_is_written_between_rows_is_wrong(device: Device, rewrite: Rewrite) -> None:

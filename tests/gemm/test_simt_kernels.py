@@ -44,9 +44,9 @@ def test_rows_aligned_and_not(keeping: Device, name: str, layout: str) -> None:
         lda, ldb, ldd = (-(-width // 4) * 4 + room for width in tight.leading)
         problem = replace(tight, lda=lda, ldb=ldb, ldd=ldd)
         inputs = whole_numbers(problem)
-        found = compute(keeping, problem, inputs, ALGORITHMS[name], sizes)
-        np.testing.assert_array_equal(found.d, inputs.a @ inputs.b)
-        assert found.strays == 0
+        computed = compute(keeping, problem, inputs, ALGORITHMS[name], sizes)
+        np.testing.assert_array_equal(computed.d, inputs.a @ inputs.b)
+        assert computed.strays == 0
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -68,10 +68,10 @@ def test_matrices_that_begin_at_any_element(keeping: Device, name: str) -> None:
         a, b, d, bias = (buffer.address + 4 * skipped for buffer in buffers)
         arguments = [m, n, k, a, m, b, n, d, n, 2.0, -1.0, bias]
         kernel.run(config, arguments)
-        found = buffers[2].numpy()
-        assert np.isnan(found[:skipped]).all()
+        stored = buffers[2].numpy()
+        assert np.isnan(stored[:skipped]).all()
         expected = 2 * (inputs.a @ inputs.b) - inputs.d + inputs.bias
-        np.testing.assert_array_equal(found[skipped:].reshape(m, n), expected)
+        np.testing.assert_array_equal(stored[skipped:].reshape(m, n), expected)
 
 
 @pytest.mark.parametrize("layout", ["nn", "tt"])
@@ -81,10 +81,10 @@ def test_infinities_stay_in_their_row_and_column(keeping: Device, name: str, lay
     problem = Problem(70, 68, 21, "f32", layout=layout)
     inputs = whole_numbers(problem)
     inputs.a[-1, -1] = inputs.b[-1, -1] = np.inf
-    found = compute(keeping, problem, inputs, ALGORITHMS[name], QUICK.get(name, {})).d
+    d = compute(keeping, problem, inputs, ALGORITHMS[name], QUICK.get(name, {})).d
     with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(found, inputs.a @ inputs.b)
-    assert np.isfinite(found[:-1, :-1]).all()
+        np.testing.assert_array_equal(d, inputs.a @ inputs.b)
+    assert np.isfinite(d[:-1, :-1]).all()
 
 
 OTHER_TILES = {
@@ -112,8 +112,8 @@ OTHER_TILES = {
 def test_other_tiles(device: Device, name: str, sizes: dict[str, int]) -> None:
     problem = Problem(101, 72, 39, "f32")
     inputs = whole_numbers(problem)
-    found = compute(device, problem, inputs, ALGORITHMS[name], sizes).d
-    np.testing.assert_array_equal(found, inputs.a @ inputs.b)
+    d = compute(device, problem, inputs, ALGORITHMS[name], sizes).d
+    np.testing.assert_array_equal(d, inputs.a @ inputs.b)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def works(device: Device) -> Works:
             problem = replace(tight, lda=lda, ldb=ldb, ldd=ldd)
             inputs = whole_numbers(problem)
             try:
-                found = compute(device, problem, inputs, ALGORITHMS[name], QUICK.get(name, {}))
+                computed = compute(device, problem, inputs, ALGORITHMS[name], QUICK.get(name, {}))
             except LaunchError:
                 return False
-            if found.strays or not np.array_equal(found.d, inputs.a @ inputs.b):
+            if computed.strays or not np.array_equal(computed.d, inputs.a @ inputs.b):
                 return False
         return True
 

@@ -86,8 +86,8 @@ def test_whenever_products_and_copies_land(name: str) -> None:
     results = set()
     for schedule in ("late", "early", "random:1"):
         with open_device("emulator", arch="sm_103a", schedule=schedule) as device:
-            found = compute(device, problem, inputs, rung(name), quick(name))
-            results.add(found.d.tobytes())
+            computed = compute(device, problem, inputs, rung(name), quick(name))
+            results.add(computed.d.tobytes())
     assert len(results) == 1
 
 
@@ -173,9 +173,9 @@ MANY = Problem(130, 500, 136, beta=1)
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_without_a_slip_it_works_and_nothing_races(blackwell: Device, name: str) -> None:
-    report, found = checked(blackwell, rung(name), quick(name), MANY)
+    report, d = checked(blackwell, rung(name), quick(name), MANY)
     assert report.verdict == "clean", report.findings
-    np.testing.assert_array_equal(found, expected(MANY, whole_numbers(MANY)))
+    np.testing.assert_array_equal(d, expected(MANY, whole_numbers(MANY)))
 
 
 @pytest.mark.parametrize(
@@ -204,14 +204,14 @@ def test_what_is_counted_follows_from_the_tile(name: str) -> None:
     """A product takes 16 of k, and reads 32 bytes of each row of A and column of B that its CTAs have."""
     algorithm, problem = rung(name), Problem(256, 256, 128)
     with open_device("emulator", arch="sm_100a") as device:
-        found = facts(device, problem, algorithm, quick(name))
-    width, ctas = found.tile["BN"], found.tile.get("CLUSTER", 1)
-    assert found.verdict.passed
-    assert found.counts.flops == problem.flops + problem.m * problem.n  # and the epilogue's
-    assert found.products == problem.flops // (2 * 128 * ctas * width * 16)
-    assert found.counts.tensor_shared == found.products * 32 * (128 * ctas + width)
-    assert found.counts.tensor_wavefronts == found.counts.tensor_ideal
-    assert found.share is not None
+        of_rung = facts(device, problem, algorithm, quick(name))
+    width, ctas = of_rung.tile["BN"], of_rung.tile.get("CLUSTER", 1)
+    assert of_rung.verdict.passed
+    assert of_rung.counts.flops == problem.flops + problem.m * problem.n  # and the epilogue's
+    assert of_rung.products == problem.flops // (2 * 128 * ctas * width * 16)
+    assert of_rung.counts.tensor_shared == of_rung.products * 32 * (128 * ctas + width)
+    assert of_rung.counts.tensor_wavefronts == of_rung.counts.tensor_ideal
+    assert of_rung.share is not None
 
 
 @pytest.mark.parametrize(

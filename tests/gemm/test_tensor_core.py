@@ -72,10 +72,10 @@ def test_every_way_of_copying(keeping: Device, dtype: str, acc: str, layout: str
         lda, ldb, ldd = (-(-width // 8) * 8 + room for width in tight.leading)
         problem = replace(tight, lda=lda, ldb=ldb, ldd=ldd)
         inputs = whole_numbers(problem)
-        found = compute(keeping, problem, inputs, KERNEL, SMALL)
+        computed = compute(keeping, problem, inputs, KERNEL, SMALL)
         expected = 2 * product(inputs) - inputs.d.astype(np.float64)
-        np.testing.assert_array_equal(found.d, expected)
-        assert found.strays == 0
+        np.testing.assert_array_equal(computed.d, expected)
+        assert computed.strays == 0
 
 
 @pytest.mark.parametrize("name", ["tensor_core", "tensor_core_ptx"])
@@ -98,9 +98,11 @@ def test_matrices_that_begin_at_any_element(keeping: Device, name: str) -> None:
         a, b, d = places
         arguments = [m, n, k, a, k, b, n, d, n, 2.0, -1.0, 0]
         kernel.run(config, arguments)
-        found = buffers[2].numpy()
-        assert np.isnan(found[:skipped]).all()
-        np.testing.assert_array_equal(found[skipped:].reshape(m, n), 2 * product(inputs) - inputs.d)
+        stored = buffers[2].numpy()
+        assert np.isnan(stored[:skipped]).all()
+        np.testing.assert_array_equal(
+            stored[skipped:].reshape(m, n), 2 * product(inputs) - inputs.d
+        )
 
 
 @pytest.mark.parametrize("layout", ["nn", "tt"])
@@ -112,10 +114,10 @@ def test_infinities_stay_in_their_row_and_column(
     problem = Problem(m, n, 35, layout=layout)
     inputs = whole_numbers(problem)
     inputs.a[-1, -1] = inputs.b[-1, -1] = np.inf
-    found = compute(keeping, problem, inputs, KERNEL, SMALL).d
-    assert np.isfinite(found[:-1, :-1]).all()
-    assert not np.isfinite(found[-1]).any()
-    assert not np.isfinite(found[:, -1]).any()
+    d = compute(keeping, problem, inputs, KERNEL, SMALL).d
+    assert np.isfinite(d[:-1, :-1]).all()
+    assert not np.isfinite(d[-1]).any()
+    assert not np.isfinite(d[:, -1]).any()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -132,8 +134,8 @@ def test_tf32_is_rounded_to_nearest(keeping: Device, layout: str) -> None:
     values, identity = bits.view(np.float32), np.eye(size, dtype=np.float32)
     for a, b in ((values, identity), (identity, values)):
         inputs = Inputs(a, b, np.zeros_like(a), None)
-        found = compute(keeping, problem, inputs, KERNEL, SMALL).d
-        np.testing.assert_array_equal(found.view(np.uint32), rounded)
+        d = compute(keeping, problem, inputs, KERNEL, SMALL).d
+        np.testing.assert_array_equal(d.view(np.uint32), rounded)
 
 
 # ---- other tiles --------------------------------------------------------------------------------
@@ -154,8 +156,8 @@ def test_other_tiles(
 ) -> None:
     problem = Problem(200, 67, 150, dtype, acc, layout=layout)
     inputs = whole_numbers(problem)
-    found = compute(device, problem, inputs, KERNEL, sizes).d
-    np.testing.assert_array_equal(found, product(inputs))
+    d = compute(device, problem, inputs, KERNEL, sizes).d
+    np.testing.assert_array_equal(d, product(inputs))
 
 
 @pytest.mark.parametrize(
@@ -243,8 +245,8 @@ def works(device: Device) -> Callable[[Path, Problem], bool]:
                 kernel.run(config, x.arguments())
             except LaunchError:
                 return False
-            found, strays = x.result()
-        return not strays and np.array_equal(found, product(inputs))
+            d, strays = x.result()
+        return not strays and np.array_equal(d, product(inputs))
 
     return check
 

@@ -71,8 +71,8 @@ def changed(own: Tile, macros: Sizes) -> dict[str, int]:
 
 def only(monkeypatch: pytest.MonkeyPatch, algorithm: Algorithm, *several: dict[str, int]) -> None:
     """Have the usual tile compared with what differs from it like this, and with nothing else."""
-    found = [{**algorithm.tile.macros, **sizes} for sizes in ({}, *several)]
-    monkeypatch.setattr(tiles, "candidates", lambda *_, **__: found)
+    tried = [{**algorithm.tile.macros, **sizes} for sizes in ({}, *several)]
+    monkeypatch.setattr(tiles, "candidates", lambda *_, **__: tried)
 
 
 def test_counted_tiles_and_why_others_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,9 @@ def stopwatch(of_ours: float = 1e-3, of_theirs: float = 5e-4) -> Simulated:
 
 
 def test_a_median_and_percentiles_by_hand() -> None:
-    found = Timing.of([10.0, 30.0, 20.0, 50.0, 40.0, 60.0], 10)
-    assert (found.p20, found.median, found.p80) == (2.0, 3.5, 5.0)
-    assert (found.samples, found.launches) == (6, 10)
+    timing = Timing.of([10.0, 30.0, 20.0, 50.0, 40.0, 60.0], 10)
+    assert (timing.p20, timing.median, timing.p80) == (2.0, 3.5, 5.0)
+    assert (timing.samples, timing.launches) == (6, 10)
 
 
 def test_one_slow_sample_moves_no_median() -> None:
@@ -74,10 +74,10 @@ def test_a_slow_first_launch_does_not_count() -> None:
 def test_every_burst_follows_a_rest_of_its_own_and_is_short() -> None:
     watch = stopwatch(1e-4, 4e-3)
     arms = [Arm(ours, 100), Arm(theirs, 2)]
-    found = burst(watch, arms, USUAL)
+    timings = burst(watch, arms, USUAL)
     turn = [("rest", 2.0), ("ours", 20), ("rest", 2.0), ("theirs", 2)]
     assert watch.log == 3 * turn
-    assert [(t.median, t.samples, t.launches) for t in found] == [(1e-4, 3, 20), (4e-3, 3, 2)]
+    assert [(t.median, t.samples, t.launches) for t in timings] == [(1e-4, 3, 20), (4e-3, 3, 2)]
     assert watch.open == 0
 
 
@@ -86,28 +86,28 @@ def test_every_burst_follows_a_rest_of_its_own_and_is_short() -> None:
 
 def test_arms_take_turns_and_change_who_is_first() -> None:
     watch = stopwatch()
-    found, reading = sustained(
+    timings, reading = sustained(
         watch, [Arm(ours, 10), Arm(theirs, 20)], replace(USUAL, seconds=0.05)
     )
     names = [name for name, _ in watch.log]
     assert names == ["ours", "theirs", "theirs", "ours", "ours", "theirs"], "three rounds of 20 ms"
-    assert [(t.median, t.samples) for t in found] == [(1e-3, 3), (5e-4, 3)]
+    assert [(t.median, t.samples) for t in timings] == [(1e-3, 3), (5e-4, 3)]
     assert reading == Reading(1750, 600)
     assert watch.open == 0
 
 
 def test_it_lasts_as_long_as_it_should() -> None:
     watch = stopwatch()
-    found, _ = sustained(watch, [Arm(ours, 10), Arm(theirs, 20)], USUAL)
+    timings, _ = sustained(watch, [Arm(ours, 10), Arm(theirs, 20)], USUAL)
     assert watch.time - 100 >= 3
     assert watch.time - 100 <= 3.03
-    assert found[0].samples == found[1].samples == 150
+    assert timings[0].samples == timings[1].samples == 150
 
 
 def test_what_takes_long_has_three_rounds_all_the_same() -> None:
     watch = stopwatch(4.0)
-    (found,), _ = sustained(watch, [Arm(ours, 1)], USUAL)
-    assert found.samples == 3
+    (timing,), _ = sustained(watch, [Arm(ours, 1)], USUAL)
+    assert timing.samples == 3
 
 
 def test_alternation_is_fair_where_one_after_the_other_is_not() -> None:
@@ -127,7 +127,7 @@ def test_alternation_is_fair_where_one_after_the_other_is_not() -> None:
 
 def test_cold_launches_are_single_and_in_turns() -> None:
     watch = stopwatch()
-    found = cold(watch, [Arm(ours, 10), Arm(theirs, 20)], replace(USUAL, cold=2))
+    timings = cold(watch, [Arm(ours, 10), Arm(theirs, 20)], replace(USUAL, cold=2))
     turn = [("flush", 0), ("ours", 1), ("flush", 0), ("theirs", 1)]
     assert watch.log == 2 * turn
-    assert [(t.median, t.samples, t.launches) for t in found] == [(1e-3, 2, 1), (5e-4, 2, 1)]
+    assert [(t.median, t.samples, t.launches) for t in timings] == [(1e-3, 2, 1), (5e-4, 2, 1)]

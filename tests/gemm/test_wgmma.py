@@ -76,7 +76,7 @@ def test_matrices_begin_anywhere(keeping: Device) -> None:
     memory = [inputs.a, inputs.b, inputs.d]
     with uploaded(keeping, problem, inputs) as aligned:
         _, _, arguments = prepare(keeping, aligned, algorithm, algorithm.tile)
-        maps = [arguments[place] for place in (3, 4, 7)]
+        maps = [arguments[number] for number in (3, 4, 7)]
         assert [tensor_map.buffer for tensor_map in maps] == [aligned.a, aligned.b, aligned.d]
     off = [keeping.upload(np.append(np.zeros(1, matrix.dtype), matrix)) for matrix in memory]
     parts: list[Any] = [_Part(buffer) for buffer in off]
@@ -85,9 +85,9 @@ def test_matrices_begin_anywhere(keeping: Device) -> None:
     assert arguments[7] == bytes(128)
     arguments[5] = parts[2].address
     kernel.run(config, arguments)
-    found = off[2].numpy()
-    assert found[0] == 0
-    np.testing.assert_array_equal(found[1:].reshape(40, 48), expected(problem, inputs))
+    d = off[2].numpy()
+    assert d[0] == 0
+    np.testing.assert_array_equal(d[1:].reshape(40, 48), expected(problem, inputs))
 
 
 class _Part:
@@ -155,9 +155,9 @@ def test_a_slip_is_noticed(device: Device, rewrite: Rewrite, name: str, old: str
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_without_a_slip_it_works_and_nothing_races(device: Device, name: str) -> None:
-    report, found = checked(device, rung(name), QUICK)
+    report, d = checked(device, rung(name), QUICK)
     assert report.verdict == "clean", report.findings
-    np.testing.assert_array_equal(found, expected(PROBLEM, whole_numbers(PROBLEM)))
+    np.testing.assert_array_equal(d, expected(PROBLEM, whole_numbers(PROBLEM)))
 
 
 LOW = replace(PROBLEM, m=72)

@@ -66,8 +66,8 @@ def test_a_full_warp_takes_as_many_passes_as_it_moves_lines_of_128_bytes(
 ) -> None:
     access = ACCESSES[name]
     row = Layout.row_major((1, 32 * access.bytes))
-    found = conflicts(access, row, 8)
-    assert (found.ideal, found.wavefronts, found.excess, found.worst) == (ideal, ideal, 0, 1)
+    banks = conflicts(access, row, 8)
+    assert (banks.ideal, banks.wavefronts, banks.excess, banks.worst) == (ideal, ideal, 0, 1)
 
 
 def tile_counted(name: str, layout: Mapping, bits: int, rows: int, cols: int) -> int:
@@ -99,9 +99,9 @@ def test_whole_tiles(name: str) -> None:
         layout = Layout((16, 128), (pitch, 1))
         swizzle = draw.choice([IDENTITY, Swizzle(2, 4, 3), Swizzle(3, 4, 3)])
         tile = swizzle.compose(layout)
-        found = conflicts(ACCESSES[name], tile, bits)
-        assert found.wavefronts == tile_counted(name, tile, bits, 16, 128)
-        assert counted(found.example, ACCESSES[name].bytes) == found.worst
+        banks = conflicts(ACCESSES[name], tile, bits)
+        assert banks.wavefronts == tile_counted(name, tile, bits, 16, 128)
+        assert counted(banks.example, ACCESSES[name].bytes) == banks.worst
 
 
 def test_a_column_major_tile_is_read_along_its_columns() -> None:
@@ -141,16 +141,16 @@ def test_tiles_an_access_cannot_have(layout: Mapping, bits: int, name: str, word
 )
 def test_the_smallest_swizzle(rows: int, cols: int, bits: int, expected: Swizzle) -> None:
     layout = Layout.row_major((rows, cols))
-    found = smallest_swizzle(layout, bits, (LDMATRIX, ST128))
-    assert found == expected
+    swizzle = smallest_swizzle(layout, bits, (LDMATRIX, ST128))
+    assert swizzle == expected
     ideal = rows * cols * bits // 8 // 128
     for name in ("ldmatrix", "st128"):
-        assert tile_counted(name, found.compose(layout), bits, rows, cols) == ideal
+        assert tile_counted(name, swizzle.compose(layout), bits, rows, cols) == ideal
     # A bijection of the tile, so nothing is overwritten and nothing lies outside.
-    assert sorted(found(np.arange(rows * cols))) == list(range(rows * cols))
+    assert sorted(swizzle(np.arange(rows * cols))) == list(range(rows * cols))
     # No swizzle of fewer bits, and none of as many and a smaller shift, does it.
-    for bits_of_it in range(found.bits + 1):
-        last = found.shift if bits_of_it == found.bits else 8
+    for bits_of_it in range(swizzle.bits + 1):
+        last = swizzle.shift if bits_of_it == swizzle.bits else 8
         for shift in range(bits_of_it, last):
             smaller = Swizzle(bits_of_it, expected.base, shift).compose(layout)
             assert tile_counted("ldmatrix", smaller, bits, rows, cols) > ideal
@@ -163,8 +163,8 @@ def test_the_smallest_padding() -> None:
         (Layout.row_major((32, 32)), 32, ACROSS, 33),
         (Layout.row_major((64, 8)), 16, LDMATRIX, 8),
     ):
-        found = smallest_padding(layout, bits, (access,))
-        assert found == Layout(layout.shape, (expected, 1))
+        padded = smallest_padding(layout, bits, (access,))
+        assert padded == Layout(layout.shape, (expected, 1))
         rows, cols = (part.size for part in layout.parts)
         for pitch in range(cols, expected, 8 * access.bytes // bits):
             smaller = Layout(layout.shape, (pitch, 1))
@@ -195,8 +195,8 @@ def place_in_the_kernel(
         names[name] = eval(chosen.replace("/", "//"), {}, names)
     if not swizzled:
         result = re.sub(r"\(byte \^ .*\)", "byte", result)
-    place: Array = eval(result.replace("/", "//"), {}, names)
-    return place
+    address: Array = eval(result.replace("/", "//"), {}, names)
+    return address
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,10 @@ def test_the_tiles_of_the_tensor_core_kernel(
     rows, size = 64, bits // 8
     layout = Layout.row_major((rows, cols))
     row, col = np.indices((rows, cols))
-    found = place_in_the_kernel(row, size * col, size * cols, unit)
+    swizzled = place_in_the_kernel(row, size * col, size * cols, unit)
     plain = place_in_the_kernel(row, size * col, size * cols, unit, swizzled=False)
     for each in np.ndindex(rows, cols):
-        assert found[each] == size * swizzle(layout(*each))
+        assert swizzled[each] == size * swizzle(layout(*each))
         assert plain[each] == size * layout(*each)
     if unit == 16:
         ideal = rows * cols * size // 128

@@ -79,7 +79,7 @@ def test_ptx_gives_the_offsets(layout: Mapping) -> None:
     out = device.zeros(len(places), "u32")
     given = device.upload(np.array(places, np.uint32))
     device.load(text).kernel().launch(1, len(places), [given, out])
-    assert out.numpy().tolist() == [layout(*place) for place in places]
+    assert out.numpy().tolist() == [layout(*coordinates) for coordinates in places]
 
 
 def test_cuda_compiles() -> None:

@@ -168,13 +168,13 @@ def test_tiles_are_the_blocks_of_the_table(shape: tuple[object, ...], data: st.D
     offsets = whole(np.arange(whole.size)).reshape(sizes, order="F")
     for layout, expected in ((whole, offsets), (swizzled, Swizzle(2, 0, 3)(offsets))):
         tiling = layout.tile(tile)
-        for place in itertools.product(*(range(s // t) for s, t in zip(sizes, tile, strict=True))):
+        for origin in itertools.product(*(range(s // t) for s, t in zip(sizes, tile, strict=True))):
             block = expected[
-                tuple(slice(p * t, (p + 1) * t) for p, t in zip(place, tile, strict=True))
+                tuple(slice(p * t, (p + 1) * t) for p, t in zip(origin, tile, strict=True))
             ]
-            found = tiling(*place)(np.arange(block.size)).reshape(tile, order="F")
-            assert (found == block).all()
-            assert tiling.origins(place) == block.ravel()[0]
+            offsets_of_tile = tiling(*origin)(np.arange(block.size)).reshape(tile, order="F")
+            assert (offsets_of_tile == block).all()
+            assert tiling.origins(origin) == block.ravel()[0]
 
 
 def test_wrong_tiles_are_refused() -> None:
@@ -182,9 +182,9 @@ def test_wrong_tiles_are_refused() -> None:
     for shape in ((2, 4), (2,), (2, 0), (3, 2)):
         with pytest.raises(ValueError, match="tile"):
             layout.tile(shape)
-    for place in ((0, 3), (-1, 0), (0,)):
+    for coordinates in ((0, 3), (-1, 0), (0,)):
         with pytest.raises(IndexError, match="no tile"):
-            layout.tile((2, 2))(*place)
+            layout.tile((2, 2))(*coordinates)
 
 
 def test_vectors_lie_along_the_contiguous_mode() -> None:
@@ -215,6 +215,6 @@ def test_vectors_that_are_none_are_refused() -> None:
 def test_vectors_stay_whole_behind_a_swizzle(swizzle: Swizzle) -> None:
     whole = swizzle.compose(Layout.row_major((16, 16)))
     vectors = whole.vectorize(8)
-    found = [[vectors(row, part)(i) for i in range(8)] for row in range(16) for part in range(2)]
-    assert all(run == list(range(run[0], run[0] + 8)) for run in found)
-    assert sorted(itertools.chain(*found)) == list(range(256))
+    runs = [[vectors(row, part)(i) for i in range(8)] for row in range(16) for part in range(2)]
+    assert all(run == list(range(run[0], run[0] + 8)) for run in runs)
+    assert sorted(itertools.chain(*runs)) == list(range(256))

@@ -158,10 +158,10 @@ def test_divide_and_product() -> None:
     )
     for layout, other, _ in rounds(7):
         for name, ours, reference in pairs:
-            found = attempt(ours, layout, other)
+            actual = attempt(ours, layout, other)
             expected = attempt(reference, theirs(layout), theirs(other))
-            if found is not None and expected is not None and found.size <= 4 * LARGEST:
-                assert offsets(found) == offsets(expected), (layout.notation, other.notation)
+            if actual is not None and expected is not None and actual.size <= 4 * LARGEST:
+                assert offsets(actual) == offsets(expected), (layout.notation, other.notation)
                 seen[name] += 1
     assert min(seen["divide"], seen["product"]) > ROUNDS // 3
 

@@ -77,12 +77,12 @@ def _done(
 ) -> bool:
     """Say whether something on the path waits for a scoreboard that tells of an instruction's end."""
     telling: set[int | None] = set()
-    for place in range(before, at + 1):
-        i = path[place]
+    for number in range(before, at + 1):
+        i = path[number]
         c = i.control
-        if set(c.waits) & telling and times[place] - times[before] >= 2:
+        if set(c.waits) & telling and times[number] - times[before] >= 2:
             return True
-        same = place == before
+        same = number == before
         if i.row is not None and (same or _in_order(path[before], i)):
             telling |= {c.writes} - {None}
         if i.row is not None and reading and (same or _takes_in_order(path[before], i)):

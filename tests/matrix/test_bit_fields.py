@@ -35,11 +35,13 @@ def test_the_printed_formulas_are_true_at_every_place_and_back(layout: FragmentL
     compiled = {name: compile(text, name, "eval") for name, text in (there | back).items()}
     sizes = (layout.threads, layout.registers_per_lane, layout.elements_per_register)
     for lane, register, element in itertools.product(*map(range, sizes)):
-        place = {layout.holder: lane, "register": register, "element": element}
-        found = {name: eval(compiled[name], {}, place) for name in there}
-        assert (found["row"], found["col"]) == layout.element(lane, register, element)
-        assert found.get("matrix", 0) == layout.matrix(lane)
-        assert {name: eval(compiled[name], {}, found) for name in back} == place
+        index = {layout.holder: lane, "register": register, "element": element}
+        element_index = {name: eval(compiled[name], {}, index) for name in there}
+        assert (element_index["row"], element_index["col"]) == layout.element(
+            lane, register, element
+        )
+        assert element_index.get("matrix", 0) == layout.matrix(lane)
+        assert {name: eval(compiled[name], {}, element_index) for name in back} == index
 
 
 def test_m16n8k16_has_the_formulas_of_the_isa() -> None:

@@ -50,14 +50,14 @@ def alternatives(text: str) -> Iterator[str]:
 
 @cache
 def measured() -> dict[str, Requirement]:
-    found: dict[str, Requirement] = {}
+    requirements: dict[str, Requirement] = {}
     for line in (Path(__file__).parent / "forms.tsv").read_text().splitlines():
         if not line.startswith("#"):
             target, version, pattern = line.split("\t")
             major, minor = map(int, version.split("."))
             targets = FAMILIES.get(target, (target.rstrip("+"),))
-            found |= dict.fromkeys(expand(pattern), (targets, (major, minor)))
-    return found
+            requirements |= dict.fromkeys(expand(pattern), (targets, (major, minor)))
+    return requirements
 
 
 def requirements() -> dict[str, Requirement]:
@@ -154,10 +154,10 @@ def test_a_version_takes_its_forms_and_no_later_ones(target: str, version: tuple
 
 
 def by_least_target() -> dict[str, list[Form]]:
-    found: dict[str, list[Form]] = {}
+    by_target: dict[str, list[Form]] = {}
     for entry in forms():
-        found.setdefault(certify.least(entry)[0], []).append(entry)
-    return found
+        by_target.setdefault(certify.least(entry)[0], []).append(entry)
+    return by_target
 
 
 @pytest.mark.parametrize("target", by_least_target())

@@ -29,8 +29,8 @@ def read(
     units = memory.view(np.complex128)[
         addresses(wanted, major, np.array(descriptors, np.uint64)) // 16
     ]
-    found = elements(wanted, major, units)
-    return found.transpose(2, 0, 1) if wanted.operand == "A" else found.transpose(2, 1, 0)
+    words = elements(wanted, major, units)
+    return words.transpose(2, 0, 1) if wanted.operand == "A" else words.transpose(2, 1, 0)
 
 
 @pytest.mark.parametrize("name", ["A", "B"])
@@ -49,8 +49,8 @@ def test_every_step_along_k_of_a_tile(name: str, swizzle: str, size: int, major:
         memory.view(word)[start // size + np.array(places)] = matrix.ravel()
     for number in range(tile.steps):
         descriptors = [of_tile(READER, tile, start, number) for start in starts]
-        found = read(operand(name, 64, step, size), major, descriptors, memory)
-        assert np.array_equal(found, matrices[:, :, number * step : (number + 1) * step])
+        actual = read(operand(name, 64, step, size), major, descriptors, memory)
+        assert np.array_equal(actual, matrices[:, :, number * step : (number + 1) * step])
 
 
 @pytest.mark.parametrize("swizzle", SPANS)
@@ -73,8 +73,8 @@ def test_any_offsets_at_any_start(swizzle: str, name: str, major: str) -> None:
         units = addresses(wanted, major, descriptors)
         bytes_ = units[..., None] + np.arange(16)
         rows, cols = np.indices((mn, k))
-        for tile, found in zip(placed, bytes_, strict=True):
-            lines = found.reshape(len(found), -1)[:, ::size]
+        for tile, expected in zip(placed, bytes_, strict=True):
+            lines = expected.reshape(len(expected), -1)[:, ::size]
             by_mn = lines if major == "k" else lines.T
             assert np.array_equal(by_mn, tile.address(rows, cols, size))
 

@@ -53,11 +53,11 @@ def test_ptxas_takes_a_name_for_the_same_instruction() -> None:
     same = other = none = 0
     for form in dice.sample(warp_level(), 60):
         for name in (shuffled(form.name, dice), neighbours_exchanged(form.name, dice)):
-            found = named(name)
-            assert assembled(form, name) == (found and assembled(form, found.name)), name
-            same += found is form
-            other += found not in (form, None)
-            none += found is None
+            respelled = named(name)
+            assert assembled(form, name) == (respelled and assembled(form, respelled.name)), name
+            same += respelled is form
+            other += respelled not in (form, None)
+            none += respelled is None
     assert same > 40
     assert other
     assert none > 20

@@ -63,10 +63,10 @@ def test_lane_and_value_lead_to_the_element(fragment: FragmentLayout) -> None:
     # The steps say the same of lanes, registers and elements.
     index = np.indices(fragment.table().shape[:3])
     counters = dict(zip(("lane", "register", "element"), index, strict=True))
-    found = steps(fragment)
-    moved = [counters[s.counter] // s.divisor % s.size for s in found]
-    outer = sum((n * s.outer for n, s in zip(moved, found, strict=True)), np.zeros(1, int))
-    inner = sum((n * s.inner for n, s in zip(moved, found, strict=True)), np.zeros(1, int))
+    modes = steps(fragment)
+    moved = [counters[s.counter] // s.divisor % s.size for s in modes]
+    outer = sum((n * s.outer for n, s in zip(moved, modes, strict=True)), np.zeros(1, int))
+    inner = sum((n * s.inner for n, s in zip(moved, modes, strict=True)), np.zeros(1, int))
     table = np.moveaxis(fragment.table(), -1, 0)
     assert (table == np.stack((inner, outer) if is_b else (outer, inner))).all()
 
@@ -86,7 +86,7 @@ def test_every_atom_of_tensor_layouts_that_is_one_of_our_instructions() -> None:
         instruction = ours[atom.ptx]
         for operand, other in (("A", atom.a_layout), ("B", atom.b_layout), ("C", atom.c_layout)):
             fragment = instruction.operand(operand)
-            found, written = thread_value(fragment), Layout(other.shape, other.stride)
+            converted, written = thread_value(fragment), Layout(other.shape, other.stride)
             known = WRONG_THERE.get((instruction.name, operand))
             if known is not None:
                 assert written.notation == known
@@ -94,12 +94,12 @@ def test_every_atom_of_tensor_layouts_that_is_one_of_our_instructions() -> None:
             elif fragment.matrices > 1:
                 # Theirs is one quad-pair: threads 0 to 7 are lanes 0 to 3 and 16 to 19.
                 threads, values = (part.size for part in written.parts)
-                assert (threads, values) == (8, found.parts[1].size)
+                assert (threads, values) == (8, converted.parts[1].size)
                 for thread, value in itertools.product(range(threads), range(values)):
                     lane = thread % 4 + 16 * (thread // 4)
-                    assert found(lane, value) == written(thread, value), instruction.name
+                    assert converted(lane, value) == written(thread, value), instruction.name
             else:
-                assert found.notation == written.notation, (instruction.name, operand)
+                assert converted.notation == written.notation, (instruction.name, operand)
         compared.add(instruction.name)
     assert {name for name, _ in WRONG_THERE} <= compared
     assert len(compared) >= 35

@@ -128,9 +128,9 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
         return number
 
     for row, col in rng.integers(0, (form.m, form.n), (12, 2)).tolist():
-        for found in trace(form, row, col):
-            total = read("C", found.c, held["c"])
-            for term in found.terms:
+        for element in trace(form, row, col):
+            total = read("C", element.c, held["c"])
+            for term in element.terms:
                 b = term.b[0]
                 if term.metadata is not None:
                     lane, low, bits = term.metadata
@@ -141,14 +141,14 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
                     exponent = int(held[f"scale-{name}-data"][lane]) >> 8 * byte & 0xFF
                     product *= 2.0 ** (exponent - 127)
                 total += product
-            assert read("D", found.d, out) == total
+            assert read("D", element.d, out) == total
 
 
 def test_the_trace_of_m16n8k16_is_the_one_of_the_isa() -> None:
     """PTX ISA, "Matrix Fragments for mma.m16n8k16": row 11 is in groups' second half, k 9 in a2, a3."""
-    (found,) = trace(multiplication("m16n8k16"), 11, 5)
-    assert found.d == found.c == (Place(4 * 3 + 2, 3, 0 + 0),)
-    term = found.terms[9]
+    (element,) = trace(multiplication("m16n8k16"), 11, 5)
+    assert element.d == element.c == (Place(4 * 3 + 2, 3, 0 + 0),)
+    term = element.terms[9]
     assert (term.a_col, term.b_rows) == (9, (9,))
     assert term.a == (Place(4 * 3 + 0, 3, 1),)
     assert term.b == ((Place(4 * 5 + 0, 1, 1),),)

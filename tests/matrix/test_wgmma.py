@@ -18,9 +18,9 @@ from ptxlab.matrix.wgmma import WGMMA
 
 
 def form(name: str) -> MatrixInstruction:
-    found = matching(name)[0]
-    assert isinstance(found, MatrixInstruction)
-    return found
+    instruction = matching(name)[0]
+    assert isinstance(instruction, MatrixInstruction)
+    return instruction
 
 
 @pytest.mark.parametrize("n", EVERY_N)
@@ -101,12 +101,12 @@ def test_metadata_is_where_cute_has_it(
         warp, group, quad = thread // 32, thread % 32 // 4, thread % 4
         k = bit * per_lane // (16 if both_rows else 32)
         if both_rows and quad < 2:
-            place = (16 * warp + group + 8 * (k // per_lane), per_lane * quad + k % per_lane)
+            element = (16 * warp + group + 8 * (k // per_lane), per_lane * quad + k % per_lane)
         elif not both_rows:
-            place = (16 * warp + group + 8 * (quad % 2), 32 * (quad // 2) + k)
+            element = (16 * warp + group + 8 * (quad % 2), 32 * (quad // 2) + k)
         else:
             continue
-        expected[place[0], place[1] // chunk] = (thread, bit)
+        expected[element[0], element[1] // chunk] = (thread, bit)
     assert len(expected) == 64 * metadata.chunks
     assert expected == {key: metadata.place(*key) for key in expected}
 
@@ -206,7 +206,7 @@ def test_a_trace_is_a_row_of_the_product(name: str) -> None:
         return int(memory[8 * byte // tile.bits])
 
     for row, col in rng.integers(0, (64, instruction.n), (40, 2)).tolist():
-        (found,) = trace(instruction, row, col)
-        assert found.c == found.d
-        total = sum(value("A", t.a[0]) * value("B", t.b[0][0]) for t in found.terms)
+        (element,) = trace(instruction, row, col)
+        assert element.c == element.d
+        total = sum(value("A", t.a[0]) * value("B", t.b[0][0]) for t in element.terms)
         assert total == (a @ b)[row, col]

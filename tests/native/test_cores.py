@@ -134,17 +134,17 @@ def test_nothing_follows_what_cannot_be_done(pool: cores.Pool) -> None:
 
 
 def test_two_callers_do_not_mix_their_jobs(pool: cores.Pool) -> None:
-    found: list[bool] = []
+    counted: list[bool] = []
 
     def call(total: int) -> None:
-        found.extend(count(pool, total, (50, 70), NOBODY, turns=3) for _ in range(100))
+        counted.extend(count(pool, total, (50, 70), NOBODY, turns=3) for _ in range(100))
 
     callers = [threading.Thread(target=call, args=[total]) for total in (1500, 2500)]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
-    assert found == [True] * 200
+    assert counted == [True] * 200
 
 
 def meeting(data: Array, chunks: int, patience: int) -> bytes:
@@ -245,12 +245,12 @@ def test_a_core_that_becomes_idle_during_a_dispatch_loop_takes_chunks_of_it(
 
 def test_the_system_says_how_many_processors_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_processors", lambda: 4)
-    found = []
+    shares = []
     for running in (1, 3, 9):
         text = f"0.20 0.18 0.12 {running}/80 11206"
         monkeypatch.setattr(Path, "read_text", lambda *_, text=text, **__: text)
-        found.append([workers.idle(asking) for asking in (0, 1)])
-    assert found == [[3, 4], [1, 2], [0, 0]]
+        shares.append([workers.idle(asking) for asking in (0, 1)])
+    assert shares == [[3, 4], [1, 2], [0, 0]]
 
 
 def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:

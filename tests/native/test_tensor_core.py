@@ -193,11 +193,11 @@ class Sides:
         return np.moveaxis(form.metadata.columns(values), 0, -1)
 
     def factors(self, form: MatrixInstruction) -> tuple[Array, ...]:
-        found = []
+        factors = []
         for scale, words, ids in zip(form.scales, self.scales, self.ids, strict=True):
             codes = scale.unpack(words.reshape(WARPS, WARP), *ids)
-            found.append(codes.transpose(1, 2, 0) if scale.operand == "A" else codes.T)
-        return tuple(found)
+            factors.append(codes.transpose(1, 2, 0) if scale.operand == "A" else codes.T)
+        return tuple(factors)
 
 
 def by_arrays(
@@ -242,9 +242,9 @@ def compare(form: MatrixInstruction, target: Target) -> None:
             registers += [kind(layout, random) for _ in range(distinct)] * layout.copies
         near = kind in (near_one, powers, cancelling)
         sides = Sides.of(form, random, end=-(number % 2), near=near)
-        found = by_machine_code(form, target, registers, sides)
+        actual = by_machine_code(form, target, registers, sides)
         wanted = by_arrays(form, target, registers, sides)
-        for i, (register, other) in enumerate(zip(found, wanted, strict=True)):
+        for i, (register, other) in enumerate(zip(actual, wanted, strict=True)):
             np.testing.assert_array_equal(
                 register, other, f"{form.name}, {kind.__name__}, register {i}"
             )
@@ -315,14 +315,14 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Array]:
 
 def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[str], Array]) -> None:
     form = multiplication("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    found = {}
+    outputs = {}
     for engine in ("array", "native", "auto"):
-        found[engine] = launched(engine).view(np.uint32)
+        outputs[engine] = launched(engine).view(np.uint32)
         product = matrix_native.native_product("mma", form, TARGETS["sm_80"], 0, ())
         assert product is not None
         assert (product.function is not None) == (engine == "native")
-    np.testing.assert_array_equal(found["native"], found["array"])
-    np.testing.assert_array_equal(found["auto"], found["array"])
+    np.testing.assert_array_equal(outputs["native"], outputs["array"])
+    np.testing.assert_array_equal(outputs["auto"], outputs["array"])
 
 
 SPARSE_LOOP = """

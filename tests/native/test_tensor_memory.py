@@ -80,13 +80,13 @@ def compare(
         return tensor_core_native.product_task(*given)
 
     monkeypatch.setattr(tensor_core_product, "product_task", counting)
-    found = []
+    outputs = []
     for engine in ("array", "native"):
         choose(monkeypatch, engine)
-        found.append(after(body, before, memory, words, group=problem.group))
-    np.testing.assert_array_equal(found[1], found[0])
+        outputs.append(after(body, before, memory, words, group=problem.group))
+    np.testing.assert_array_equal(outputs[1], outputs[0])
     for cta in range(0, ctas, problem.group):
-        assert (found[1][cta] != before[cta]).any()
+        assert (outputs[1][cta] != before[cta]).any()
     assert len(calls) == 1
 
 
@@ -124,8 +124,8 @@ def random_scales(problem: Problem, block: int) -> Callable[[Array], None]:
             problem.rng.integers(0, 256, (count, problem.k // block))
             for count in (problem.m, problem.n)
         ]
-        one = 0x38 if problem.more.get("scale type") == "ue4m3" else 127
-        a, b = (np.where(code % 64 == 0, code, one - 10 + code % 20) for code in codes)
+        code_of_one = 0x38 if problem.more.get("scale type") == "ue4m3" else 127
+        a, b = (np.where(code % 64 == 0, code, code_of_one - 10 + code % 20) for code in codes)
         put_scales(problem, cells, a, b)
 
     return put

@@ -37,10 +37,10 @@ def test_conversions_of_16_bits_are_numpys(name: str) -> None:
     dtype, x = CASES[name], singles()
     [words] = run_natively(named(f"cvt.rn.{name}.f32"), x)
     with np.errstate(all="ignore"):
-        expected, found = x.astype(dtype), words.view(dtype)
+        expected, actual = x.astype(dtype), words.view(dtype)
     number = x == x
-    assert np.array_equal(found[number].view("u2"), expected[number].view("u2"))
-    assert np.all(found[~number] != found[~number])
+    assert np.array_equal(actual[number].view("u2"), expected[number].view("u2"))
+    assert np.all(actual[~number] != actual[~number])
 
 
 @pytest.mark.skipif(
@@ -49,11 +49,11 @@ def test_conversions_of_16_bits_are_numpys(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_numbers_of_16_bits_become_singles(name: str) -> None:
     dtype = CASES[name]
-    [found] = run_natively(named(f"cvt.f32.{name}"), HALVES.view(dtype))
+    [result] = run_natively(named(f"cvt.f32.{name}"), HALVES.view(dtype))
     wide = HALVES.view(dtype).astype(np.float32)
     number = wide == wide
-    assert np.array_equal(found[number].view("u4"), wide[number].view("u4"))
-    assert not np.any(found[~number] == found[~number])
+    assert np.array_equal(result[number].view("u4"), wide[number].view("u4"))
+    assert not np.any(result[~number] == result[~number])
 
 
 def test_rounding_to_odd_keeps_what_a_later_rounding_needs() -> None:

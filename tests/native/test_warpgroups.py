@@ -44,11 +44,11 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Array]], lis
     """Compute something by arrays, and by machine code."""
 
     def run(compute: Callable[[], Array]) -> list[Array]:
-        found = []
+        outputs = []
         for engine in ("array", "native"):
             multiply_by(monkeypatch, engine)
-            found.append(compute())
-        return found
+            outputs.append(compute())
+        return outputs
 
     return run
 

@@ -88,7 +88,7 @@ def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str,
     rules = rules_of(chip, a_type)
     expected = compute(a, b, c, (a_type, b_type, acc), rules)
     for row in range(40):
-        found = explain(
+        steps = explain(
             a[row].tolist(),
             b[row].tolist(),
             int(c[row]),
@@ -97,13 +97,13 @@ def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str,
             acc=acc,
             rules=rules,
         )
-        assert found[-1].word == expected[row], row
-        check_consistency(found)
+        assert steps[-1].word == expected[row], row
+        check_consistency(steps)
 
 
-def check_consistency(found: tuple[SumStep, ...]) -> None:
+def check_consistency(steps: tuple[SumStep, ...]) -> None:
     """What was kept and lost adds up, step by step."""
-    for step in found:
+    for step in steps:
         if not isinstance(step.total, Fraction):
             assert not isinstance(step.value, Fraction)
             assert step.exponent is None
@@ -121,7 +121,7 @@ def check_consistency(found: tuple[SumStep, ...]) -> None:
                 max(term.exponent for term in step.terms if term.exponent is not None)
                 == step.exponent
             )
-    places = [term.k for step in found for term in step.terms if term.k is not None]
+    places = [term.k for step in steps for term in step.terms if term.k is not None]
     assert sorted(places) == list(range(len(places)))
 
 
@@ -152,9 +152,11 @@ def test_says_what_is_lost_where() -> None:
 
 
 def test_unpacked_products_end_in_an_addition() -> None:
-    one = 0x3C
+    e5m2_one = 0x3C
     rules = rules_of(TARGETS["sm_90"], "e5m2")
-    hopper = explain([one] * 8, [one] * 8, f32(2.0**-24), dtype="e5m2", acc="f32", rules=rules)
+    hopper = explain(
+        [e5m2_one] * 8, [e5m2_one] * 8, f32(2.0**-24), dtype="e5m2", acc="f32", rules=rules
+    )
     assert [step.operation for step in hopper] == ["fused", "fused", "add"]
     assert [term.k for term in hopper[0].terms] == [0, 1, 4, 5, None]
     assert hopper[2].total == 8 + Fraction(1, 2**24)
@@ -162,17 +164,17 @@ def test_unpacked_products_end_in_an_addition() -> None:
 
 
 def test_special_values() -> None:
-    infinity, one = 0x7C00, 0x3C00
+    infinity, f16_one = 0x7C00, 0x3C00
 
     def dissect(a: list[int], b: list[int], c: int) -> SumStep:
         return explain(a, b, c, dtype="f16", acc="f32", rules=TARGETS["sm_80"].dot16)[-1]
 
-    dissection = dissect([infinity, one], [one, one], 0)
+    dissection = dissect([infinity, f16_one], [f16_one, f16_one], 0)
     assert (dissection.word, dissection.value) == (0x7F800000, math.inf)
-    dissection = dissect([infinity, one], [0, one], 0)
+    dissection = dissect([infinity, f16_one], [0, f16_one], 0)
     assert dissection.word == 0x7FFFFFFF
     assert math.isnan(dissection.value)
-    dissection = dissect([one], [one], 0xFF800000)
+    dissection = dissect([f16_one], [f16_one], 0xFF800000)
     assert (dissection.word, dissection.value) == (0xFF800000, -math.inf)
 
 

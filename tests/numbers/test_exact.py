@@ -116,15 +116,15 @@ def random_products(form: Format, k: int, count: int) -> tuple[Array, Array, Arr
 @pytest.mark.parametrize("name", ["f16", "bf16", "tf32"])
 def test_an_exact_sum_is_rounded_once(name: str) -> None:
     a, b, c = random_products(OPERANDS[name], 9, 200)
-    found = rounded_once(a, b, c, F32)
+    rounded = rounded_once(a, b, c, F32)
     for i in range(a.shape[1]):
         exact = sum(
             (Fraction(x) * Fraction(y) for x, y in zip(a[:, i], b[:, i], strict=True)),
             Fraction(c[i]),
         )
         assert dot(a[:, i].tolist(), b[:, i].tolist(), c[i]) == exact
-        word = int(found[i])
-        error = abs(Fraction(float(decode(found[i : i + 1], F32)[0])) - exact)
+        word = int(rounded[i])
+        error = abs(Fraction(float(decode(rounded[i : i + 1], F32)[0])) - exact)
         for other in (word - 1, word + 1):
             away = Fraction(float(decode(np.array([other], np.uint32), F32)[0])) - exact
             assert error < abs(away) or (error == abs(away) and word % 2 == 0)
@@ -160,14 +160,14 @@ def test_special_values_in_sums() -> None:
 
 
 def test_ulps_count_representable_numbers() -> None:
-    one = 0x3F800000
+    f32_one = 0x3F800000
     for steps in (-3, -1, 0, 1, 2):
         value = np.float32(1)
         for _ in range(abs(steps)):
             value = np.nextafter(value, np.float32(math.copysign(math.inf, steps)))
-        assert ulps(int(value.view(np.uint32)), one, F32) == steps
+        assert ulps(int(value.view(np.uint32)), f32_one, F32) == steps
     assert ulps(0x80000001, 0x00000001, F32) == -2
     assert ulps(0x80000000, 0, F32) == 0
     assert ulps(0x7F800000, 0x7F7FFFFF, F32) == 1
-    assert ulps(0x7FFFFFFF, one, F32) is None
+    assert ulps(0x7FFFFFFF, f32_one, F32) is None
     assert ulps(0x7FFFFFFF, 0x7FFFFFFF, F32) == 0

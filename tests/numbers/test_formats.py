@@ -66,10 +66,10 @@ def test_tf32_ignores_the_low_13_bits() -> None:
 @pytest.mark.parametrize("form", [F16, BF16, TF32, F32], ids=lambda form: form.name)
 def test_without_special_words_nothing_is_masked(form: Format) -> None:
     """Arrays with no zero, or no special value, take other branches than those with one."""
-    one, two = (form.bias << form.exponent_shift), (form.bias + 1) << form.exponent_shift
-    for words in ([one, two], [one, 0], [0, 0], [1 << form.exponent_shift, two]):
+    one_word, two = (form.bias << form.exponent_shift), (form.bias + 1) << form.exponent_shift
+    for words in ([one_word, two], [one_word, 0], [0, 0], [1 << form.exponent_shift, two]):
         values, exponents = form.decode(np.array(words, form.word))
-        named = {0: (0.0, ZERO_EXPONENT), one: (1.0, 0), two: (2.0, 1)}
+        named = {0: (0.0, ZERO_EXPONENT), one_word: (1.0, 0), two: (2.0, 1)}
         least = (2.0 ** (1 - form.bias), 1 - form.bias)
         assert [tuple(pair) for pair in zip(values, exponents, strict=True)] == [
             named.get(word, least) for word in words

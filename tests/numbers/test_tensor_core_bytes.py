@@ -101,11 +101,11 @@ def test_agrees_with_mma_sim(target: str) -> None:
 
 @pytest.mark.parametrize("target", ASYNC)
 def test_asynchronous_forms_agree_with_mma_sim(target: str) -> None:
-    found = [name for name in RECORDED if name.startswith(ASYNC[target])]
-    for name in found:
+    names = [name for name in RECORDED if name.startswith(ASYNC[target])]
+    for name in names:
         d = replay(name.rpartition(" ")[2], TARGETS[target].arithmetic.dot8_async)
         np.testing.assert_array_equal(d, ARRAYS[RECORDED[name]], name)
-    assert len(found) in (8, 50)
+    assert len(names) in (8, 50)
 
 
 def test_every_target_with_bytes_is_recorded() -> None:
@@ -256,9 +256,9 @@ def test_unpacked_products_add_c_last_and_round_to_nearest() -> None:
 def test_the_halves_of_unpacked_products_are_by_k_mod_4() -> None:
     """2**20 - 2**20 in the first half, k in {0, 1}, does not swallow a small term in the second."""
     assert isinstance(HOPPER, UnpackedDotProduct)
-    for place, survives in ((4, False), (5, False), (6, True), (7, True)):
+    for k, survives in ((4, False), (5, False), (6, True), (7, True)):
         a = np.zeros((1, 8, 1), np.float32)
-        a[0, 0], a[0, 1], a[0, place] = 1024, -1024, 2.0**-6
+        a[0, 0], a[0, 1], a[0, k] = 1024, -1024, 2.0**-6
         words = a.astype(ml_dtypes.float8_e5m2).view(np.uint8)
         b = np.array([1024, 1024, *[1] * 6], np.float32).astype(ml_dtypes.float8_e5m2)
         right = b.view(np.uint8)[:, None, None]

@@ -133,8 +133,8 @@ def test_vectors_notice_wrong_rules_of_four_bits(field: str, value: int) -> None
 
 
 def test_targets_without_the_instructions_say_so() -> None:
-    found = {name for name, target in TARGETS.items() if target.arithmetic.grouped4 is not None}
-    assert found == {name for name, target in TARGETS.items() if target.capability >= 100}
+    names = {name for name, target in TARGETS.items() if target.arithmetic.grouped4 is not None}
+    assert names == {name for name, target in TARGETS.items() if target.capability >= 100}
 
 
 # ---- Models -------------------------------------------------------------------------------------
@@ -242,10 +242,10 @@ def test_four_bits_agree_with_the_model(scale_type: str, blocks: int) -> None:
 def test_a_cancelled_group_still_counts() -> None:
     """6 * 1 - 6 * 1 times 2**40 pushes a small term below the last bit kept; a zero group does not."""
     assert FOUR is not None
-    six, one, minus = 7, 2, 8
+    six, e2m1_one, minus = 7, 2, 8
     a = np.zeros((1, 64, 1), np.uint8)
-    b = np.full((64, 1, 1), one, np.uint8)
-    a[0, 16] = one
+    b = np.full((64, 1, 1), e2m1_one, np.uint8)
+    a[0, 16] = e2m1_one
     scales = np.full((1, 4, 1), 127, np.uint8)
     scales[0, 0] += 40
     others = np.full((4, 1, 1), 127, np.uint8)

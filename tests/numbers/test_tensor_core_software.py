@@ -97,8 +97,8 @@ def test_software_rounds_every_operation(c_type: str, d_type: str) -> None:
         left, right = fractions(a[i, :, warp], "f16"), fractions(b[:, j, warp], "f16")
         addend = fractions(c[i, j, warp : warp + 1], c_type)[0]
         expected = software(left, right, addend, d_type)
-        found = fractions(d[i, j, warp : warp + 1], d_type)[0]
-        assert found == expected
+        actual = fractions(d[i, j, warp : warp + 1], d_type)[0]
+        assert actual == expected
         exact = sum((x * y for x, y in zip(left, right, strict=True)), addend)
         differs += round_once(exact, d_type) != expected
     assert differs > 0 or d_type == "f16"
@@ -118,10 +118,10 @@ def test_software_has_two_orders() -> None:
 
 @pytest.mark.parametrize(("c_type", "d_type"), TYPES)
 def test_software_special_values(c_type: str, d_type: str) -> None:
-    infinity, one, nan = 0x7C00, 0x3C00, 0x7E01
-    a = np.array([[one, one, one, one]] * 5, np.uint16)[:, :, None]
+    infinity, f16_one, nan = 0x7C00, 0x3C00, 0x7E01
+    a = np.array([[f16_one, f16_one, f16_one, f16_one]] * 5, np.uint16)[:, :, None]
     a[1, 2], a[2, 1], a[3, 0], a[3, 3], a[4, 0] = nan, infinity, infinity, infinity | 1 << 15, 0
-    b = np.full((4, 1, 1), one, np.uint16)
+    b = np.full((4, 1, 1), f16_one, np.uint16)
     c = np.full((5, 1, 1), 0, WORDS[c_type])
     d = multiply_add_m8n8k4(a, b, c, c_type=c_type, d_type=d_type, rules=None)[:, 0, 0]
     canonical = 0x7FFF if d_type == "f16" else 0x7FFFFFFF

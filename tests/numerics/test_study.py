@@ -147,15 +147,15 @@ def test_one_dot_product_that_two_generations_add_up_differently() -> None:
 
 @pytest.mark.parametrize(("dtype", "acc"), PAIRS + BYTES)
 def test_each_target_that_has_the_types_is_in_one_model(dtype: str, acc: str) -> None:
-    found = models(dtype, acc)
-    names = [name for model in found for name in model.targets]
+    distinct = models(dtype, acc)
+    names = [name for model in distinct for name in model.targets]
     assert sorted(names) == sorted(
         name for name, target in TARGETS.items() if dtype in target.arithmetic.types
     )
-    assert len({model.rules for model in found}) == len(found)
+    assert len({model.rules for model in distinct}) == len(distinct)
     products = random_bits(dtype, acc, 40, 100)
     different = []
-    for model in found:
+    for model in distinct:
         first, *others = (models(dtype, acc, [name])[0].compute(products) for name in model.targets)
         assert all((words == first).all() for words in others)
         different.append(first)
@@ -163,8 +163,8 @@ def test_each_target_that_has_the_types_is_in_one_model(dtype: str, acc: str) ->
 
 
 def test_named_targets_are_the_only_ones_and_keep_their_order() -> None:
-    found = models("f16", "f32", ["sm_90a", "sm_86", "sm_80", "sm_86"])
-    assert [model.targets for model in found] == [("sm_90a",), ("sm_86", "sm_80")]
+    distinct = models("f16", "f32", ["sm_90a", "sm_86", "sm_80", "sm_86"])
+    assert [model.targets for model in distinct] == [("sm_90a",), ("sm_86", "sm_80")]
 
 
 def test_types_and_targets_that_do_not_go_together() -> None:

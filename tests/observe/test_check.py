@@ -16,7 +16,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CHECKS, CheckReport
 
-Found = list[tuple[str, str, str, str | None]]
+Findings = list[tuple[str, str, str, str | None]]
 """Of each finding: severity, kind and rule, the text of its line, and of the other one."""
 
 HEAD = """\
@@ -67,7 +67,7 @@ def line(report: CheckReport, number: int) -> str:
     return report.source.line(number).strip().removesuffix(";")
 
 
-def found(report: CheckReport) -> Found:
+def findings_of(report: CheckReport) -> Findings:
     return [
         (
             f.severity,
@@ -87,7 +87,7 @@ class Twins:
     right: str
     part: str
     fault: str
-    found: Found
+    findings: Findings
     block: int = 64
 
 
@@ -488,18 +488,18 @@ TWINS = (
 @pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins.name)
 def test_twins(twins: Twins) -> None:
     right = checked(twins.right, twins.block)
-    assert [told for told in found(right) if told[0] != "info"] == []
+    assert [told for told in findings_of(right) if told[0] != "info"] == []
     assert right.verdict == "clean"
     assert not right.failed(strict=True)
     assert twins.right.count(twins.part) >= 1
     fault = checked(twins.right.replace(twins.part, twins.fault, 1), twins.block)
-    assert found(fault) == twins.found
+    assert findings_of(fault) == twins.findings
 
 
 def test_warps_at_two_barriers_of_the_cta() -> None:
     """PTX allows it, and CUDA C does not."""
     report = checked("@first bar.sync 0;\n@!first bar.sync 0;")
-    assert found(report) == [
+    assert findings_of(report) == [
         ("warning", "barrier apart in CTA", "@!first bar.sync 0", "@first bar.sync 0")
     ]
     assert report.verdict == "findings"
@@ -511,7 +511,7 @@ def test_mma_on_part_of_a_warp() -> None:
     mma = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
     body = f"{mma}{{c0,c1,c2,c3}}, {{i,i,i,i}}, {{i,i}}, {{i,i,i,i}};".replace("c<4>", "")
     report = checked(body, 48)
-    assert [told[:2] for told in found(report)] == [("error", "barrier")]
+    assert [told[:2] for told in findings_of(report)] == [("error", "barrier")]
     assert "needs all 32 threads of the warp" in report.findings[0].message
     assert checked(body, 64).verdict == "clean"
 
@@ -520,7 +520,9 @@ def test_a_guard_that_is_not_written() -> None:
     report = checked("@never setp.eq.u32 low, i, 0;\n@low add.u32 x, x, 1;")
     assert report.verdict == "clean"  # low was written before
     report = checked(".reg .pred unknown;\n@unknown add.u32 x, x, 1;")
-    assert found(report) == [("error", "uninitialized unknown", "@unknown add.u32 x, x, 1", None)]
+    assert findings_of(report) == [
+        ("error", "uninitialized unknown", "@unknown add.u32 x, x, 1", None)
+    ]
     assert (report.findings[0].count, report.findings[0].unit) == (64, "threads")
 
 
@@ -635,7 +637,7 @@ def test_what_has_no_value_shows_where_it_is_checked(
 
 
 def test_what_a_lane_does_not_give_is_told_once() -> None:
-    assert found(checked(f"{LOST}@low {KEEP};")) == [
+    assert findings_of(checked(f"{LOST}@low {KEEP};")) == [
         ("error", "uninitialized lane", LOST.splitlines()[0].removesuffix(";"), f"@low {KEEP}"),
         ("info", "uninitialized lane", LOST.splitlines()[1].removesuffix(";"), None),
     ]
@@ -646,9 +648,9 @@ def test_what_a_lane_does_not_give_is_told_once() -> None:
 
 def test_an_end_is_no_arrival_at_a_barrier_that_counts() -> None:
     body = f"@first {STORE};\n@first exit;\n{{}};\n{LOAD};"
-    assert found(checked(body.format("bar.sync 1, 32"))) == [
+    assert findings_of(checked(body.format("bar.sync 1, 32"))) == [
         ("error", "race RAW", LOAD, f"@first {STORE}")
     ]
-    assert [told[:2] for told in found(checked(body.format("bar.sync 1")))] == [
+    assert [told[:2] for told in findings_of(checked(body.format("bar.sync 1")))] == [
         ("warning", "barrier absent from CTA")
     ]

@@ -74,7 +74,7 @@ def checked(text: str) -> CheckReport:
     return check(device.load(text).kernel("k"), LaunchConfig.of(1, 96), [device.zeros(1, "u32")])
 
 
-def found(report: CheckReport) -> list[tuple[str, str, str]]:
+def findings_of(report: CheckReport) -> list[tuple[str, str, str]]:
     def text(line: int | None) -> str:
         """Return an instruction without its guard."""
         assert line is not None
@@ -125,10 +125,10 @@ TWINS = {
 @pytest.mark.parametrize("name", TWINS)
 def test_twins(name: str) -> None:
     right, part, fault = TWINS[name]
-    assert (checked(right).verdict, found(checked(right))) == ("clean", [])
+    assert (checked(right).verdict, findings_of(checked(right))) == ("clean", [])
     assert right.count(part) == 1
     twin = checked(right.replace(part, fault))
-    assert found(twin) == [("RAW", LOAD, STORE)]
+    assert findings_of(twin) == [("RAW", LOAD, STORE)]
 
 
 # ---- pipelines and barriers of libcu++ --------------------------------------------------------

@@ -41,7 +41,7 @@ def checked(body: str, grid: int = 2) -> CheckReport:
     return check(device.load(text).kernel("k"), LaunchConfig.of(grid, 64), [data, flag])
 
 
-def found(report: CheckReport) -> list[tuple[str, str, str, str | None]]:
+def findings_of(report: CheckReport) -> list[tuple[str, str, str, str | None]]:
     def text(line: int | None) -> str | None:
         return None if line is None else report.source.line(line).strip().removesuffix(";")
 
@@ -151,9 +151,9 @@ TWINS = {
 @pytest.mark.parametrize("name", TWINS)
 def test_twins(name: str) -> None:
     right, part, fault, expected = TWINS[name]
-    assert [told for told in found(checked(right)) if told[0] != "info"] == []
+    assert [told for told in findings_of(checked(right)) if told[0] != "info"] == []
     assert right.count(part) == 1
-    twin = found(checked(right.replace(part, fault)))
+    twin = findings_of(checked(right.replace(part, fault)))
     assert sorted(told for told in twin if told[0] == "error") == sorted(
         told for told in expected if told[0] == "error"
     )
@@ -163,12 +163,12 @@ def test_twins(name: str) -> None:
 def test_waves_are_of_one_launch() -> None:
     """A CTA races with one that has ended before it begins here: on a GPU both may run at once."""
     body = "@first st.global.u32 [p], 7;\n@last ld.global.u32 x, [{}];"
-    assert found(checked(body.format("p+256"), 300)) == [
+    assert findings_of(checked(body.format("p+256"), 300)) == [
         ("info", "global WAW", "@first st.global.u32 [p], 7", "@first st.global.u32 [p], 7")
     ]
     report = checked(body.format("p"), 300)
     assert ("error", "global RAW", "@last ld.global.u32 x, [p]", "@first st.global.u32 [p], 7") in (
-        found(report)
+        findings_of(report)
     )
     [message] = [f.message for f in report.findings if f.severity == "error"]
     assert "of CTA (299, 0, 0) reads byte 0 of buffer uint32[19200], which thread" in message

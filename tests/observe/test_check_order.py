@@ -171,7 +171,7 @@ def judge(steps: list[Step]) -> Rules:
     """Count the bytes accessed against a rule, by step."""
     heard: dict[int, dict[int, int]] = {thread: defaultdict(int) for thread in EVERYONE}
     events: dict[int, list[Event]] = defaultdict(list)
-    found: Rules = Counter()
+    rules: Rules = Counter()
     for clock, step in enumerate(steps, 1):
         groups = [step.arrived] if step.arrived else []
         if step.by_warp:
@@ -197,21 +197,21 @@ def judge(steps: list[Step]) -> Rules:
                 before = events[byte] + [other for other in mine if other is not event]
                 index = clock - 1
                 for (rule, _), severity in races(event, before, heard[event.thread]).items():
-                    found[index, rule, severity] += 1
+                    rules[index, rule, severity] += 1
                 known = any(e.writes for e in events[byte]) or any(
                     e.writes and e.thread <= event.thread for e in mine if not step.strong
                 )
                 if not known and (not step.writes or step.kind == "atom"):
                     # What atomics read they store again; what loads read is dropped here.
                     severity = "error" if step.kind == "atom" else "info"
-                    found[index, "unwritten", severity] += 1
+                    rules[index, "unwritten", severity] += 1
             events[byte] += mine
-    return found
+    return rules
 
 
 def races(event: Event, before: list[Event], heard: dict[int, int]) -> dict[tuple[str, bool], str]:
     """Return the worst race of an access with those before, by rule and by how strong these are."""
-    found: dict[tuple[str, bool], str] = {}
+    rules: dict[tuple[str, bool], str] = {}
     for other in before:
         if other.thread == event.thread or other.clock < heard[other.thread]:
             continue
@@ -220,9 +220,9 @@ def races(event: Event, before: list[Event], heard: dict[int, int]) -> dict[tupl
         rule = "R"[: not event.writes] + "W"[: event.writes]
         rule = {("R", True): "RAW", ("W", False): "WAR", ("W", True): "WAW"}[rule, other.writes]
         across = other.thread // 32 != event.thread // 32
-        if across or (rule, other.strong) not in found:
-            found[rule, other.strong] = "error" if across else "warning"
-    return found
+        if across or (rule, other.strong) not in rules:
+            rules[rule, other.strong] = "error" if across else "warning"
+    return rules
 
 
 def checked(steps: list[Step]) -> Rules:
@@ -233,11 +233,11 @@ def checked(steps: list[Step]) -> Rules:
         device.load(text).kernel("k"), LaunchConfig.of(1, len(EVERYONE)), [device.upload(table)]
     )
     assert not report.unchecked, report.unchecked
-    found: Rules = Counter()
+    rules: Rules = Counter()
     for finding in report.findings:
         rule = "unwritten" if finding.kind == "uninitialized" else finding.rule
-        found[of_line[finding.line], rule, finding.severity] += finding.count
-    return found
+        rules[of_line[finding.line], rule, finding.severity] += finding.count
+    return rules
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -40,7 +40,7 @@ def program(body: str) -> str:
     return module(body, 32768, 1, "sm_100a")
 
 
-def found(report: CheckReport) -> list[tuple[str, str, str, str | None]]:
+def findings_of(report: CheckReport) -> list[tuple[str, str, str, str | None]]:
     """Return the rules of the findings, and the instructions of their lines."""
 
     def text(number: int) -> str:
@@ -64,7 +64,7 @@ def problem() -> Problem:
 
 def clean(text: str, problem: Problem) -> None:
     report = checked(text, problem)
-    assert (report.verdict, found(report), report.unchecked) == ("clean", [], ())
+    assert (report.verdict, findings_of(report), report.unchecked) == ("clean", [], ())
 
 
 def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -> None:
@@ -72,7 +72,7 @@ def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -
     assert WAIT in right
     clean(right, problem)
     report = checked(right.replace(WAIT, "issued:\n"), problem)
-    [(severity, rule, load, product), dealloc] = found(report)
+    [(severity, rule, load, product), dealloc] = findings_of(report)
     assert (severity, rule, product) == ("error", "RAW", PRODUCT)
     assert dealloc == ("error", "WAW", GIVEN_BACK, PRODUCT)
     assert load.startswith("tcgen05.ld")
@@ -87,7 +87,7 @@ def test_memory_is_given_back_when_it_is_waited_for(problem: Problem) -> None:
     right = text[: text.index("get:")] + text[text.rindex("    barrier.cluster.arrive;") :]
     clean(right, problem)
     report = checked(right.replace(WAIT, "issued:\n"), problem)
-    assert found(report) == [("error", "WAW", GIVEN_BACK, PRODUCT)]
+    assert findings_of(report) == [("error", "WAW", GIVEN_BACK, PRODUCT)]
     [finding] = [finding for finding in report.findings if finding.rule == "WAW"]
     assert "gives back column 32 of lane 0 of Tensor Memory" in finding.message
 
@@ -100,7 +100,7 @@ def test_who_waits_for_a_commit_before_the_product_waits_for_nothing(problem: Pr
     moved = right.replace(late, "").replace(PRODUCT + ";", f"mov.u32 r0, bar; {late}\n{PRODUCT};")
     assert moved.count(commit) == 1
     assert ("error", "RAW", PRODUCT) in [
-        (severity, rule, other) for severity, rule, _, other in found(checked(moved, problem))
+        (severity, rule, other) for severity, rule, _, other in findings_of(checked(moved, problem))
     ]
 
 
@@ -124,7 +124,7 @@ def test_what_a_product_has_is_overwritten_when_it_is_waited_for(
     )
     waited = STORE + ";\n"
     clean(late.replace(waited, waited + STORED), problem)
-    assert found(checked(early.replace(waited, waited + STORED), problem)) == (
+    assert findings_of(checked(early.replace(waited, waited + STORED), problem)) == (
         [("error", rule, STORE, form)] if rule else []
     )
 
@@ -146,13 +146,13 @@ def test_metadata_is_read_until_it_is_waited_for(column: int, rule: str) -> None
     early = WAIT.replace("issued:\n", store).replace("@!done bra issued", "@!done bra again")
     twin = program(body).replace(WAIT, early).replace(STORE + ";\n", STORE + ";\n" + STORED)
     expected = [("error", rule, STORE, product)] if rule else []
-    assert found(checked(twin, problem, cells)) == expected
+    assert findings_of(checked(twin, problem, cells)) == expected
 
 
 def test_a_copy_writes_until_it_is_waited_for(problem: Problem) -> None:
     right = program(f"add.u32 r10, t, 200;\n    {COPY};\n")
     clean(right, problem)
-    [(severity, rule, _, copy), _] = found(checked(right.replace(WAIT, "issued:\n"), problem))
+    [(severity, rule, _, copy), _] = findings_of(checked(right.replace(WAIT, "issued:\n"), problem))
     assert (severity, rule, copy) == ("error", "RAW", COPY)
 
 
@@ -162,7 +162,7 @@ def test_shared_memory_is_read_until_it_is_waited_for(problem: Problem, work: st
     body = issued(problem) if work == PRODUCT else f"add.u32 r10, t, 200;\n    {COPY};\n"
     clean(program(body).replace(WAIT, WAIT + change.replace("st.", "@leads st.")), problem)
     expected = [("error", "WAR", change.strip().removesuffix(";"), work)]
-    assert found(checked(program(body + change), problem)) == expected
+    assert findings_of(checked(program(body + change), problem)) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_copies_to_what_a_product_reads_wait_for_it(
         line = copy.format(at)
         text = program(f"{issued(problem)}\n{before}\n    {line};\n{behind}\n")
         expected = [("error", rule, line, PRODUCT)] if rule else []
-        assert found(checked(text, problem)) == expected
+        assert findings_of(checked(text, problem)) == expected
 
 
 @pytest.mark.parametrize("work", [PRODUCT, COPY])
@@ -193,7 +193,9 @@ def test_what_threads_wrote_needs_a_fence_of_the_proxies(problem: Problem, work:
     right = program(body)
     clean(right, problem)
     store = "st.shared.v4.b32 [r6], {r2, r3, r4, r5}"
-    assert found(checked(right.replace(FENCE, ""), problem)) == [("error", "proxy", work, store)]
+    assert findings_of(checked(right.replace(FENCE, ""), problem)) == [
+        ("error", "proxy", work, store)
+    ]
 
 
 @pytest.mark.parametrize("work", ["load", PRODUCT, FROM_CELLS])
@@ -203,7 +205,7 @@ def test_what_a_warp_stores_is_there_when_it_has_waited_for_it(problem: Problem,
     right = program(body.replace(PRODUCT, work))
     assert right.count(STORED) == 1
     clean(right, problem)
-    report = found(checked(right.replace(STORED, ""), problem))
+    report = findings_of(checked(right.replace(STORED, ""), problem))
     told = {(severity, rule) for severity, rule, *_ in report}
     expected = {"load": {"RAW"}, PRODUCT: {"WAW", "RAW"}, FROM_CELLS: {"WAW", "RAW"}}[work]
     assert told == {("error", rule) for rule in expected}
@@ -233,7 +235,9 @@ def test_what_a_warp_loads_is_overwritten_when_it_has_waited_for_it(
         clean(right, problem)
         meets = last in ((47,) if by == STORE else (32, 47))
         late = right.replace(load + LOADED, load)
-        assert found(checked(late, problem)) == ([("error", "WAR", by, LOAD)] if meets else [])
+        assert findings_of(checked(late, problem)) == (
+            [("error", "WAR", by, LOAD)] if meets else []
+        )
 
 
 MEETING = """    barrier.cluster.arrive;
@@ -276,7 +280,7 @@ def test_nor_is_what_a_warp_has_loaded_overwritten_before(problem: Problem, met:
     if met:
         clean(text, problem)
     else:
-        assert found(checked(text, problem)) == [("error", "WAR", PRODUCT, LOAD)]
+        assert findings_of(checked(text, problem)) == [("error", "WAR", PRODUCT, LOAD)]
 
 
 def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
@@ -302,9 +306,9 @@ def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
 )
 def test_products_of_each_layout(problem: Problem) -> None:
     right = module(issued(problem), 32768, problem.group, "sm_100a")
-    assert found(checked(right, problem)) == []
+    assert findings_of(checked(right, problem)) == []
     twin = right.replace(WAIT, "issued:\n")
-    [(severity, rule, load, _), *_] = found(checked(twin, problem))
+    [(severity, rule, load, _), *_] = findings_of(checked(twin, problem))
     assert (severity, rule) == ("error", "RAW")
     assert load.startswith("tcgen05.ld")
     [finding] = [finding for finding in checked(twin, problem).findings if finding.rule == "RAW"]
@@ -357,7 +361,7 @@ def test_columns_are_given_back_when_the_others_have_come(problem: Problem, how:
     assert "dealloc" in text[at:]
     instead = "" if how == "none" else meet.replace("arrive", f"arrive.{how}")
     report = checked(text[:at] + instead + text[at + len(meet) :], problem)
-    rules = {one.rule for one in report.findings if one.severity == "error"}
+    rules = {finding.rule for finding in report.findings if finding.severity == "error"}
     assert rules == ({"WAR"} if how == "none" else set())
 
 

@@ -141,8 +141,8 @@ def test_threads_know_what_each_would_by_itself(cluster: int, seed: int) -> None
         step(random, model, clocks, objects, alive)
         times = np.array([-1, *model.times])
         for layer in (HEARD, FENCED):
-            found = np.searchsorted(times, clocks.of(heard, by, layer)) - 1
+            heard_at = np.searchsorted(times, clocks.of(heard, by, layer)) - 1
             of_others = (heard != by) | (layer == FENCED)
             np.testing.assert_array_equal(
-                found[of_others], model.known[layer, by, heard][of_others]
+                heard_at[of_others], model.known[layer, by, heard][of_others]
             )

@@ -33,16 +33,16 @@ def sectors(spans: Iterable[range]) -> tuple[int, int]:
 
 def wavefronts(spans: dict[int, range], size: int) -> tuple[int, int]:
     """Return the wavefronts of a warp's lanes, and how many passes they take at least."""
-    found = least = 0
+    wavefronts = least = 0
     per_pass = min(32, 128 // size)
     for first in range(0, 32, per_pass):
         words: dict[int, set[int]] = defaultdict(set)
         for lane in range(first, first + per_pass):
             for byte in spans.get(lane, ()):
                 words[byte // 4 % 32].add(byte // 4)
-        found += max(map(len, words.values()), default=0)
+        wavefronts += max(map(len, words.values()), default=0)
         least += bool(words)
-    return found, least
+    return wavefronts, least
 
 
 def local(spans: dict[int, range]) -> tuple[int, int]:
@@ -66,21 +66,21 @@ def expected(space: str, offsets: list[int], on: list[bool], size: int, grid: in
                 continue
             nbytes = size * len(spans)
             if space == "global":
-                found, least = sectors(spans.values())
+                actual, least = sectors(spans.values())
                 counts.requests += 1
-                counts.sectors += found
+                counts.sectors += actual
                 counts.sectors_ideal += least
                 counts.global_read += nbytes
             elif space == "shared":
-                found, least = wavefronts(spans, size)
+                actual, least = wavefronts(spans, size)
                 counts.shared_requests += 1
-                counts.shared_wavefronts += found
+                counts.shared_wavefronts += actual
                 counts.shared_ideal += least
                 counts.shared_read += nbytes
             else:
-                found, least = local(spans)
+                actual, least = local(spans)
                 counts.local_requests += 1
-                counts.local_sectors += found
+                counts.local_sectors += actual
                 counts.local_ideal += least
                 counts.local_read += nbytes
     return counts
@@ -111,9 +111,9 @@ def test_random_patterns(space: str, size: int) -> None:
     for offsets in patterns(draw, size, threads, grid):
         for share in (0.0, 0.5, 1.0):
             on = [draw.random() < share for _ in offsets]
-            found = here(probe(load(space, ADDRESSES[space], size), offsets, on, grid=grid))
+            counts = here(probe(load(space, ADDRESSES[space], size), offsets, on, grid=grid))
             wanted = expected(space or "shared", offsets, on, size, grid)
-            assert found == wanted, (offsets, on)
+            assert counts == wanted, (offsets, on)
 
 
 def test_unrolled_code_at_one_register() -> None:
@@ -143,7 +143,7 @@ def counted(body: str, offsets: object, *, target: str = "sm_80") -> Counts:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "found", "ideal"),
+    ("offsets", "actual", "ideal"),
     [
         (4 * LANES, 4, 4),
         (4 * LANES[::-1], 4, 4),
@@ -155,9 +155,9 @@ def counted(body: str, offsets: object, *, target: str = "sm_80") -> Counts:
     ],
     ids=["coalesced", "backwards", "shifted", "every second", "strided", "broadcast", "pairs"],
 )
-def test_sectors(offsets: np.ndarray, found: int, ideal: int) -> None:
+def test_sectors(offsets: np.ndarray, actual: int, ideal: int) -> None:
     counts = counted("ld.global.b32 x1, [q]; // here", offsets)
-    assert (counts.requests, counts.sectors, counts.sectors_ideal) == (1, found, ideal)
+    assert (counts.requests, counts.sectors, counts.sectors_ideal) == (1, actual, ideal)
     assert (counts.global_read, counts.global_written) == (128, 0)
 
 
@@ -178,7 +178,7 @@ def test_conflict_ways(ways: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "offsets", "found", "ideal"),
+    ("body", "offsets", "actual", "ideal"),
     [
         ("st.shared.v4.b32 [offset], {i, i, i, i}; // here", 16 * LANES, 4, 4),
         ("ld.shared.v4.b32 {x1, x2, x3, x4}, [offset]; // here", 32 * LANES, 8, 4),
@@ -191,34 +191,38 @@ def test_conflict_ways(ways: int) -> None:
     ],
     ids=["128", "128 strided", "128 same", "64", "64 strided", "8", "two words", "padded"],
 )
-def test_wavefronts(body: str, offsets: np.ndarray, found: int, ideal: int) -> None:
+def test_wavefronts(body: str, offsets: np.ndarray, actual: int, ideal: int) -> None:
     counts = counted(body, offsets)
-    assert (counts.shared_wavefronts, counts.shared_ideal) == (found, ideal)
+    assert (counts.shared_wavefronts, counts.shared_ideal) == (actual, ideal)
 
 
 PLAIN = 64 * (LANES % 16) + 16 * (LANES // 16)
 SWIZZLED = 64 * (LANES % 16) + 16 * ((LANES // 16) ^ (LANES % 8 // 2))
 
 
-@pytest.mark.parametrize(("offsets", "found"), [(PLAIN, 16), (SWIZZLED, 4)])
-def test_ldmatrix(offsets: np.ndarray, found: int) -> None:
+@pytest.mark.parametrize(("offsets", "actual"), [(PLAIN, 16), (SWIZZLED, 4)])
+def test_ldmatrix(offsets: np.ndarray, actual: int) -> None:
     """Eight rows 64 bytes apart begin in two banks; the swizzle of 64-byte rows spreads them."""
     row = "[offset]; // here"
     four = counted(f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{x1, x2, x3, x4}}, {row}", offsets)
-    assert (four.shared_requests, four.shared_wavefronts, four.shared_ideal) == (1, found, 4)
+    assert (four.shared_requests, four.shared_wavefronts, four.shared_ideal) == (1, actual, 4)
     assert four.shared_read == 512
     stored = counted(
         "stmatrix.sync.aligned.m8n8.x4.shared.b16 [offset+1024], {x1, x2, x3, x4}; // here",
         offsets,
         target="sm_90a",
     )
-    assert (stored.shared_wavefronts, stored.shared_ideal, stored.shared_written) == (found, 4, 512)
+    assert (stored.shared_wavefronts, stored.shared_ideal, stored.shared_written) == (
+        actual,
+        4,
+        512,
+    )
     for target in ("sm_75", "sm_80"):
         counts = counted(
             f"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{x1}}, {row}", offsets, target=target
         )
         assert (counts.shared_wavefronts, counts.shared_ideal, counts.shared_read) == (
-            found // 4,
+            actual // 4,
             1,
             128,
         )
@@ -234,13 +238,13 @@ def test_async_copies_of_part_of_their_bytes() -> None:
     wanted = Counts(executed=2, threads=64, threads_on=64, shared_requests=2)
     wanted.shared_written, wanted.global_read = 16 * 64, sum(sizes)
     for warp in (range(32), range(32, 64)):
-        found, least = sectors(range(offsets[i], offsets[i] + sizes[i]) for i in warp)
+        actual, least = sectors(range(offsets[i], offsets[i] + sizes[i]) for i in warp)
         wanted.requests += 1
-        wanted.sectors += found
+        wanted.sectors += actual
         wanted.sectors_ideal += least
         spans = {i % 32: range(offsets[i], offsets[i] + 16) for i in warp}
-        found, least = wavefronts(spans, 16)
-        wanted.shared_wavefronts += found
+        actual, least = wavefronts(spans, 16)
+        wanted.shared_wavefronts += actual
         wanted.shared_ideal += least
     assert counts == wanted
 

@@ -221,8 +221,8 @@ def test_scalars(text: str, a: float, b: float, verdict: str) -> None:
 
 
 def test_integers_never_differ_by_rounding() -> None:
-    found = judge(step("add.u32 x, x, 1;", ("b32",), [[7]], [[8]]), 0, 0)
-    assert (found.verdict, found.values) == ("wrong", ((7,), (8,)))
+    judgement = judge(step("add.u32 x, x, 1;", ("b32",), [[7]], [[8]]), 0, 0)
+    assert (judgement.verdict, judgement.values) == ("wrong", ((7,), (8,)))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_products_cancel(apart: float, verdict: str) -> None:
     c = {f"c{i}": np.zeros(32, np.uint64) for i in range(4)}
     left = np.zeros((32, 4), np.uint64)
     other = np.full((32, 4), f32(apart)[0], np.uint64)
-    found = judge(step(MMA, ("b32",) * 4, left, other, **ones, **b, **c), 3, 1)
-    assert found.verdict == verdict
-    assert found.type == "f32"
-    assert found.values == ((0.0,), (apart,))
+    judgement = judge(step(MMA, ("b32",) * 4, left, other, **ones, **b, **c), 3, 1)
+    assert judgement.verdict == verdict
+    assert judgement.type == "f32"
+    assert judgement.values == ((0.0,), (apart,))

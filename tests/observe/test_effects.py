@@ -54,13 +54,13 @@ MOST = 3
 
 
 def test_no_observer_asks_for_an_opcode() -> None:
-    found = [
+    questions = [
         f"{path.name}:{line}: {word}"
         for path in sorted(FOLDER.glob("*.py"))
         for line, word in asked(ast.parse(path.read_text()))
         if word.partition(".")[0] in OPCODES
     ]
-    assert len(found) <= MOST, found
+    assert len(questions) <= MOST, questions
 
 
 def test_what_is_asked_is_seen() -> None:

@@ -71,35 +71,35 @@ def line_of(text: str, part: str) -> int:
     )
 
 
-def passed(found: Recording, warp: int, line: int, nth: int) -> int:
+def passed(recording: Recording, warp: int, line: int, nth: int) -> int:
     """Return the step in which a warp executes a line the nth time."""
-    places, turns = found.timeline.places, found.turns
+    places, turns = recording.timeline.places, recording.turns
     steps = turns.step[turns.warp == warp].tolist()
-    at = [number for number in steps if places[found.timeline.executed[number]].line == line]
+    at = [number for number in steps if places[recording.timeline.executed[number]].line == line]
     return int(at[nth - 1])
 
 
-def held(found: Recording, function: str, name: str, warp: int, step: int) -> Any:
+def held(recording: Recording, function: str, name: str, warp: int, step: int) -> Any:
     """Return what the lanes of a warp hold in a register after a step, as 64-bit words."""
     value = np.zeros((WARP, 1), np.uint32)
-    for at, who, number, words in found.became():
-        known = found.registers[number]
+    for at, who, number, words in recording.became():
+        known = recording.registers[number]
         if at <= step and who == warp and (known.function, known.name) == (function, name):
             value = words
     low, high = value[:, 0].astype(np.uint64), value[:, -1].astype(np.uint64)
     return low | high << np.uint64(32) if value.shape[1] == 2 else low
 
 
-def check(found: Recording, kernel: Any, config: LaunchConfig, args: Any, dump: Dump) -> None:
+def check(recording: Recording, kernel: Any, config: LaunchConfig, args: Any, dump: Dump) -> None:
     """Compare what every warp holds after a line, the nth time, with a dump."""
     dumped = kernel.run(config, args, dump).dump
-    for warp in found.warps:
+    for warp in recording.warps:
         lanes = slice(WARP * warp, min(WARP * (warp + 1), config.cta_threads))
         if not dumped.reached[lanes].any():
             continue
-        here = passed(found, warp, int(dump.at), dump.nth)
+        here = passed(recording, warp, int(dump.at), dump.nth)
         for column, name in enumerate(dumped.registers):
-            value = held(found, dumped.places[0].function, name, warp, here)
+            value = held(recording, dumped.places[0].function, name, warp, here)
             expected = np.where(dumped.reached[lanes], dumped.words[lanes, column], 0)
             mine = np.where(dumped.reached[lanes], value[: len(expected)], 0)
             assert np.array_equal(mine, expected), (name, warp)
@@ -156,8 +156,8 @@ def test_registers_of_tensor_cores_are_those_of_a_dump() -> None:
         check(recording, kernel, config, matrices(), dump)
     (operands,) = (
         operands
-        for place, operands in zip(recording.timeline.places, recording.operands, strict=True)
-        if place.line == line
+        for instruction, operands in zip(recording.timeline.places, recording.operands, strict=True)
+        if instruction.line == line
     )
     names = [
         recording.registers[n].name
@@ -256,13 +256,13 @@ def test_what_is_copied_is_told_from_what_threads_store() -> None:
 
 def test_other_warps_and_steps_are_left_out() -> None:
     kernel, config, args = launched(RING, 160, STEPS * A_BYTES, STEPS * 256, 2048)
-    found, whole = step(kernel, config, args, warps=(4, 1), most=90), step(kernel, config, args)
-    assert found.warps == (4, 1)
-    assert set(found.turns.warp.tolist()) == {1, 4}
-    assert len(found.timeline.executed) == 90
-    assert found.timeline.cut
+    part, whole = step(kernel, config, args, warps=(4, 1), most=90), step(kernel, config, args)
+    assert part.warps == (4, 1)
+    assert set(part.turns.warp.tolist()) == {1, 4}
+    assert len(part.timeline.executed) == 90
+    assert part.timeline.cut
     mine = np.isin(whole.turns.warp, (1, 4)) & (whole.turns.step < 90)
-    assert np.array_equal(np.sort(found.turns.step), np.sort(whole.turns.step[mine]))
+    assert np.array_equal(np.sort(part.turns.step), np.sort(whole.turns.step[mine]))
     with pytest.raises(PtxlabError, match="no warp 5, a CTA of 160 threads has 5"):
         step(kernel, config, args, warps=(5,))
 

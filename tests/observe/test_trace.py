@@ -42,10 +42,10 @@ def ring() -> Timeline:
 
 
 def line_of(text: str, part: str) -> int:
-    (found,) = [
+    (number,) = [
         n for n, line in enumerate(text.split("\n"), 1) if part in line and "//" not in line
     ]
-    return found
+    return number
 
 
 def steps_at(timeline: Timeline, line: int) -> list[int]:
@@ -62,12 +62,12 @@ def test_every_warp_executes_what_the_counters_count() -> None:
     args = [device.zeros((size,), "u8") for size in sizes]
     kernel, config = device.load(RING).kernel(), LaunchConfig.of(1, 160)
     timeline = trace(kernel, config, args)
-    found: Counter[int] = Counter()
+    executed: Counter[int] = Counter()
     for number, who in zip(timeline.executed, timeline.who, strict=True):
         if number >= 0:
-            found[timeline.places[number].line] += len(timeline.together[who])
+            executed[timeline.places[number].line] += len(timeline.together[who])
     counted = count(kernel, config, args)
-    assert found == {
+    assert executed == {
         line.number: line.counts.executed for line in counted.lines if line.counts.executed
     }
 

@@ -177,5 +177,5 @@ def test_early_work_lands_as_it_is_issued() -> None:
 def _line(part: str) -> int:
     problem = Problem("f16", 128, 16, "f16", "f16")
     text = module(issued(problem), 32768, 1, "sm_100a")
-    [found] = [number for number, line in enumerate(text.split("\n"), 1) if part in line]
-    return found
+    [only] = [number for number, line in enumerate(text.split("\n"), 1) if part in line]
+    return only

@@ -91,25 +91,25 @@ class Issued:
 
 def issued(code: Sequence[DecodedInstruction], launch: Launch) -> Issued:
     """Follow all CTAs of a launch."""
-    found, every = Issued(), range(prod(launch.config.grid))
+    totals, every = Issued(), range(prod(launch.config.grid))
     steps = run(code, launch, every)
     for first, end, warps in zip(steps.first, steps.end, steps.warps, strict=True):
         for instruction in code[first:end]:
-            found.warps[instruction.sass.opcode] += (
+            totals.warps[instruction.sass.opcode] += (
                 launch.warps * len(every) if warps is None else len(warps)
             )
     numbers = steps.numbers
 
     def tell(step: int, asked: Request | Asked) -> None:
         if not isinstance(asked, Request):
-            found.copies += [
+            totals.copies += [
                 copy for of_warp in asked for copy in of_warp if isinstance(copy, Copy)
             ]
             return
         sectors = [len(asked.sectors(warp)) for warp in range(len(asked.passes))]
-        found.passes[code[numbers[step]].sass.opcode] += int(asked.passes.sum())
-        found.sectors += sum(sectors)
-        found.requests += sum(map(bool, sectors))
+        totals.passes[code[numbers[step]].sass.opcode] += int(asked.passes.sum())
+        totals.sectors += sum(sectors)
+        totals.requests += sum(map(bool, sectors))
 
     requests(code, launch, every, np.arange(steps.count), tell)
-    return found
+    return totals

@@ -88,8 +88,8 @@ def test_an_offset_of_32_bits_is_added_to_a_uniform_address() -> None:
     assert b.request("LDG.E R0, [R2+UR4]").sectors(0) == [BASE // 32 + n for n in range(4)]
     b.set(5, LANE)
     b.set(256 + 4, 64)
-    place = instruction("LDS R0, [R5.X4+UR4+-0x8]")
-    address = b.accesses.address(place, place.operands[1], ALL)  # type: ignore[arg-type]
+    load = instruction("LDS R0, [R5.X4+UR4+-0x8]")
+    address = b.accesses.address(load, load.operands[1], ALL)  # type: ignore[arg-type]
     assert address.tolist() == [4 * lane + 64 - 8 for lane in range(64)]
 
 

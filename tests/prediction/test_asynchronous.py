@@ -150,7 +150,7 @@ def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box(gpu: str, arch: str) -
         assembly, config = Assembly(program, cubin), LaunchConfig.of(1, 128)
         copies = issued(*as_machine_code(assembly, kernel, config, args)).copies
         chip = find(gpu)
-        found = of_launch(assembly, kernel, config, args, chip)
+        predicted = of_launch(assembly, kernel, config, args, chip)
         slow = replace(chip, latency=chip.latency | {"tma": chip.latency["tma"] + 1000})
         later = of_launch(assembly, kernel, config, args, slow)
         without = replace(chip, latency={n: c for n, c in chip.latency.items() if n != "tma"})
@@ -162,9 +162,9 @@ def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box(gpu: str, arch: str) -
     assert copy.nbytes == 16 * 128
     first_row = (a.address + 2 * (30 * 128 + 32)) // 32
     assert copy.sectors == tuple(first_row + 8 * row + n for row in range(10) for n in range(4))
-    assert found.cycles > chip.latency["l2"] + chip.latency["tma"]
-    assert later.cycles - found.cycles == pytest.approx(1000, abs=2)
-    assert later.stalls["mbarrier"] > found.stalls["mbarrier"]
+    assert predicted.cycles > chip.latency["l2"] + chip.latency["tma"]
+    assert later.cycles - predicted.cycles == pytest.approx(1000, abs=2)
+    assert later.stalls["mbarrier"] > predicted.stalls["mbarrier"]
 
 
 def test_a_wait_for_a_phase_that_nobody_ends_is_refused() -> None:
@@ -209,8 +209,8 @@ def test_the_barrier_of_a_cluster_takes_the_way_there(gpu: str, target: str) -> 
     program = CLUSTER.replace("sm_90", target).replace("8.0", "8.7")
     without = program.replace("mbarrier.arrive.shared::cta.b64 _, [b];", "")
     both = joined(whole=program, without=without)
-    found = predict(both, gpu, 2, 32, kernel="whole").cycles
-    assert 2 * (latency["cluster"] + latency["shared"]) < found
-    assert found < 2 * (latency["cluster"] + latency["shared"]) + 300
+    cycles = predict(both, gpu, 2, 32, kernel="whole").cycles
+    assert 2 * (latency["cluster"] + latency["shared"]) < cycles
+    assert cycles < 2 * (latency["cluster"] + latency["shared"]) + 300
     with pytest.raises(Unsupported, match="nobody ends"):
         predict(both, gpu, 2, 32, kernel="without")

@@ -76,8 +76,8 @@ def copies(name: str, grid: int) -> tuple[list[Copy], int, int]:
         source, out = (device.zeros(16384, np.float32) for _ in range(2))
         config = LaunchConfig.of(grid, 32)
         code, launch = as_machine_code(Assembly(module, cubin), kernel, config, [source, out])
-        found = issued(code, launch).copies
-        return found, source.address, out.address
+        asked = issued(code, launch).copies
+        return asked, source.address, out.address
 
 
 def test_a_bulk_copy_is_the_sectors_of_its_bytes() -> None:
@@ -92,9 +92,9 @@ def test_a_bulk_copy_is_the_sectors_of_its_bytes() -> None:
 
 def test_a_bulk_copy_comes_to_all_that_its_mask_has() -> None:
     """Each of two CTAs loads for both, and stores for itself."""
-    found, _, _ = copies("cluster", 2)
-    assert [(copy.ctas, len(copy.sectors)) for copy in found if copy.loads] == [(2, 129)] * 2
-    assert [(copy.ctas, len(copy.sectors)) for copy in found if not copy.loads] == [(1, 128)] * 2
+    asked, _, _ = copies("cluster", 2)
+    assert [(copy.ctas, len(copy.sectors)) for copy in asked if copy.loads] == [(2, 129)] * 2
+    assert [(copy.ctas, len(copy.sectors)) for copy in asked if not copy.loads] == [(1, 128)] * 2
 
 
 def test_bulk_copies_take_what_lies_beyond_the_sm() -> None:

@@ -117,5 +117,5 @@ def test_a_program_that_asks_is_predicted() -> None:
             predict("ptx/cluster_launch_control.ptx", "b200", rows * turns, 32, [numbers, numbers])
         )
     assert {(each.generations, each.tail) for each in taken} == {(1, 0)}
-    one, two, four = (each.cycles for each in taken)
-    assert (four - two) / (two - one) == pytest.approx(2, rel=0.2)
+    single, two, four = (each.cycles for each in taken)
+    assert (four - two) / (two - single) == pytest.approx(2, rel=0.2)

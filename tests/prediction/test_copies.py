@@ -34,22 +34,22 @@ def copied(text: str, words: dict[int, int], parameters: bytes = b"") -> Copy:
     for number, value in words.items():
         registers.words.write(UNIFORM + number, ALL, np.full(32, value & 0xFFFFFFFF, np.uint32))
 
-    def address(place: SassAddress) -> Array:
-        raise AssertionError(place)
+    def address(operand: SassAddress) -> Array:
+        raise AssertionError(operand)
 
     copies = AsynchronousCopies(launch, registers, accesses, [0])
     asked = copies.ask(instruction(text), ALL, address)
-    ((found,),) = asked
-    assert isinstance(found, Copy)
-    return found
+    ((copy,),) = asked
+    assert isinstance(copy, Copy)
+    return copy
 
 
 def test_bytes_in_a_row_may_be_many() -> None:
     """6144 units of 16 bytes; the mask of a multicast lies above them."""
     words = {8: 1024, 9: 64, 4: BASE + 32, 5: 0, 12: 6144 | 0b1011 << 16}
-    found = copied("UBLKCP.S.G [UR8], [UR4], UR12", words)
-    assert (found.nbytes, found.key, found.ctas) == (6144 * 16, (0, 64), 1)
-    assert found.sectors == tuple(range(BASE // 32 + 1, BASE // 32 + 1 + 3072))
+    copy = copied("UBLKCP.S.G [UR8], [UR4], UR12", words)
+    assert (copy.nbytes, copy.key, copy.ctas) == (6144 * 16, (0, 64), 1)
+    assert copy.sectors == tuple(range(BASE // 32 + 1, BASE // 32 + 1 + 3072))
     assert copied("UBLKCP.S.G.MULTICAST [UR8], [UR4], UR12", words).ctas == 3
     out = copied("UBLKCP.G.S [UR4], [UR8], UR12", words)
     assert (out.key, out.loads, len(out.sectors)) == (None, False, 3072)
@@ -63,8 +63,8 @@ def tensor() -> bytes:
 def test_a_box_that_begins_before_its_tensor_is_the_rest_of_it() -> None:
     """Coordinates are signed: of 8 rows the last 3, of 16 columns the last 8."""
     words = {8: 1024, 9: 64, 10: -8, 11: -5, 4: PARAMETERS & 0xFFFFFFFF, 5: PARAMETERS >> 32}
-    found = copied("UTMALDG.2D [UR8], [UR4]", words, tensor())
-    assert found.sectors == tuple(BASE // 32 + 8 * row for row in range(3))
+    copy = copied("UTMALDG.2D [UR8], [UR4]", words, tensor())
+    assert copy.sectors == tuple(BASE // 32 + 8 * row for row in range(3))
     whole = copied("UTMALDG.2D [UR8], [UR4]", words | {10: 16, 11: 2}, tensor())
     assert whole.sectors == tuple(
         BASE // 32 + 8 * row + 2 + n for row in range(2, 10) for n in (0, 1)

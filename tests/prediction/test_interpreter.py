@@ -45,8 +45,8 @@ def test_those_who_wait_inside_meet_before_those_who_wait_outside() -> None:
         "S2R R0, SR_TID.X", FIRST_16, FIRST_8, "BSSY B0, `(.OUTER)", "@!P0 BRA `(.OUTER)",
         "BSSY B1, `(.INNER)", "@P1 BRA `(.INNER)", "NOP", "BSYNC B1", "NOP", "BSYNC B0", "NOP", "EXIT",
     ]  # fmt: skip
-    found = numbers(code, OUTER=10, INNER=8)
-    assert found == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 9, 10, 11, 12]
+    executed = numbers(code, OUTER=10, INNER=8)
+    assert executed == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 9, 10, 11, 12]
 
 
 def test_a_loop_is_left_one_by_one() -> None:
@@ -55,15 +55,15 @@ def test_a_loop_is_left_one_by_one() -> None:
         "S2R R0, SR_TID.X", "SHF.R.U32.HI R1, RZ, 0x4, R0", "IADD3 R1, R1, -0x1, RZ",
         "ISETP.GT.AND P0, PT, R1, RZ, PT", "@P0 BRA `(.TOP)", "EXIT",
     ]  # fmt: skip
-    found = issued(code, 64, TOP=2)
-    assert [warps for number, warps in found if number == 2] == [None, [1], [1]]
+    executed = issued(code, 64, TOP=2)
+    assert [warps for number, warps in executed if number == 2] == [None, [1], [1]]
 
 
 def test_a_barrier_is_passed_when_all_are_there_who_have_not_ended() -> None:
     code = ["S2R R0, SR_TID.X", FIRST_16, "@!P0 EXIT", "BAR.SYNC 0x0", "NOP", "EXIT"]
-    found = issued(code, 64)
-    assert [number for number, _ in found] == [0, 1, 2, 3, 4, 5]
-    assert found[3] == (3, [0])
+    executed = issued(code, 64)
+    assert [number for number, _ in executed] == [0, 1, 2, 3, 4, 5]
+    assert executed[3] == (3, [0])
 
 
 def test_what_leads_nowhere_is_refused() -> None:

@@ -81,11 +81,11 @@ def test_what_all_ctas_read_comes_from_l2_and_what_one_reads_from_dram() -> None
 def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
     """As a store that nobody waits for, with whatever its name is on that GPU."""
     passed = [np.zeros(112 << 10, "f4"), np.zeros(108 * 256, "f4"), 4]
-    stored, found = (
+    stored, added = (
         predict(PROGRAMS, gpu, 108, 32, passed, kernel=kernel) for kernel in ("apart", "added")
     )
-    assert found.cycles == pytest.approx(stored.cycles, rel=0.05)
-    assert set(found.not_modelled) - set(stored.not_modelled) == {"atomics that meet at an address"}
+    assert added.cycles == pytest.approx(stored.cycles, rel=0.05)
+    assert set(added.not_modelled) - set(stored.not_modelled) == {"atomics that meet at an address"}
 
 
 def test_what_is_stored_takes_room_from_what_is_loaded_again() -> None:

@@ -83,8 +83,8 @@ def test_shared_memory_is_taken_from_l1() -> None:
 def test_what_l2_lacks_comes_from_dram() -> None:
     assert there(unit(), replace(LOAD, hits=0.0), FOUR, 0) == 2 + DRAM
     assert there(unit(), replace(LOAD, hits=1.0), FOUR, 0) == 2 + L2
-    found = [there(unit(), replace(LOAD, hits=0.25), (0, 1, [4 * line]), 0) for line in range(2000)]
-    assert found.count(2 + L2) / 2000 == pytest.approx(0.25, abs=0.03)
+    ready = [there(unit(), replace(LOAD, hits=0.25), (0, 1, [4 * line]), 0) for line in range(2000)]
+    assert ready.count(2 + L2) / 2000 == pytest.approx(0.25, abs=0.03)
 
 
 def test_a_load_of_many_lines_holds_the_pipe_for_each() -> None:

@@ -150,7 +150,7 @@ ORDINARY = {
 @pytest.fixture
 def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the instructions, of all that are run, that read a register without having told so."""
-    found: set[str] = set()
+    texts: set[str] = set()
     read_now: list[int] = []
     read, execute = Bank.read, Executor.execute
 
@@ -163,11 +163,11 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         read_now.clear()
         execute(executor, i, where)
         if not read_by(i).issuperset(read_now):
-            found.add(i.sass.text)
+            texts.add(i.sass.text)
 
     monkeypatch.setattr(Bank, "read", noted)
     monkeypatch.setattr(Executor, "execute", checked)
-    return found
+    return texts
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -29,8 +29,8 @@ def named(source: str) -> Iterator[str]:
 
 
 def test_prediction_asks_for_few_opcodes_by_name() -> None:
-    found = [word for file in ROOM.glob("*.py") for word in named(file.read_text("utf-8"))]
-    assert len(found) <= MOST, found
+    words = [word for file in ROOM.glob("*.py") for word in named(file.read_text("utf-8"))]
+    assert len(words) <= MOST, words
 
 
 @pytest.mark.parametrize(

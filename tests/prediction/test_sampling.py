@@ -100,20 +100,20 @@ def test_of_a_large_region_some_blocks_stand_for_all(monkeypatch: pytest.MonkeyP
     """Rows of 16 KiB of which a quarter was loaded; one of 16 blocks of 128 sectors is looked at."""
     monkeypatch.setattr(l2, "MOST_SECTORS", 1 << 16)
     every = np.arange(1 << 20)
-    found, other = (SectorMap(1 << 20, 32 << 20) for _ in range(2))
-    found.add((1 << 15) + every[every % 512 < 128], 0)
+    sampled, other = (SectorMap(1 << 20, 32 << 20) for _ in range(2))
+    sampled.add((1 << 15) + every[every % 512 < 128], 0)
     other.add((1 << 15) + every, 0)
-    assert found.count(0) == pytest.approx(len(every) / 4, rel=0.05)
-    assert found.shared(other, but=1) == pytest.approx(1 / 4, rel=0.05)
+    assert sampled.count(0) == pytest.approx(len(every) / 4, rel=0.05)
+    assert sampled.shared(other, but=1) == pytest.approx(1 / 4, rel=0.05)
 
 
 def test_loops_are_found_by_where_a_warp_goes_back() -> None:
     """An inner loop of 2 to 3, twice in each turn of an outer one of 1 to 5; what comes once is none."""
     turn = [1, 2, 3, 2, 3, 2, 3, 4, 5]
     numbers = np.array([0, *turn, *turn, 6])
-    found = {loop.head: loop for loop in trace.loops(numbers, NONE)}
-    assert found[2] == Loop(2, (((2, 4), (4, 6)), ((11, 13), (13, 15))))
-    assert found[1] == Loop(1, (((1, 10),),))
+    loops = {loop.head: loop for loop in trace.loops(numbers, NONE)}
+    assert loops[2] == Loop(2, (((2, 4), (4, 6)), ((11, 13), (13, 15))))
+    assert loops[1] == Loop(1, (((1, 10),),))
 
 
 def test_arrays_are_not_made_before_somebody_asks_for_their_numbers() -> None:

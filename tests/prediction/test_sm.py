@@ -105,8 +105,8 @@ def test_many_warps_fill_the_pipes() -> None:
 )
 def test_a_product_of_narrow_types_holds_the_tensor_core(number: int, held: int) -> None:
     """Four warps take turns at a tensor core."""
-    found = cycles(f"product{number}", 16, "rtx4090")
-    assert found == pytest.approx(4 * held, rel=0.02)
+    taken = cycles(f"product{number}", 16, "rtx4090")
+    assert taken == pytest.approx(4 * held, rel=0.02)
 
 
 def test_a_scoreboard_holds_whatever_writes_it() -> None:
@@ -150,11 +150,11 @@ STREAM = HEAD.format(arch="sm_86") + "ld.global.f32 f1, [q]; add.f32 f0, f1, f0;
 
 
 def test_a_load_waits_for_memory() -> None:
-    found = launched(STREAM, "rtx3090")
+    predicted = launched(STREAM, "rtx3090")
     chip = find("rtx3090")
-    assert chip.latency["l2"] < found.cycles < chip.latency["l2"] + 250
-    assert found.stalls["long scoreboard"] > 0.5
-    assert found.bound == "latency"
+    assert chip.latency["l2"] < predicted.cycles < chip.latency["l2"] + 250
+    assert predicted.stalls["long scoreboard"] > 0.5
+    assert predicted.bound == "latency"
 
 
 def test_more_ctas_than_fit_come_after_each_other() -> None:

@@ -121,8 +121,8 @@ def asked(text: str, words: dict[int, int], pairs: bool = False) -> object:
     accesses = Accesses(launch, registers, GlobalWords([]), 1)
     copies = AsynchronousCopies(launch, registers, accesses, [0], pairs)
 
-    def address(place: SassAddress) -> np.ndarray:
-        return np.full(32, words[place.uniform.number - 256] if place.uniform else 0, np.uint64)
+    def address(operand: SassAddress) -> np.ndarray:
+        return np.full(32, words[operand.uniform.number - 256] if operand.uniform else 0, np.uint64)
 
     ((order,),) = copies.ask(instruction(text), ALL, address)
     return order

@@ -41,8 +41,8 @@ def test_what_waits_for_a_scoreboard_takes_a_latency_of_the_chip(
 def test_a_pipe_is_held_as_long_as_its_lanes_take(
     text: str, pipes: tuple[str, ...], hold: int
 ) -> None:
-    found = timed(text)
-    assert (found.pipes, found.hold) == (pipes, hold)
+    timing = timed(text)
+    assert (timing.pipes, timing.hold) == (pipes, hold)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_registers_are_read_by_bank_and_slot() -> None:
     ],
 )  # fmt: skip
 def test_how_an_instruction_is_dealt_with(text: str, kind: int, group: tuple[int, int]) -> None:
-    found = timed(text, "h100")
-    assert (found.kind, found.group) == (kind, group)
+    timing = timed(text, "h100")
+    assert (timing.kind, timing.group) == (kind, group)
 
 
 def test_what_is_loaded_may_be_kept_in_l1() -> None:
@@ -104,8 +104,8 @@ def test_what_is_loaded_may_be_kept_in_l1() -> None:
         "STG.E [R4.64], R6": (False, False, False),
     }  # fmt: skip
     for text, want in loads.items():
-        found = timed(text)
-        assert (found.loads, found.cached, found.copies) == want, text
+        timing = timed(text)
+        assert (timing.loads, timing.cached, timing.copies) == want, text
 
 
 def test_what_a_chip_has_not_is_refused_by_name() -> None:

@@ -54,18 +54,18 @@ def streamed(
 
 def test_a_prediction_is_kept_by_all_that_it_follows_from() -> None:
     made: list[int] = []
-    found = streamed(1)
+    predicted = streamed(1)
 
     def make() -> Prediction:
         made.append(1)
-        return found
+        return predicted
 
     data = np.array([time.time_ns()], np.int64)  # as nobody asked before
     region = MemoryRange(4096, 8, data)
     launch = Launch(TARGETS["sm_80"], LaunchConfig.of(1, 32), b"", [region])
     chip = find("a100")
     for _ in range(2):
-        assert kept(b"image", "k", launch, chip, None, make) == found
+        assert kept(b"image", "k", launch, chip, None, make) == predicted
     assert len(made) == 1
     others = [
         (b"image", "k", launch, chip, 1000), (b"image", "k", launch, find("h100"), None),
@@ -127,12 +127,12 @@ def test_a_grid_comes_in_generations_and_a_tail() -> None:
 
 
 def test_seconds_are_those_of_cycles_or_of_dram_and_a_launch() -> None:
-    found = streamed(216)
-    cycles = found.cycles / (found.clock_mhz * 1e6)
+    predicted = streamed(216)
+    cycles = predicted.cycles / (predicted.clock_mhz * 1e6)
     memory = X.nbytes / (find("a100").gpu.bandwidth * 1e9)
-    assert found.seconds == pytest.approx(max(cycles, memory) + LAUNCH_SECONDS)
-    assert found.low < found.seconds < found.high
-    assert found.used["dram"] == pytest.approx(memory / max(cycles, memory))
+    assert predicted.seconds == pytest.approx(max(cycles, memory) + LAUNCH_SECONDS)
+    assert predicted.low < predicted.seconds < predicted.high
+    assert predicted.used["dram"] == pytest.approx(memory / max(cycles, memory))
     fast = streamed(216, clock=100_000)  # so that DRAM alone is left
     assert fast.seconds == pytest.approx(memory + LAUNCH_SECONDS, rel=0.01)
     assert (fast.bound, fast.bound_by) == ("dram", "dram")
@@ -171,10 +171,10 @@ def test_tiles_are_those_of_all_warps_or_of_none() -> None:
     every = np.concatenate([five, four, idle])
     first, second = np.arange(len(five)), len(five) + np.arange(len(four))
     third = len(five) + len(four) + np.arange(len(idle))
-    found = trace.tiles([first, third], every, none)
-    assert found is not None
-    assert list(found) == [0]
-    assert len(found[0]) == 5
+    groups = trace.tiles([first, third], every, none)
+    assert groups is not None
+    assert list(groups) == [0]
+    assert len(groups[0]) == 5
     assert trace.tiles([first, second], every, none) is None
     assert trace.tiles([second], every, none) is None  # too few
 
@@ -235,9 +235,9 @@ def test_tiles_that_are_not_run_cost_what_those_did_that_were() -> None:
             return Run(400, 24, {}, {})
 
     work = _Work(Model(), np.arange(20), kinds, [0, 0], [0, 1], find("h100"))  # type: ignore[arg-type]
-    found = work.tiled({0: begun})
-    assert found.cycles == 400 + 3 * (400 - 100) / 2
-    assert found.ctas == 2
+    predicted = work.tiled({0: begun})
+    assert predicted.cycles == 400 + 3 * (400 - 100) / 2
+    assert predicted.ctas == 2
 
 
 def test_the_slow_path_of_a_division_is_passed_by() -> None:

@@ -96,5 +96,5 @@ def test_lines_of_inline_assembly_are_none_of_the_source() -> None:
 .file 1 "kernel.py"
 """
     )
-    lines = [place and place.line for place in source_lines(module, module.functions[0])]
+    lines = [position and position.line for position in source_lines(module, module.functions[0])]
     assert lines == [9, 9, 9, 11]

@@ -46,9 +46,9 @@ def pixels(draw: random.Random, **given: Any) -> TensorMap:
 
 def strides(draw: random.Random, dims: tuple[int, ...], size: int) -> tuple[int, ...]:
     """Return the strides of a packed tensor, of one with gaps, or with a dimension that repeats."""
-    found, reach = [], dims[0] * size
+    strides, reach = [], dims[0] * size
     for dim in dims[1:]:
         stride = -(-reach // 16) * 16 + draw.choice([0, 0, 16])
         reach = stride * dim
-        found.append(0 if draw.random() < 0.1 else stride)
-    return tuple(found)
+        strides.append(0 if draw.random() < 0.1 else stride)
+    return tuple(strides)

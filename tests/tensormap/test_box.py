@@ -119,9 +119,9 @@ KINDS: list[tuple[Any, Any, Any]] = [
 def cases(count: int, seed: int) -> Iterator[tuple[random.Random, TensorMap, Any, Place]]:
     for number in range(count):
         draw = random.Random(seed * 1000 + number)
-        make, follow, place = KINDS[number % 2]
+        make, follow, corner = KINDS[number % 2]
         tensor_map = make(draw)
-        yield draw, tensor_map, follow, place(draw, tensor_map)
+        yield draw, tensor_map, follow, corner(draw, tensor_map)
 
 
 def memory_of(tensor_map: TensorMap, seed: int) -> Bytes:
@@ -191,13 +191,13 @@ def test_loads_of_tf32_round_to_nearest_even(start: int) -> None:
         moved = box.rows((start, 0)).gather(memory.view(np.uint8), BASE).view(np.float32)
     rounded = moved.reshape(64, 64)[:, -start:]
     given = memory.view(np.float32).reshape(64, 64)[:, : 64 + start]
-    for x, found in zip(given.ravel().tolist(), rounded.ravel().tolist(), strict=True):
+    for x, actual in zip(given.ravel().tolist(), rounded.ravel().tolist(), strict=True):
         if math.isfinite(x):
             ulp = Fraction(2) ** (max(math.frexp(x)[1] - 1, -126) - 10)
             nearest = float(round(Fraction(x) / ulp) * ulp)
-            assert found == (nearest if abs(nearest) < 2.0**128 else math.copysign(math.inf, x)), x
+            assert actual == (nearest if abs(nearest) < 2.0**128 else math.copysign(math.inf, x)), x
         else:
-            assert found == x or (math.isnan(found) and math.isnan(x))
+            assert actual == x or (math.isnan(actual) and math.isnan(x))
 
 
 def test_stores_element_by_element() -> None:

@@ -160,7 +160,7 @@ def compiled(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
 
 def replacements(draw: random.Random) -> list[tuple[str, int, int]]:
     """Return each field that there is, with a random value that fits it."""
-    found = [
+    fields = [
         ("global_address", draw.getrandbits(60) << 4, 0),
         ("rank", draw.randrange(5), 0),
         ("elemtype", draw.randrange(13), 0),
@@ -169,12 +169,12 @@ def replacements(draw: random.Random) -> list[tuple[str, int, int]]:
         ("fill_mode", draw.randrange(2), 0),
     ]
     for d in range(5):
-        found.append(("box_dim", draw.randint(1, 256), d))
-        found.append(("global_dim", draw.getrandbits(32), d))
-        found.append(("element_stride", draw.randint(1, 8), d))
-    found += [("global_stride", draw.getrandbits(36) << 4, d) for d in range(4)]
-    draw.shuffle(found)
-    return found
+        fields.append(("box_dim", draw.randint(1, 256), d))
+        fields.append(("global_dim", draw.getrandbits(32), d))
+        fields.append(("element_stride", draw.randint(1, 8), d))
+    fields += [("global_stride", draw.getrandbits(36) << 4, d) for d in range(4)]
+    draw.shuffle(fields)
+    return fields
 
 
 def test_replacing_is_what_ptxas_makes_of_it() -> None:

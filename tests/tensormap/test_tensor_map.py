@@ -194,8 +194,8 @@ def test_corners_have_fewer_bits_in_more_dimensions(rank: int, most: int) -> Non
 
 def test_numbers_are_those_of_the_driver() -> None:
     def words(enumeration: Any, prefix: str) -> dict[str, int]:
-        found = {member.name: int(member) for member in enumeration}
-        return {name.removeprefix(f"CU_TENSOR_MAP_{prefix}_"): found[name] for name in found}
+        members = {member.name: int(member) for member in enumeration}
+        return {name.removeprefix(f"CU_TENSOR_MAP_{prefix}_"): members[name] for name in members}
 
     types = words(driver.CUtensorMapDataType, "DATA_TYPE")
     long = {"u": "UINT", "s": "INT", "f": "FLOAT", "b": "BFLOAT", "t": "TFLOAT"}

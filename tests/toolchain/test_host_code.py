@@ -123,11 +123,11 @@ def test_a_mistake_in_a_kernel_keeps_its_place(
         return
     with pytest.raises(ToolchainError, match=what) as caught:
         ptx(source, folder)
-    place = caught.value.location
-    assert place is not None
-    assert (Path(place.path).name, place.line) == ("mine.cu", line)
-    assert place.text == source.splitlines()[line - 1]
-    assert place.text[place.column - 1 :].startswith(at)
+    location = caught.value.location
+    assert location is not None
+    assert (Path(location.path).name, location.line) == ("mine.cu", line)
+    assert location.text == source.splitlines()[line - 1]
+    assert location.text[location.column - 1 :].startswith(at)
     if "forward" in what:
         assert (
             caught.value.hint
@@ -152,10 +152,10 @@ def test_a_mistake_in_a_header_keeps_its_place(folder: Path) -> None:
     (folder / "host.h").write_text(HEADER.replace("a + 1", "b + 1"))
     with pytest.raises(ToolchainError, match='"b" is undefined') as caught:
         ptx(MIXED, folder)
-    place = caught.value.location
-    assert place is not None
-    assert (Path(place.path).name, place.line) == ("host.h", 7)
-    assert place.text[place.column - 1 :].startswith("b + 1")
+    location = caught.value.location
+    assert location is not None
+    assert (Path(location.path).name, location.line) == ("host.h", 7)
+    assert location.text[location.column - 1 :].startswith("b + 1")
 
 
 TRAITS = """\

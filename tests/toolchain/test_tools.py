@@ -122,8 +122,8 @@ def test_include_paths_and_option_paths(tmp_path: Path, compilations: list[str])
     source = '#include <value.cuh>\nextern "C" __global__ void k(int* p) { *p = VALUE; }'
     for number in (111, 222):
         header.write_text(f"#define VALUE {number}\n")
-        for place in ({"include_paths": [tmp_path]}, {"options": [f"-I{tmp_path}"]}):
-            ptx = compile_cuda(source, path="k.cu", arch="sm_80", **place)
+        for options in ({"include_paths": [tmp_path]}, {"options": [f"-I{tmp_path}"]}):
+            ptx = compile_cuda(source, path="k.cu", arch="sm_80", **options)
             assert str(number) in ptx
     assert len(compilations) == 4
 
@@ -175,10 +175,10 @@ def test_cuda_error_has_its_place() -> None:
     source = "__global__ void k(int* p) {\n    int x = 1;\n\t*p = x + nothing;\n}\n"
     with pytest.raises(ToolchainError, match='identifier "nothing" is undefined') as caught:
         compile_cuda(source, path="dir/bad.cu", arch="sm_90a")
-    place = caught.value.location
-    assert place is not None
-    assert (place.path, place.line, place.text) == ("dir/bad.cu", 3, "\t*p = x + nothing;")
-    assert place.text[place.column - 1 :].startswith("nothing")
+    location = caught.value.location
+    assert location is not None
+    assert (location.path, location.line, location.text) == ("dir/bad.cu", 3, "\t*p = x + nothing;")
+    assert location.text[location.column - 1 :].startswith("nothing")
     assert caught.value.exit_status == 4
 
 
@@ -186,18 +186,18 @@ def test_error_inside_a_header_names_the_header(tmp_path: Path) -> None:
     (tmp_path / "bad.cuh").write_text("\n__device__ int f() { return nothing; }\n")
     with pytest.raises(ToolchainError) as caught:
         compile_cuda('#include "bad.cuh"\n', path=str(tmp_path / "k.cu"), arch="sm_90a")
-    place = caught.value.location
-    assert place is not None
-    assert (Path(place.path).name, place.line) == ("bad.cuh", 2)
-    assert place.text[place.column - 1 :].startswith("nothing")
+    location = caught.value.location
+    assert location is not None
+    assert (Path(location.path).name, location.line) == ("bad.cuh", 2)
+    assert location.text[location.column - 1 :].startswith("nothing")
 
 
 def test_missing_header_has_a_hint() -> None:
     with pytest.raises(ToolchainError) as caught:
         compile_cuda('#include <stdint.h>\n#include "gone.cuh"\n', path="k.cu", arch="sm_90a")
-    place = caught.value.location
-    assert place is not None
-    assert (place.path, place.line) == ("k.cu", 2)
+    location = caught.value.location
+    assert location is not None
+    assert (location.path, location.line) == ("k.cu", 2)
     assert caught.value.hint == "-I FOLDER says where gone.cuh is"
 
 
@@ -253,10 +253,10 @@ def test_spills_of_one_kernel_are_not_anothers() -> None:
 def test_ptx_error_has_its_place() -> None:
     with pytest.raises(ToolchainError, match=r"Unknown modifier '\.sink'") as caught:
         link_ptx(PTX.replace("bar.sync", "bar.sink"), arch="sm_90a", path="bad.ptx")
-    place = caught.value.location
-    assert place is not None
-    assert (place.path, place.line, place.text.strip()) == ("bad.ptx", 12, "bar.sink 0;")
-    assert place.text[place.column - 1 :].startswith(".sink")
+    location = caught.value.location
+    assert location is not None
+    assert (location.path, location.line, location.text.strip()) == ("bad.ptx", 12, "bar.sink 0;")
+    assert location.text[location.column - 1 :].startswith(".sink")
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,11 @@ def test_registers_are_looked_at_around_an_instruction_by_its_opcode_and_by_its_
         for at in ("STG", f"{address:#06x}")
     ]
     assert dumps[0]["places"] == dumps[1]["places"]
-    [place] = dumps[0]["places"]
-    assert place["instruction"] == "STG.E"
-    assert place["source"] == {"path": "sum.ptx", "line": line_of("st.global")}
-    value = place["registers"][-1]
-    column = place["registers"].index(value)
+    [dumped] = dumps[0]["places"]
+    assert dumped["instruction"] == "STG.E"
+    assert dumped["source"] == {"path": "sum.ptx", "line": line_of("st.global")}
+    value = dumped["registers"][-1]
+    column = dumped["registers"].index(value)
     held = [int(lane["words"][column], 16) for lane in dumps[0]["lanes"]]
     assert held == [sum(i * i for i in range(tid)) for tid in range(32, 64)]
 

@@ -29,6 +29,8 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _DLPACK_CUDA = 2
 _DEVICE_TYPE = 8
 """Where a DLTensor has the type of its device: dlpack.h."""
+_POOLS = ("all", "small_pool", "large_pool")
+_NUMBERS = ("current", "peak", "allocated", "freed")
 
 
 class _Allocation(weakref.ref):  # type: ignore[type-arg]
@@ -145,6 +147,50 @@ def _told(nbytes: int) -> str:
         if nbytes >= unit:
             return f"{nbytes / unit:.2f} {name}"
     return f"{nbytes} bytes"
+
+
+def _stat(*numbers: int) -> dict[str, dict[str, int]]:
+    told = dict(zip(_NUMBERS, numbers, strict=True))
+    none = dict.fromkeys(_NUMBERS, 0)
+    return {pool: dict(told if pool == "all" else none) for pool in _POOLS}
+
+
+def memory_stats(memory: Allocations) -> dict[str, Any]:
+    """Return statistics by the names of PyTorch's allocator for CUDA. Source: torch.cuda.memory_stats.
+
+    All memory is told in its pool "all": those of small and of large blocks are the allocator's own, and
+    there is none here.
+    """
+    nbytes = (memory.current, memory.peak, memory.total, memory.total - memory.current)
+    number = (
+        memory.number,
+        memory.peak_number,
+        memory.total_number,
+        memory.total_number - memory.number,
+    )
+    reserved = (
+        memory.reserved,
+        memory.peak_reserved,
+        memory.peak_reserved,
+        memory.peak_reserved - memory.reserved,
+    )
+    none = (0, 0, 0, 0)
+    return {
+        "num_alloc_retries": 0,
+        "num_ooms": 0,
+        "num_sync_all_streams": 0,
+        "num_device_alloc": memory.total_number,
+        "num_device_free": memory.total_number - memory.number,
+        "max_split_size": -1,
+        **{name: _stat(*number) for name in ("allocation", "active", "segment")},
+        **{name: _stat(*nbytes) for name in ("allocated_bytes", "active_bytes", "requested_bytes")},
+        "reserved_bytes": _stat(*reserved),
+        **{name: _stat(*none) for name in ("inactive_split", "inactive_split_bytes")},
+        **{
+            name: dict.fromkeys(_NUMBERS, 0)
+            for name in ("oversize_allocations", "oversize_segments")
+        },
+    }
 
 
 allocations = Allocations()

@@ -17,9 +17,8 @@ import torch
 from ptxlab.clients.torch import compiling, generators, graphs, library, recording, streams
 from ptxlab.clients.torch.errors import require_device
 from ptxlab.clients.torch.kernels import register
-from ptxlab.clients.torch.memory import MEMORY, allocations
+from ptxlab.clients.torch.memory import MEMORY, allocations, memory_stats
 from ptxlab.clients.torch.special import SPECIAL
-from ptxlab.clients.torch.statistics import memory_stats
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, Target

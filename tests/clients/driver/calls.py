@@ -41,7 +41,7 @@ class Driver:
                 arguments.append(given.pop(0))
         assert not given, f"{name} takes fewer"
         row.call(self.gpu, tuple(arguments))
-        answers = [struct.unpack_from(_LAYOUTS[kind], place)[0] for kind, place in results]
+        answers = [struct.unpack_from(_LAYOUTS[kind], memory)[0] for kind, memory in results]
         return answers[0] if len(answers) == 1 else tuple(answers)
 
     def result(self, name: str, *values: Any) -> str:

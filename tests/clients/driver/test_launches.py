@@ -32,7 +32,7 @@ class Arguments:
     def __init__(self, out: int, n: int) -> None:
         self.values = ctypes.c_uint64(out), ctypes.c_uint32(n)
         self.pointers = (ctypes.c_uint64 * 2)(*map(ctypes.addressof, self.values))
-        self.place = ctypes.addressof(self.pointers)
+        self.address = ctypes.addressof(self.pointers)
 
 
 class Launcher:
@@ -56,10 +56,10 @@ class Launcher:
         )
         sizes = grid, 1, 1, 32, 1, 1, shared
         config = struct.pack("<7I4xQQI4x", *sizes, 0, ctypes.addressof(held), len(attributes))
-        place = ctypes.create_string_buffer(config, len(config))
+        packed = ctypes.create_string_buffer(config, len(config))
         given = Arguments(self.out, n)
         return self.driver.result(
-            "cuLaunchKernelEx", ctypes.addressof(place), self.kernel, given.place, 0
+            "cuLaunchKernelEx", ctypes.addressof(packed), self.kernel, given.address, 0
         )
 
 
@@ -91,7 +91,7 @@ def test_cooperative_launches_are_on_the_gpu_together(launcher: Launcher) -> Non
     sizes = 1, 1, 32, 1, 1, 0
     for grid, result in ((2, "SUCCESS"), (many, refused)):
         answer = launcher.driver.result(
-            "cuLaunchCooperativeKernel", launcher.kernel, grid, *sizes, 0, given.place
+            "cuLaunchCooperativeKernel", launcher.kernel, grid, *sizes, 0, given.address
         )
         assert answer == result
     assert launcher.extended(unwanted) == "SUCCESS"
@@ -127,7 +127,7 @@ def test_nodes_of_a_graph_are_as_they_were_when_they_were_added(launcher: Launch
 
     def kernel(given: Arguments) -> Any:
         """Return CUDA_KERNEL_NODE_PARAMS."""
-        packed = struct.pack("<Q7I4xQQ", launcher.kernel, 1, 1, 1, 32, 1, 1, 0, given.place, 0)
+        packed = struct.pack("<Q7I4xQQ", launcher.kernel, 1, 1, 1, 32, 1, 1, 0, given.address, 0)
         return ctypes.create_string_buffer(packed, len(packed) + 16)
 
     box = Copy3D(

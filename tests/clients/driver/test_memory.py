@@ -85,9 +85,9 @@ def attribute(driver: Driver, which: int, address: int) -> tuple[int, int]:
     """Return an attribute of an address, signed, and how many bytes of eight were written."""
     answers = []
     for before in (0, 255):
-        place = ctypes.create_string_buffer(bytes([before] * 8), 8)
-        driver("cuPointerGetAttribute", ctypes.addressof(place), which, address)
-        answers.append(place.raw)
+        answer = ctypes.create_string_buffer(bytes([before] * 8), 8)
+        driver("cuPointerGetAttribute", ctypes.addressof(answer), which, address)
+        answers.append(answer.raw)
     size = sum(a == b for a, b in zip(*answers, strict=True))
     return int.from_bytes(answers[0][:size], "little", signed=True), size
 
@@ -125,7 +125,7 @@ def test_several_attributes_of_an_address_that_is_known_and_of_one_that_is_not()
         pointers = (ctypes.c_uint64 * 4)(*map(ctypes.addressof, places))
         given = ctypes.addressof(which), ctypes.addressof(pointers)
         driver("cuPointerGetAttributes", 4, *given, address)
-        values = [ctypes.c_int32(place.value).value for place in places[:3]]
+        values = [ctypes.c_int32(buffer.value).value for buffer in places[:3]]
         assert values == wanted
         assert places[3].value == (address if wanted[2] else 0)
 
@@ -151,9 +151,9 @@ def test_pools_have_memory_of_their_kind() -> None:
     assert create_pool(driver, PLAIN, ON_DEVICE, handles=1) == "NOT_SUPPORTED"
     assert create_pool(driver, PLAIN, 9) == "INVALID_VALUE"
     for which in range(1, 8):  # those that say what may be reused are ints, the rest have 64 bits
-        place = ctypes.create_string_buffer(bytes([255] * 8), 8)
-        driver("cuMemPoolGetAttribute", pool, which, ctypes.addressof(place))
-        assert place.raw.count(0) == (4 if which <= 3 else 8)
+        buffer = ctypes.create_string_buffer(bytes([255] * 8), 8)
+        driver("cuMemPoolGetAttribute", pool, which, ctypes.addressof(buffer))
+        assert buffer.raw.count(0) == (4 if which <= 3 else 8)
     driver("cuMemPoolDestroy", pool)
     assert driver.result("cuMemPoolTrimTo", pool) == "INVALID_HANDLE"
 

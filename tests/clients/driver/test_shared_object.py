@@ -28,7 +28,7 @@ def test_functions_jump_to_what_the_slots_say(tmp_path: Path) -> None:
     slots = (ctypes.c_uint64 * len(NAMES)).in_dll(library, EMULATED)
     kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * 9)
     # Nine arguments: some of them are on the stack.
-    called = kind(lambda *given: sum(value << place for place, value in enumerate(given)))
+    called = kind(lambda *given: sum(value << position for position, value in enumerate(given)))
     slots[7] = ctypes.cast(called, ctypes.c_void_p).value or 0
     slots[8] = ctypes.cast(library[NOTHING], ctypes.c_void_p).value or 0
     given = [ctypes.c_uint64(value) for value in (3, 1, 4, 1, 5, 9, 2, 6, 5)]

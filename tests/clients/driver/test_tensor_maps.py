@@ -29,16 +29,16 @@ def tiled(
     driver: Driver, *, type_: int = F32, rank: int = 2, swizzle: int = 2
 ) -> tuple[str, bytes]:
     """Return what a call ends with, and the bytes of the map."""
-    place = ctypes.create_string_buffer(MAP_BYTES)
+    buffer = ctypes.create_string_buffer(MAP_BYTES)
     dims, strides = numbers(ctypes.c_uint64, (64, 32)), numbers(ctypes.c_uint64, (256,))
     box, steps = numbers(ctypes.c_uint32, (16, 8)), numbers(ctypes.c_uint32, (1, 2))
     given = [ctypes.addressof(field) for field in (dims, strides, box, steps)]
     interleave, promotion, fill = 0, 3, 1
     result = driver.result(
-        "cuTensorMapEncodeTiled", ctypes.addressof(place), type_, rank, ADDRESS, *given,
+        "cuTensorMapEncodeTiled", ctypes.addressof(buffer), type_, rank, ADDRESS, *given,
         interleave, swizzle, promotion, fill,
     )  # fmt: skip
-    return result, place.raw
+    return result, buffer.raw
 
 
 def test_a_map_is_of_the_numbers_that_are_given(driver: Driver) -> None:
@@ -74,13 +74,13 @@ def test_a_gpu_of_sm_100_has_swizzles_of_larger_units(swizzle: int) -> None:
 
 def test_a_map_gets_another_address(driver: Driver) -> None:
     _, data = tiled(driver)
-    place = ctypes.create_string_buffer(data, MAP_BYTES)
-    at = ctypes.addressof(place)
+    buffer = ctypes.create_string_buffer(data, MAP_BYTES)
+    at = ctypes.addressof(buffer)
     driver("cuTensorMapReplaceAddress", at, ADDRESS + 48)
-    assert decode(place.raw).address == ADDRESS + 48
+    assert decode(buffer.raw).address == ADDRESS + 48
     for odd in (8, 1):
         assert driver.result("cuTensorMapReplaceAddress", at, ADDRESS + odd) == "INVALID_VALUE"
-    assert decode(place.raw).address == ADDRESS + 48
+    assert decode(buffer.raw).address == ADDRESS + 48
     assert driver.result("cuTensorMapReplaceAddress", 0, ADDRESS) == "INVALID_VALUE"
 
 

@@ -128,11 +128,11 @@ def test_a_wrong_address_names_the_line_and_the_tensor(
     x, out = torch.zeros(128, device="cuda"), torch.zeros(128, device="cuda")
     with pytest.raises(LaunchError, match=r"out of bounds") as caught:
         kernels.shifted[(1,)](x, out, BLOCK=128)
-    place = caught.value.location
-    assert place is not None
-    assert place.path.endswith("kernels.py")
-    assert place.line == line_of(kernels.shifted, "tl.load")
-    assert place.text.strip() == "value = tl.load(x + at + 1)"
+    location = caught.value.location
+    assert location is not None
+    assert location.path.endswith("kernels.py")
+    assert location.line == line_of(kernels.shifted, "tl.load")
+    assert location.text.strip() == "value = tl.load(x + at + 1)"
     assert "past the end of the nearest allocation, argument x, float32[128]" in str(caught.value)
     raw = torch.zeros(600, device="cuda", dtype=torch.uint8)
     triton = import_module("triton")

@@ -52,14 +52,14 @@ def in_units(codes: Array, dtype: str, *, packed: bool) -> Array:
         pairs = codes.reshape(len(codes), -1, 2)
         both: Array = pairs[..., 0] | pairs[..., 1] << 4
         return both.astype(np.uint8)
-    found = np.full(codes.shape, 0xA5, np.uint8)  # what pads is not read
+    octets_of_rows = np.full(codes.shape, 0xA5, np.uint8)  # what pads is not read
     for row, at in np.ndindex(len(codes), codes.shape[1] // 16):
         number = 0
         for i in range(16):
             number |= int(codes[row, 16 * at + i]) << bits * i
         octets = np.frombuffer(number.to_bytes(2 * bits, "little"), np.uint8)
-        found[row, 16 * at : 16 * at + 2 * bits] = octets
-    return found
+        octets_of_rows[row, 16 * at : 16 * at + 2 * bits] = octets
+    return octets_of_rows
 
 
 def in_containers(codes: Array, dtype: str) -> Array:
@@ -130,7 +130,7 @@ class Problem:
 
     def tiles(self) -> tuple[Tile, Tile]:
         """Return how A and B of a CTA lie in shared memory, from 0 on and from 16384 on."""
-        found = []
+        layouts = []
         for mn, dtype, swizzle, major, start in zip(
             (self.m // self.group, self.n // self.group),
             (self.a_type, self.b_type),
@@ -140,11 +140,11 @@ class Problem:
             strict=True,
         ):
             if major == "mn":
-                found.append(Tile.densely(start, mn, self.k, swizzle, major))
+                layouts.append(Tile.densely(start, mn, self.k, swizzle, major))
             else:
                 bits = 4 if self.packed else max(8, BITS.get(dtype, 8))
-                found.append(Tile.densely(start, mn, self.k * bits // 8, swizzle, "k"))
-        return found[0], found[1]
+                layouts.append(Tile.densely(start, mn, self.k * bits // 8, swizzle, "k"))
+        return layouts[0], layouts[1]
 
     def shared(self) -> Array:
         """Return shared memory [ctas, bytes] with A and B: of a pair each CTA has half of the rows of both."""
@@ -178,5 +178,5 @@ class Problem:
             cells[cta, lane, self.d + column] = words[m, n]
 
     def result(self) -> Array:
-        found: Array = self.a @ self.b.T + self.c
-        return found
+        product: Array = self.a @ self.b.T + self.c
+        return product

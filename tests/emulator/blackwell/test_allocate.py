@@ -53,8 +53,8 @@ def run(body: str, block: int = 32, grid: int = 1, version: str = "9.1") -> list
     out = GPU.zeros((grid, 8, 8), "u32")
     kernel = GPU.load(text(body, version)).kernel("k")
     kernel.launch(grid=grid, block=block, cluster=grid, args=[out])
-    found: list[list[int]] = out.numpy().reshape(grid * 8, 8).tolist()
-    return found
+    words: list[list[int]] = out.numpy().reshape(grid * 8, 8).tolist()
+    return words
 
 
 def test_columns_begin_at_multiples_of_their_number() -> None:
@@ -90,10 +90,10 @@ def test_many_requests_are_one_after_the_other(seed: int) -> None:
             if starts:
                 taken[cta][starts[0] : starts[0] + size] = [True] * size
                 held.append((cta, starts[0], size))
-        found = memory.find(np.array(ctas)[:, None], 32 * np.array(sizes))
-        assert found.tolist() == expected
-        got = np.flatnonzero(found >= 0)
-        memory.take(np.array(ctas)[got, None], found[got], 32 * np.array(sizes)[got], 1)
+        columns = memory.find(np.array(ctas)[:, None], 32 * np.array(sizes))
+        assert columns.tolist() == expected
+        got = np.flatnonzero(columns >= 0)
+        memory.take(np.array(ctas)[got, None], columns[got], 32 * np.array(sizes)[got], 1)
         for _ in range(dice.randrange(3) if held else 0):
             cta, start, size = held.pop(dice.randrange(len(held)))
             assert memory.allocated(cta, 32 * start) == 32 * size

@@ -107,15 +107,15 @@ CASES = [
 
 def cells_of(shape: str, count: int, packed: bool, base: int, lower: int) -> Array:
     """Return [128, registers, 1 or 2] cells as lane * 512 + column."""
-    each, place = SHAPES[shape]
-    found = np.zeros((128, each * count, 1 + packed), int)
-    for thread, r, half in np.ndindex(*found.shape):
-        lane, column = place(thread % 32, r)
+    each, lane_and_column = SHAPES[shape]
+    cells = np.zeros((128, each * count, 1 + packed), int)
+    for thread, r, half in np.ndindex(*cells.shape):
+        lane, column = lane_and_column(thread % 32, r)
         second, column = divmod(column, 1000)
         column = (2 * column + half if packed else column) + 100 * second
         lane += 32 * (thread // 32) + lower
-        found[thread, r, half] = lane * COLUMNS + base + column
-    return found
+        cells[thread, r, half] = lane * COLUMNS + base + column
+    return cells
 
 
 @pytest.mark.parametrize(("shape", "count", "packed"), CASES)
@@ -124,9 +124,9 @@ def test_each_shape(verb: str, shape: str, count: int, packed: bool) -> None:
     """From column 7 on, in the upper 16 lanes where a shape has so few; a warp names any quarter."""
     rng = np.random.default_rng(count)
     lower = 0 if shape == "32x32b" else 16
-    place = cells_of(shape, count, packed, 7, lower)
+    cell_of = cells_of(shape, count, packed, 7, lower)
     cells = rng.integers(0, 1 << 32, (LANES, COLUMNS), dtype=np.uint32)
-    registers = rng.integers(0, 1 << 32, place.shape[:2], dtype=np.uint32)
+    registers = rng.integers(0, 1 << 32, cell_of.shape[:2], dtype=np.uint32)
     half = ", 100" if shape == "16x32bx2" else ""
     qualifier = "" if not packed else ".pack::16b" if verb == "ld" else ".unpack::16b"
     name = f"tcgen05.{verb}.sync.aligned.{shape}.x{count}{qualifier}.b32"
@@ -135,22 +135,22 @@ def test_each_shape(verb: str, shape: str, count: int, packed: bool) -> None:
         f"{name} {{{{{{}}}}}}, {address};" if verb == "ld" else f"{name} {address}, {{{{{{}}}}}};"
     )
     after_cells, after_registers = run(
-        moved(move, place.shape[1], "add.u32 a, t, 0x200000;"), cells, registers
+        moved(move, cell_of.shape[1], "add.u32 a, t, 0x200000;"), cells, registers
     )
     flat = cells.reshape(-1).astype(np.uint64)
     if verb == "ld":
-        expected: Array = flat[place[..., 0]]
+        expected: Array = flat[cell_of[..., 0]]
         if packed:
-            expected = (expected & 0xFFFF) | (flat[place[..., 1]] & 0xFFFF) << np.uint64(16)
+            expected = (expected & 0xFFFF) | (flat[cell_of[..., 1]] & 0xFFFF) << np.uint64(16)
         np.testing.assert_array_equal(after_registers[:, :-1], expected)
         np.testing.assert_array_equal(after_cells, cells)
         return
     written = cells.reshape(-1).copy()
     if packed:
-        written[place[..., 0]] = registers & 0xFFFF
-        written[place[..., 1]] = registers >> 16
+        written[cell_of[..., 0]] = registers & 0xFFFF
+        written[cell_of[..., 1]] = registers >> 16
     else:
-        written[place[..., 0]] = registers
+        written[cell_of[..., 0]] = registers
     np.testing.assert_array_equal(after_cells.reshape(-1), written)
 
 

@@ -31,8 +31,8 @@ def test_products_of_a_thread_are_in_order(schedule: str) -> None:
     before = problem.cells()
     expected = before.copy()
     problem.put(expected, 5 * (problem.a @ problem.b.T))
-    found = after(chain(problem, 5), before, problem.shared(), problem.words(), schedule=schedule)
-    np.testing.assert_array_equal(found, expected)
+    actual = after(chain(problem, 5), before, problem.shared(), problem.words(), schedule=schedule)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -51,8 +51,8 @@ def test_copy_product_and_shift_are_in_order(schedule: str) -> None:
     problem.put(expected, problem.result())
     rows = problem.a.astype(np.float16).view(np.uint32)
     expected[0, :, 200:208] = np.concatenate([rows[1:], rows[-1:]])
-    found = after(body, before, shared, [a.descriptor, *problem.words()[1:]], schedule=schedule)
-    np.testing.assert_array_equal(found, expected)
+    actual = after(body, before, shared, [a.descriptor, *problem.words()[1:]], schedule=schedule)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def launched(text: str, problem: Problem, schedule: str) -> Array:
@@ -87,13 +87,13 @@ def test_sources_changed_before_the_commit_arrives_are_read_as_they_are_then() -
     """A GPU may read old or new; late work shows the mistake."""
     problem = Problem("f16", 128, 16, "f16", "f16")
     change = "mov.u32 r9, 0x49004900; st.shared.b32 [s], r9;"
-    found = {}
+    after_schedule = {}
     for schedule in ("late", "early"):
         body = issued(problem, "no") + change
-        found[schedule] = after(
+        after_schedule[schedule] = after(
             body, problem.cells() * 0, problem.shared(), problem.words(), schedule=schedule
         )
-    differ = np.argwhere(found["late"] != found["early"])
+    differ = np.argwhere(after_schedule["late"] != after_schedule["early"])
     assert set(differ[:, 1]) == {0}
 
 
@@ -113,8 +113,8 @@ def test_a_commit_tells_its_mbarrier_of_all_that_is_issued_before() -> None:
         before = again.cells()
         expected = before.copy()
         again.put(expected, again.result())
-        found = launched(text, Problem("f16", 128, 16, "f16", "f16"), schedule)
-        np.testing.assert_array_equal(found, expected)
+        actual = launched(text, Problem("f16", 128, 16, "f16", "f16"), schedule)
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("where", ["mov.u64 at, bar;", "mov.u64 at, bar; cvta.shared.u64 at, at;"])
@@ -126,8 +126,8 @@ def test_a_commit_takes_either_address_of_its_mbarrier(where: str) -> None:
     again = Problem("f16", 128, 16, "f16", "f16")
     expected = again.cells()
     again.put(expected, again.result())
-    found = launched(text.replace(COMMIT, f"{where} {plain}"), problem, "late")
-    np.testing.assert_array_equal(found, expected)
+    actual = launched(text.replace(COMMIT, f"{where} {plain}"), problem, "late")
+    np.testing.assert_array_equal(actual, expected)
 
 
 # ---- what is wrong --------------------------------------------------------------------------

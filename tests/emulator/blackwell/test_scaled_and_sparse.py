@@ -149,8 +149,8 @@ def test_rows_of_96_go_on_at_an_absolute_address() -> None:
     memory[:, 0x8000 + 16384 :][:, :16384] = shared[:, 16384:]
     for row in range(128):
         for at in range(48):
-            place = first + 128 * row + 96 + at if at < 32 else second + 128 * row + at - 32
-            memory[0, place ^ (place >> 3 & 0x70)] = codes[row, at]
+            address = first + 128 * row + 96 + at if at < 32 else second + 128 * row + at - 32
+            memory[0, address ^ (address >> 3 & 0x70)] = codes[row, at]
     start, base = first + 96 + 0x400, second + 0x400
     words[0] = start >> 4 | base >> 4 << 16 | 1024 >> 4 << 32 | 1 << 46 | 1 << 52 | 2 << 61
     words[1] += 0x8000 >> 4

@@ -78,9 +78,9 @@ def test_multicast_reaches_the_ctas_of_the_mask(run: Run, size: int) -> None:
     )
     ctas = 2 * size
     out = run(body, words=ctas * 256, data=data, grid=ctas, block=256, cluster=size)
-    for cta, found in enumerate(out.reshape(ctas, 256)):
+    for cta, copied in enumerate(out.reshape(ctas, 256)):
         wanted = np.zeros(256) if cta % size == 2 else data[0]
-        assert (found == wanted).all(), cta
+        assert (copied == wanted).all(), cta
 
 
 def test_multicast_to_nobody_copies_nothing(run: Run) -> None:

@@ -32,14 +32,14 @@ def test_special_registers(hopper: Device) -> None:
     kernel = hopper.load(hopper_text("\n".join(body))).kernel("k")
     out = hopper.zeros((3, 6, 4, len(NAMES)), "u32")
     kernel.launch(grid=grid, block=1, cluster=cluster, args=[out, out])
-    found = out.numpy()
+    words = out.numpy()
     for z, y, x in product(range(3), range(6), range(4)):
         wanted = [
             (x % 2) + 2 * (y % 3), 6,
             x // 2, y // 3, z, 2, 2, 3,
             x % 2, y % 3, 0, 2, 3, 1,
         ]  # fmt: skip
-        assert found[z, y, x].tolist() == wanted, (x, y, z)
+        assert words[z, y, x].tolist() == wanted, (x, y, z)
 
 
 EXCHANGE = """
@@ -114,9 +114,9 @@ def test_a_generic_address_reaches_the_shared_memory_of_every_cta(run: Run) -> N
         barrier.cluster.wait;
     """
     out = run(body, words=4 * 12, grid=12, block=1, cluster=4).reshape(12, 4)
-    for cta, found in enumerate(out):
+    for cta, words in enumerate(out):
         before = cta // 4 * 4 + (cta % 4 - 1) % 4
-        assert found.tolist() == [1000 * cta + 7, 1000 * before + 7, 4, cta % 4]
+        assert words.tolist() == [1000 * cta + 7, 1000 * before + 7, 4, cta % 4]
 
 
 def test_addresses_carry_the_rank(run: Run) -> None:

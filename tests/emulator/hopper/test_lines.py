@@ -120,16 +120,16 @@ def refused_by_ptxas(asked: list[str]) -> set[int]:
     try:
         link_ptx(text, arch=TARGET, options=("-O0",))
     except ToolchainError as error:
-        found = set()
-        for place, kind in re.findall(r"line (\d+); (error|fatal) *:", error.log):
-            line = int(place) - len(HEAD) - 1
-            found.add(line)
+        refused = set()
+        for reported, kind in re.findall(r"line (\d+); (error|fatal) *:", error.log):
+            line = int(reported) - len(HEAD) - 1
+            refused.add(line)
             if kind == "fatal":
                 rest = refused_by_ptxas(asked[line + 1 :])
-                return found | {line + 1 + number for number in rest}
-        if not found:
+                return refused | {line + 1 + number for number in rest}
+        if not refused:
             raise
-        return found
+        return refused
     return set()
 
 

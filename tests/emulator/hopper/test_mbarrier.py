@@ -40,8 +40,8 @@ def test_arrivals_of_many_threads_are_arrivals_one_after_the_other(seed: int) ->
     dice = random.Random(seed)
     objects = Mbarriers(np.zeros(6, np.uint64), 32)
     models = {index: Model(dice.randrange(1, 9)) for index in (0, 2, 5)}
-    for place, model in models.items():
-        objects.init(np.array([place]), np.array([model.pending]))
+    for number, model in models.items():
+        objects.init(np.array([number]), np.array([model.pending]))
     for _ in range(20):
         size = dice.randrange(1, 12)
         places = [dice.choice(list(models)) for _ in range(size)]
@@ -51,19 +51,19 @@ def test_arrivals_of_many_threads_are_arrivals_one_after_the_other(seed: int) ->
         drop = dice.random() < 0.2
         before = []
         try:
-            for place, count, more in zip(places, counts, tx, strict=True):
-                before.append(models[place].arrive(count, more, drop))
+            for number, count, more in zip(places, counts, tx, strict=True):
+                before.append(models[number].arrive(count, more, drop))
         except OverflowError:
             with pytest.raises(UndefinedUse):
                 objects.arrive(index, Arrive(np.array(counts), np.array(tx), drop))
             return
         words = objects.arrive(index, Arrive(np.array(counts), np.array(tx), drop))
         assert MbarrierState.of(words).phase.tolist() == [phase % 8 for phase in before]
-        for place in models:
-            state = objects.state(np.array([place]))
-            model = models[place]
-            found = [int(v[0]) for v in (state.pending, state.expected, state.tx, state.phase)]
-            assert found == [model.pending, model.expected, model.tx, model.phase % 8]
+        for number in models:
+            state = objects.state(np.array([number]))
+            model = models[number]
+            fields = [int(v[0]) for v in (state.pending, state.expected, state.tx, state.phase)]
+            assert fields == [model.pending, model.expected, model.tx, model.phase % 8]
 
 
 def test_the_words_of_a_state_are_taken_apart_as_they_were_put_together() -> None:

@@ -98,14 +98,14 @@ TOUCHING = """
 
 
 def results(body: str, words: int = 64, block: int = 64) -> list[Array]:
-    found = []
+    outputs = []
     for schedule in SCHEDULES:
         device = open_device("emulator", arch="sm_90a", schedule=schedule)
         out = device.zeros(words, "u32")
         kernel = device.load(hopper_text(body)).kernel("k")
         kernel.launch(grid=1, block=block, args=[out, device.upload(DATA)])
-        found.append(out.numpy())
-    return found
+        outputs.append(out.numpy())
+    return outputs
 
 
 def test_a_right_program_has_one_result() -> None:

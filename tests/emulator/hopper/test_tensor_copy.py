@@ -92,11 +92,11 @@ def at(*coordinates: int) -> Array:
 def swizzled(data: bytes, span: int, shift: int) -> bytes:
     """Return what lies from a shared address of ``shift`` (within 1024) on where data is swizzled."""
     mask = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[span]
-    found = bytearray(len(data))
+    swizzled = bytearray(len(data))
     for offset, byte in enumerate(data):
-        place = offset + shift
-        found[(place ^ (place >> 3 & mask)) - shift] = byte
-    return bytes(found)
+        address = offset + shift
+        swizzled[(address ^ (address >> 3 & mask)) - shift] = byte
+    return bytes(swizzled)
 
 
 def boxed(
@@ -104,12 +104,12 @@ def boxed(
 ) -> Array:
     """Return a box of a tensor in NumPy's order, zeros outside."""
     counts = [-(-size // step) for size, step in zip(box, steps, strict=True)]
-    found = np.zeros(counts, tensor.dtype)
+    tile = np.zeros(counts, tensor.dtype)
     for index in product(*map(range, counts)):
-        place = tuple(x + i * step for x, i, step in zip(first, index, steps, strict=True))
-        if all(0 <= x < size for x, size in zip(place, tensor.shape, strict=True)):
-            found[index] = tensor[place]
-    return found
+        coordinates = tuple(x + i * step for x, i, step in zip(first, index, steps, strict=True))
+        if all(0 <= x < size for x, size in zip(coordinates, tensor.shape, strict=True)):
+            tile[index] = tensor[coordinates]
+    return tile
 
 
 CASES = [
@@ -329,8 +329,8 @@ def test_a_box_of_a_store_begins_inside(hopper: Device) -> None:
     plain = STORE.replace("OPERATION", "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group")
     kernel = hopper.load(program(plain.replace("NBYTES", "32").replace("NWORDS", "32"))).kernel("k")
     tensor_map = hopper.tensor_map(buffer, (4, 8), swizzle="32B")
-    for place in ((-1, 0), (0, -4)):
-        given = [hopper.zeros(4, "u32"), tensor_map, hopper.upload(at(*place))]
+    for coordinates in ((-1, 0), (0, -4)):
+        given = [hopper.zeros(4, "u32"), tensor_map, hopper.upload(at(*coordinates))]
         with pytest.raises(LaunchError, match=r"of a store, which are not negative"):
             kernel.launch(grid=1, block=64, args=given)
     assert not buffer.numpy().any()
@@ -397,10 +397,10 @@ def test_who_watches_hears_whose_box_it_is(hopper: Device) -> None:
     text = loading(2, 1024).replace("@!p0 bra W;", "setp.ne.u32 p3, r0, 37; @p3 bra W;")
     kernel = hopper.load(text).kernel("k")
     assert isinstance(kernel, EmulatorKernel)
-    for place, outside in (((0, 3), False), ((0, 40), True)):
-        arguments = [hopper.zeros(256, "u32"), tensor_map, hopper.upload(at(*place))]
+    for origin, outside in (((0, 3), False), ((0, 40), True)):
+        arguments = [hopper.zeros(256, "u32"), tensor_map, hopper.upload(at(*origin))]
         kernel.watch(Boxes()).launch(grid=2, block=64, args=arguments)
-        assert heard == [(37, list(place), outside), (64 + 37, list(place), outside)]
+        assert heard == [(37, list(origin), outside), (64 + 37, list(origin), outside)]
         heard.clear()
 
 

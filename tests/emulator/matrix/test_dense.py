@@ -37,7 +37,7 @@ def places(operand: str, form: MatrixInstruction) -> list[tuple[int, int, int, i
     bits = BITS.get(dtype, 8)
     e = max(1, 32 // bits)
     rows, cols = {"A": (form.m, form.k), "B": (form.k, form.n)}.get(operand, (form.m, form.n))
-    found = []
+    elements = []
     for lane in range(32):
         g, q = lane >> 2, lane & 3
         for i in range(rows * cols // 32):
@@ -50,8 +50,8 @@ def places(operand: str, form: MatrixInstruction) -> list[tuple[int, int, int, i
                 row, col = q * e + w + 4 * e * r, g
             else:
                 row, col = g + 8 * (i >> 1), 2 * q + (i & 1)
-            found.append((lane, r, w, row, col))
-    return found
+            elements.append((lane, r, w, row, col))
+    return elements
 
 
 def pack(operand: str, form: MatrixInstruction, matrices: Array) -> Array:
@@ -116,9 +116,9 @@ def expected(form: MatrixInstruction, a: Array, b: Array, c: Array, arch: str) -
     return np.moveaxis(d, -1, 0)
 
 
-def assert_same(form: MatrixInstruction, found: Array, d: Array) -> None:
+def assert_same(form: MatrixInstruction, actual: Array, d: Array) -> None:
     wanted = pack("D", form, d)
-    wrong = np.argwhere(found != wanted)
+    wrong = np.argwhere(actual != wanted)
     assert not wrong.size, f"{form.name}: warp, lane, register {wrong[0]} and {len(wrong) - 1} more"
 
 

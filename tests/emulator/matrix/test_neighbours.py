@@ -91,13 +91,13 @@ def element(x: Factors, i: int, j: int, warp: int) -> Factors:
 
 def arithmetics(target: str) -> list[MatrixInstruction]:
     """Return instructions of a target, one for each arithmetic and type of A, with any type of B."""
-    found: dict[Hashable, MatrixInstruction] = {}
+    instructions: dict[Hashable, MatrixInstruction] = {}
     for form in MULTIPLICATIONS:
         if form.runs_on(TARGETS[target]):
             types = (form.a_type, form.c_type, form.d_type, form.scales)
             how = (form.satfinite, form.rounding, form.bit_operation, form.family)
-            found.setdefault((types, how, form.k), form)
-    return list(found.values())
+            instructions.setdefault((types, how, form.k), form)
+    return list(instructions.values())
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
@@ -110,5 +110,5 @@ def test_an_element_is_the_same_alone_and_among_others(target: str) -> None:
         assert d.shape == (M, N, WARPS)
         for warp in range(WARPS):
             i, j = warp % M, 2 * warp // WARPS
-            found = compute(element(whole, i, j, warp))
-            assert found.item() == d[i, j, warp], (form.name, i, j, warp)
+            actual = compute(element(whole, i, j, warp))
+            assert actual.item() == d[i, j, warp], (form.name, i, j, warp)

@@ -30,9 +30,9 @@ SAMPLES = [line[3 * at % len(line)] for at, line in enumerate(LINES.values())]
 
 
 def form(name: str) -> MatrixInstruction:
-    found = matching(name)[0]
-    assert isinstance(found, MatrixInstruction)
-    return found
+    instruction = matching(name)[0]
+    assert isinstance(instruction, MatrixInstruction)
+    return instruction
 
 
 class Case:
@@ -143,14 +143,14 @@ def test_bits_are_those_of_mma_sim(types: str) -> None:
     for of_cta, x, y in zip(memory, left, right, strict=True):
         a_place.write(of_cta, x)
         b_place.write(of_cta, y)
-    place = np.arange(64)
+    diagonal = np.arange(64)
     addend = np.zeros((18, 64, 64), c.dtype)
-    addend[:, place, place] = c.reshape(18, 64)
+    addend[:, diagonal, diagonal] = c.reshape(18, 64)
     for variant in ("ss", "rs"):
         instruction = form(f"wgmma.m64n64k{k}.{types}.{variant}")
         left_operand = a_place if variant == "ss" else left
         registers = execute(instruction, left_operand, b_place, memory, addend)
-        assert np.array_equal(registers[:, place, place].ravel(), d)
+        assert np.array_equal(registers[:, diagonal, diagonal].ravel(), d)
 
 
 # ---- scale-d, and the signs --------------------------------------------------------------------
@@ -191,9 +191,9 @@ def test_scales_negate_elements(kind: str, scale_a: int, scale_b: int) -> None:
 
     sign = word.type(1 << (8 * word.itemsize - 1))
     left, right = (x ^ sign if scale < 0 else x for x, scale in ((a, scale_a), (b, scale_b)))
-    found = product(a, b, f", {scale_a}, {scale_b}")
-    assert np.array_equal(found, product(left, right, ", 1, 1"))
-    same = np.array_equal(found, product(a, b, ", 1, 1"))
+    actual = product(a, b, f", {scale_a}, {scale_b}")
+    assert np.array_equal(actual, product(left, right, ", 1, 1"))
+    same = np.array_equal(actual, product(a, b, ", 1, 1"))
     assert same == (scale_a == scale_b)
 
 

@@ -252,5 +252,9 @@ def test_targets_and_versions(statement: str) -> None:
 
 def test_each_warp_does_a_quarter_of_the_work() -> None:
     [function] = parse(module(STATEMENTS[0])).entries
-    found = work(function.body[-1])  # type: ignore[index, arg-type]
-    assert (found.kind, found.flops, found.by_warp) == ("matrix multiply", 2 * 16 * 8 * 16, True)
+    counted = work(function.body[-1])  # type: ignore[index, arg-type]
+    assert (counted.kind, counted.flops, counted.by_warp) == (
+        "matrix multiply",
+        2 * 16 * 8 * 16,
+        True,
+    )

@@ -184,8 +184,8 @@ def run(devices: Any, form: MatrixInstruction, space: str, extra: int, cd: tuple
         kernel.launch(1, 64, [data])
         after = data.numpy().reshape(2, 4, SIZE)
     for warp in range(2):
-        found = read_back(after[warp, 3], order["D"], stride["D"], form.d_type, m, n)
-        assert (found == products[warp]).all()
+        actual = read_back(after[warp, 3], order["D"], stride["D"], form.d_type, m, n)
+        assert (actual == products[warp]).all()
         untouched = SIZE - m * n * BITS[form.d_type] // 8
         assert (after[warp, 3] == 0xEE).sum() >= untouched * 0.9
 
@@ -234,7 +234,7 @@ def test_random_bits_have_the_targets_arithmetic(
         for o in layouts
     )  # fmt: skip
     packed = [layout.pack(x) for layout, x in zip(layouts, (a, b, c), strict=True)]
-    found = form.operand("D").unpack(execute(form, *packed, arch=arch))
+    actual = form.operand("D").unpack(execute(form, *packed, arch=arch))
     x, y, z = (np.ascontiguousarray(np.moveaxis(v, 0, -1)) for v in (a, b, c))
     rules = TARGETS[arch].dot16
     with np.errstate(all="ignore"):
@@ -251,8 +251,8 @@ def test_random_bits_have_the_targets_arithmetic(
     d = np.moveaxis(d, -1, 0)
     nan = {16: 0x7C00, 32: 0x7F800000}[form.operand("D").bits]
     finite = (d & nan) != nan
-    assert (found[finite] == d[finite]).all()
-    assert ((found[~finite] & nan) == nan).all()
+    assert (actual[finite] == d[finite]).all()
+    assert ((actual[~finite] & nan) == nan).all()
 
 
 def test_elementwise_work_on_a_fragment_reaches_every_element(devices: Any) -> None:

@@ -74,8 +74,8 @@ def compiles(form: RowForm) -> bool:
 def by_opcode() -> list[list[RowForm]]:
     """Return for each opcode its forms from registers to registers that there are registers for, in any order."""
     choose = random.Random(7)
-    found = ([form for form in forms(opcode) if _fits(form)] for opcode in opcodes())
-    return [choose.sample(own, len(own)) for own in found if own]
+    fitting = ([form for form in forms(opcode) if _fits(form)] for opcode in opcodes())
+    return [choose.sample(own, len(own)) for own in fitting if own]
 
 
 def _fits(form: RowForm) -> bool:
@@ -263,14 +263,14 @@ def _moves(way: str) -> Iterator[str]:
     at = 0
     for bank, T in BANKS.items():
         for i in range(REGISTERS):
-            place, register = f"[row+{at}]", "short" if bank == "p" else f"{bank}{i}"
+            operand, register = f"[row+{at}]", "short" if bank == "p" else f"{bank}{i}"
             at += TYPES[T].bytes
             if bank == "p" and way == "st":
                 yield f"selp.u16 short, 1, 0, p{i};"
             yield (
-                f"ld.global.{T} {register}, {place};"
+                f"ld.global.{T} {register}, {operand};"
                 if way == "ld"
-                else f"st.global.{T} {place}, {register};"
+                else f"st.global.{T} {operand}, {register};"
             )
             if bank == "p" and way == "ld":
                 yield f"setp.ne.u16 p{i}, short, 0;"
@@ -289,13 +289,13 @@ EDGES = {
 def rows(program: Program) -> Array:
     """Return the registers to begin with, and what is raced for: edges, small numbers, any bits."""
     choose, count = np.random.default_rng(program.seed), program.grid * program.block
-    found = np.zeros(count, ROW)
+    rows = np.zeros(count, ROW)
     for bank, T in BANKS.items():
         shape, bits = (count, REGISTERS), TYPES[T].bits
         words = choose.integers(0, (1 << bits) - 1, shape, np.uint64, endpoint=True)
         words >>= choose.choice(np.array([0, 0, bits // 2, bits - 3], np.uint64), shape)
         edge = choose.choice(np.array(EDGES[T], np.uint64), shape)
         words = np.where(choose.random(shape) < 0.4, edge, words)
-        found[bank] = words & 1 if bank == "p" else words
+        rows[bank] = words & 1 if bank == "p" else words
     raced = choose.integers(0, 256, RACED, np.uint8)
-    return np.concatenate([found.view(np.uint8), raced])
+    return np.concatenate([rows.view(np.uint8), raced])

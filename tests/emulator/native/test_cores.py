@@ -87,12 +87,12 @@ def test_results_are_the_same_on_any_number_of_cores(run: Run, lines: str) -> No
 def test_matrix_products_are_the_same_on_any_number_of_cores(
     monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    words, found = np.random.default_rng(5).integers(0, 256, 24 * 256, np.uint8), []
+    words, outputs = np.random.default_rng(5).integers(0, 256, 24 * 256, np.uint8), []
     for many in (1, 3, 3):
         monkeypatch.setenv(VARIABLE, str(many))
         device: Any = open_device("emulator", arch="sm_80")
         out = device.zeros(4 * 256, "u32")
         device.load(PROGRAM).kernel("k").launch(2, 128, [device.upload(words), out])
-        found.append(out.numpy().tolist())
-    assert found[1] == found[0]
-    assert found[2] == found[0]
+        outputs.append(out.numpy().tolist())
+    assert outputs[1] == outputs[0]
+    assert outputs[2] == outputs[0]

@@ -41,7 +41,7 @@ def computed(lines: list[str]) -> list[list[int]]:
     os.environ["PTXLAB_ENGINE"] = "native"
     device: Any = open_device("emulator", arch="sm_90a")
     body = "mad.wide.u32 d1, r0, 16, d0; ld.global.v2.u64 {d2, d3}, [d1]; cvt.u32.u64 r3, d3;"
-    found = []
+    outputs = []
     for line in lines:
         wide = "d4" if "d4" in line else "d5"
         text = kernel(
@@ -49,8 +49,8 @@ def computed(lines: list[str]) -> list[list[int]]:
         )
         with device.upload(np.array(PAIRS, np.uint64)) as data:
             device.load(text).kernel("k").launch(1, len(PAIRS), [data])
-            found.append([int(word) for word in data.numpy()[:, 0]])
-    return found
+            outputs.append([int(word) for word in data.numpy()[:, 0]])
+    return outputs
 
 
 def signed(word: int, bits: int) -> int:
@@ -71,8 +71,8 @@ def test_divisions_that_this_processor_traps_at(other: Separate) -> None:
     forms = [(opcode, T) for opcode in ("div", "rem") for T in ("s32", "u32", "s64", "u64")]
     registers = {"32": "r4, r2, r3", "64": "d4, d2, d3"}
     lines = [f"{opcode}.{T} {registers[T[1:]]}" for opcode, T in forms]
-    for (opcode, T), found in zip(forms, other.call(computed, lines), strict=True):
-        assert found == [divided(opcode, T, a, b) for a, b in PAIRS], (opcode, T)
+    for (opcode, T), quotients in zip(forms, other.call(computed, lines), strict=True):
+        assert quotients == [divided(opcode, T, a, b) for a, b in PAIRS], (opcode, T)
 
 
 def test_high_halves_of_products_of_negative_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,13 +135,13 @@ def test_memory_that_is_read_only_is_not_written(
 @needs_llvm
 def test_a_nan_that_is_only_moved_keeps_its_bits(both: Any) -> None:
     nan = np.full(256, 0x7FC00001, np.uint32)
-    found = both(
+    outputs = both(
         kernel("""
         ld.global.f32 f1, [d1]; mov.f32 f2, f1; setp.lt.u32 p1, r0, 9; @p1 add.f32 f2, f1, f1;
         st.global.f32 [d1], f2;"""),
         nan,
     )
-    assert found.view(np.uint32).tolist() == [0x7FFFFFFF] * 9 + [0x7FC00001] * 247
+    assert outputs.view(np.uint32).tolist() == [0x7FFFFFFF] * 9 + [0x7FC00001] * 247
 
 
 @needs_llvm
@@ -190,14 +190,14 @@ def test_a_watched_launch_runs_as_arrays(
 
 def test_a_program_is_known_again_but_not_a_tree_that_was_rewritten() -> None:
     device: Any = open_device("emulator", arch="sm_90a")
-    buffer, found, programs = device.zeros(32, "u32"), [], []
+    buffer, outputs, programs = device.zeros(32, "u32"), [], []
     module, other = (parse(kernel(f"st.global.u32 [d1], {word};")) for word in (5, 6))
     for tree in (module, parse(module.source.text), replace(other, source=module.source)):
         loaded = device.load(tree).kernel("k")
         loaded.launch(1, 32, [buffer])
         programs.append(loaded.program)
-        found.append(buffer.numpy()[0])
-    assert found == [5, 5, 6]
+        outputs.append(buffer.numpy()[0])
+    assert outputs == [5, 5, 6]
     assert programs[1] is programs[0]
 
 

@@ -83,24 +83,24 @@ def words(choose: np.random.Generator, name: str) -> Array:
         return choose.integers(0, 2, COUNT).astype(bool)
     bits = choose.integers(0, 1 << 64, COUNT, np.uint64)
     bits >>= choose.choice(np.array([0, 0, 1, 32, 33, 40, 56, 63], np.uint64), COUNT)
-    found = bits.astype(f"u{kind.bytes}")
+    operand = bits.astype(f"u{kind.bytes}")
     if kind.kind == "float":
         edges = np.array(
             [0, -0.0, 1, -1, 0.5, 1.5, 2.5, 2**31, -(2**31), 2**63, 2**32, np.inf, -np.inf],
         )
         with np.errstate(over="ignore"):
-            edges = edges.astype(kind.dtype).view(found.dtype)
+            edges = edges.astype(kind.dtype).view(operand.dtype)
         dropped = {2: 6, 4: 9, 8: 12}[kind.bytes]
-        small = found >> np.array(dropped, found.dtype)  # subnormal numbers
-        nan = found | edges[-2]
-        near = choose.standard_normal(COUNT).astype(kind.dtype).view(found.dtype)
-        among = np.stack([found, choose.choice(edges, COUNT), small, nan, near])
-        found = among[choose.integers(0, 5, COUNT), np.arange(COUNT)]
+        small = operand >> np.array(dropped, operand.dtype)  # subnormal numbers
+        nan = operand | edges[-2]
+        near = choose.standard_normal(COUNT).astype(kind.dtype).view(operand.dtype)
+        among = np.stack([operand, choose.choice(edges, COUNT), small, nan, near])
+        operand = among[choose.integers(0, 5, COUNT), np.arange(COUNT)]
     else:
         top = 1 << kind.bits - 1
-        edges = np.array([0, 1, top - 1, top, 2 * top - 1], np.uint64).astype(found.dtype)
-        found = np.where(choose.random(COUNT) < 0.4, choose.choice(edges, COUNT), found)
-    return found.view(kind.dtype)
+        edges = np.array([0, 1, top - 1, top, 2 * top - 1], np.uint64).astype(operand.dtype)
+        operand = np.where(choose.random(COUNT) < 0.4, choose.choice(edges, COUNT), operand)
+    return operand.view(kind.dtype)
 
 
 def run_natively(form: RowForm, *inputs: Array) -> list[Array]:
@@ -152,8 +152,8 @@ def test_nearly_all_forms_have_machine_code() -> None:
 def test_a_half_is_rounded_once() -> None:
     """The exact sum is below a tie of float16 by half a unit of float32, which is on the tie itself."""
     a, b, c = (np.full(8, x, np.float16) for x in (1.5, 1 + 2**-10, -(2**-24)))
-    [found] = run_natively(named("fma.rn.f16"), a, b, c)
-    assert found.tolist() == [1.5 + 2**-10] * 8
+    [result] = run_natively(named("fma.rn.f16"), a, b, c)
+    assert result.tolist() == [1.5 + 2**-10] * 8
 
 
 @pytest.mark.parametrize(("name", "bits"), [("cvt.rn.f16.f64", 10), ("cvt.rn.bf16.f64", 7)])
@@ -163,8 +163,8 @@ def test_a_double_is_rounded_once(name: str, bits: int) -> None:
     sizes = [tie - little, tie, tie + little, tie + step - little, tie + step, tie + step + little]
     wanted = [1, 1, 1 + step, 1 + step, 1 + 2 * step, 1 + 2 * step]
     for sign in (1, -1):
-        [found] = run_natively(named(name), sign * np.array([*sizes, 1, 1]))
-        assert found[:6].astype(np.float64).tolist() == [sign * value for value in wanted]
+        [result] = run_natively(named(name), sign * np.array([*sizes, 1, 1]))
+        assert result[:6].astype(np.float64).tolist() == [sign * value for value in wanted]
 
 
 @pytest.mark.parametrize("of_processor", [True, False])
@@ -179,9 +179,9 @@ def test_the_low_half_of_a_product(
     assert made is not None
     assert ("vpmullq" in made.text) == compiler.has("avx512dq", "avx512vl")
     a, b = (words(np.random.default_rng(seed), name[-3:]) for seed in (1, 2))
-    [found] = run_natively(named(name), a, b)
+    [result] = run_natively(named(name), a, b)
     products = [int(x) * int(y) % (1 << 64) for x, y in zip(a, b, strict=True)]
-    assert found.view(np.uint64).tolist() == products
+    assert result.view(np.uint64).tolist() == products
 
 
 def test_native_forms_have_the_bits_of_arrays() -> None:

@@ -49,7 +49,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Both:
     """
 
     def run(text: str, grid: int = 2, block: int = 128) -> tuple[bytes, int, str]:
-        found = []
+        endings = []
         for engine in ("array", "native", "native")[: 3 if dispatch_loop.WORTH == 1 else 2]:
             monkeypatch.setenv("PTXLAB_ENGINE", engine)
             device: Any = open_device("emulator", arch="sm_90a")
@@ -59,9 +59,9 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Both:
                 count = ran.counters["thread_instructions"]
             except LaunchError as error:
                 message = str(error)
-            found.append((buffer.numpy().tobytes(), count, message))
-        assert all(result == found[0] for result in found)
-        return found[0]
+            endings.append((buffer.numpy().tobytes(), count, message))
+        assert all(result == endings[0] for result in endings)
+        return endings[0]
 
     return run
 
@@ -342,15 +342,15 @@ def test_copies_that_land_at_other_times_do_so_in_a_dispatch_loop(
     begin = "shl.b32 r27, r23, 4; add.u32 r27, r27, r25;"
     text = turns(body, 4).replace("AGAIN:", f"{begin} AGAIN:", 1)
     monkeypatch.setattr(dispatch_loop, "WORTH", 1)
-    found = {}
+    outputs = {}
     for engine, when in (("native", "late"), ("native", schedule), ("array", schedule)):
         monkeypatch.setenv("PTXLAB_ENGINE", engine)
         device: Any = open_device("emulator", arch="sm_90a", schedule=when)
         buffer = device.upload(np.arange(256, dtype=np.uint32) * 17)
         device.load(text).kernel("k").launch(2, 128, [buffer])
-        found[engine, when] = buffer.numpy().tolist()
-    assert found["native", schedule] == found["array", schedule]
-    assert found["native", schedule] != found["native", "late"]
+        outputs[engine, when] = buffer.numpy().tolist()
+    assert outputs["native", schedule] == outputs["array", schedule]
+    assert outputs["native", schedule] != outputs["native", "late"]
 
 
 PRODUCTS = """
@@ -459,7 +459,7 @@ def test_a_wave_begins_with_new_memory_and_without_copies_though_it_has_that_of_
         "mov.u32 r20, 0; mov.u32 r21, r0; mov.u32 r23, %tid.x; shl.b32 r24, r23, 2; mov.u32 r25, s;"
         "add.u32 r24, r24, r25; xor.b32 r26, r24, 512;" + MEMORY
     )
-    found = []
+    outputs = []
     for engine in ("array", "native"):
         monkeypatch.setenv("PTXLAB_ENGINE", engine)
         device: Any = open_device("emulator", arch="sm_90a")
@@ -469,8 +469,8 @@ def test_a_wave_begins_with_new_memory_and_without_copies_though_it_has_that_of_
         for _ in range(4):
             loaded.launch(5, 64, [buffer])
             others.append(device.zeros(1, "u32"))
-        found.append(buffer.numpy().tolist())
-    assert found[1] == found[0]
+        outputs.append(buffer.numpy().tolist())
+    assert outputs[1] == outputs[0]
     assert max(calls) > 15
     # Twelve waves: eight of two CTAs, four of the one that is left; each size has made what it needs once or twice.
     assert 2 <= len(made) <= 6

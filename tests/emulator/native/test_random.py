@@ -56,16 +56,18 @@ def differences(seed: int, loops: bool) -> tuple[list[str], set[str]]:
         patch.setattr(dispatch_loop, "WORTH", 1 if at_once else 8)
         engines = ("array", "native", "native")[: 2 + at_once]
         wanted, *others = (ending(program, engine) for engine in engines)
-    found = []
+    differences = []
     for memory, message in others:
         if message != wanted[1]:
-            found.append(f"machine code: {message or 'ends'}\narrays: {wanted[1] or 'ends'}")
+            differences.append(f"machine code: {message or 'ends'}\narrays: {wanted[1] or 'ends'}")
         if memory != wanted[0]:
             bytes_ = (np.frombuffer(words, np.uint8) for words in (memory, wanted[0]))
-            found.append(f"other bytes: {np.flatnonzero(np.not_equal(*bytes_))[:20].tolist()}")
+            differences.append(
+                f"other bytes: {np.flatnonzero(np.not_equal(*bytes_))[:20].tolist()}"
+            )
     if not (loops or wanted[1] or program.compiled <= ran):
-        found.append(f"not compiled: {program.compiled - ran}")
-    return found, ran
+        differences.append(f"not compiled: {program.compiled - ran}")
+    return differences, ran
 
 
 def anew(seed: int, loops: bool) -> tuple[list[str], set[str]]:
@@ -92,12 +94,12 @@ def run(
     told, opcodes = [], set[str]()
     for seed in seeds:
         try:
-            found, ran = other.call(of, seed, loops)
+            differences, ran = other.call(of, seed, loops)
         except Died as died:
-            found, ran = [f"the process died: {died}"], set()
+            differences, ran = [f"the process died: {died}"], set()
         opcodes |= ran
-        if found:
-            told.append("\n".join([f"seed {seed}:", *found, Program(seed, loops=loops).text]))
+        if differences:
+            told.append("\n".join([f"seed {seed}:", *differences, Program(seed, loops=loops).text]))
     return told, opcodes
 
 

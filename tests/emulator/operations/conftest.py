@@ -60,14 +60,14 @@ def run_operation(instruction: str, operation: Alu | RowForm, *operands: Any) ->
     for x, before in zip(inputs, kept, strict=True):
         assert x.tobytes() == before.tobytes(), "an input was written"
     single = len(operation.results) == 1
-    found = []
+    outputs = []
     for result, name in zip((results,) if single else results, operation.results, strict=True):
         flag = name in ("pred", "cc")
         dtype = np.dtype(bool) if flag else TYPES[name].dtype
         assert result.dtype == dtype, (instruction, result.dtype, dtype)
         assert result.ndim == 1
-        found.append(result if flag else result.view(f"u{dtype.itemsize}"))
-    return found[0] if single else tuple(found)
+        outputs.append(result if flag else result.view(f"u{dtype.itemsize}"))
+    return outputs[0] if single else tuple(outputs)
 
 
 @cache
@@ -174,7 +174,7 @@ def encode_special(value: float, name: str, operands: Iterable[int]) -> int:
 def edge_floats(name: str) -> list[int]:
     exponent_bits, fraction_bits = FIELDS[name]
     bias = (1 << (exponent_bits - 1)) - 1
-    one = bias << fraction_bits
+    word_of_one = bias << fraction_bits
     infinity = ((1 << exponent_bits) - 1) << fraction_bits
     positive = [
         0,
@@ -184,14 +184,14 @@ def edge_floats(name: str) -> list[int]:
         (1 << fraction_bits) - 1,
         1 << fraction_bits,
         (1 << fraction_bits) + 1,
-        one - 1,
-        one,
-        one + 1,
-        one + (1 << (fraction_bits // 2)),
-        one + (1 << fraction_bits),
-        one + 3 * (1 << (fraction_bits - 1)),
-        one - (fraction_bits << fraction_bits),
-        one - ((fraction_bits + 1) << fraction_bits),
+        word_of_one - 1,
+        word_of_one,
+        word_of_one + 1,
+        word_of_one + (1 << (fraction_bits // 2)),
+        word_of_one + (1 << fraction_bits),
+        word_of_one + 3 * (1 << (fraction_bits - 1)),
+        word_of_one - (fraction_bits << fraction_bits),
+        word_of_one - ((fraction_bits + 1) << fraction_bits),
         infinity - 1,
         infinity,
         infinity + 1,
@@ -262,10 +262,10 @@ def assert_matches(instruction: str, expected: Callable[..., int], *operands: li
     """Compare an instruction with the reference in every lane, and once with shared operands."""
     got = run_alu(instruction, *operands)
     wanted = [expected(*row) for row in zip(*operands, strict=True)]
-    for lane, (found, right) in enumerate(zip(got.tolist(), wanted, strict=True)):
-        if found != right:
+    for lane, (actual, right) in enumerate(zip(got.tolist(), wanted, strict=True)):
+        if actual != right:
             row = [hex(operand[lane]) for operand in operands]
-            pytest.fail(f"{instruction} of {row}: {found:#x}, not {right:#x}")
+            pytest.fail(f"{instruction} of {row}: {actual:#x}, not {right:#x}")
     if len(operands) > 1:
         shared = [operands[0], *([operand[7]] for operand in operands[1:])]
         wanted = [expected(x, *(operand[7] for operand in operands[1:])) for x in operands[0][:99]]

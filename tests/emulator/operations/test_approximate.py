@@ -115,14 +115,14 @@ def test_division_approximations(reference: Any) -> None:
     assert reference.run("div.full.f32", a, b).tolist() == exact
     approximate = reference.run("div.approx.f32", a, b).tolist()
     seen = set()
-    for x, y, found, right in zip(a, b, approximate, exact, strict=True):
+    for x, y, quotient, right in zip(a, b, approximate, exact, strict=True):
         divisor = reference.decode(y, "f32")
         if isinstance(divisor, Fraction) and abs(divisor) > 2**126:
             value = reference.decode(x, "f32")
             sign = (x ^ y) & 1 << 31
             right = sign if isinstance(value, Fraction) else NAN
             seen.add(right)
-        assert found == right
+        assert quotient == right
     assert seen == {0, 1 << 31, NAN}
 
 

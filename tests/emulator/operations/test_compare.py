@@ -29,14 +29,14 @@ def _nan(a: Any, b: Any) -> bool:
 
 
 def _float_operators() -> dict[str, Callable[[Any, Any], bool]]:
-    found: dict[str, Callable[[Any, Any], bool]] = {
+    operators: dict[str, Callable[[Any, Any], bool]] = {
         "num": lambda a, b: not _nan(a, b),
         "nan": _nan,
     }
     for name, compare in ORDERED.items():
-        found[name] = partial(_ordered, compare)
-        found[name + "u"] = partial(_unordered, compare)
-    return found
+        operators[name] = partial(_ordered, compare)
+        operators[name + "u"] = partial(_unordered, compare)
+    return operators
 
 
 def _ordered(compare: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
@@ -131,9 +131,9 @@ def test_packed_comparisons(reference: Any, name: str) -> None:
         assert (p.tolist(), q.tolist()) == (halves[0], halves[1])
         p, q = reference.run(f"setp.{operator}.or.{name}x2", a, b, c)
         assert q.tolist() == [x or y for x, y in zip(halves[1], c, strict=True)]
-        one = 0x3C00 if name == "f16" else 0x3F80
+        true = 0x3C00 if name == "f16" else 0x3F80
         got = reference.run(f"set.{operator}.{name}x2.{name}x2", a, b).tolist()
-        assert got == [one * low + (one * high << 16) for low, high in zip(*halves, strict=True)]
+        assert got == [true * low + (true * high << 16) for low, high in zip(*halves, strict=True)]
         got = reference.run(f"set.{operator}.u32.{name}x2", a, b).tolist()
         assert got == [
             0xFFFF * low + (0xFFFF0000 * high) for low, high in zip(*halves, strict=True)

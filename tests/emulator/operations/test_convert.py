@@ -115,8 +115,8 @@ def test_float_to_integer_saturates(reference: Any, source: str, target: str) ->
 
 
 def _widths(reference: Any, name: str) -> tuple[int, int]:
-    found: tuple[int, int] = reference.fields[name]
-    return found
+    widths: tuple[int, int] = reference.fields[name]
+    return widths
 
 
 @pytest.mark.parametrize("source", FLOATS)
@@ -273,18 +273,18 @@ TINY = {
 def _tiny_values(name: str) -> dict[int, Fraction]:
     """Return the non-negative finite values by code."""
     exponent_bits, fraction_bits, bias, largest, _, _ = TINY[name]
-    found = {}
+    values = {}
     for code in range(1 << (exponent_bits + fraction_bits)):
         exponent, fraction = code >> fraction_bits, code & ((1 << fraction_bits) - 1)
         value = Fraction(fraction + ((1 << fraction_bits) if exponent else 0)) * Fraction(2) ** (
             max(exponent, 1) - bias - fraction_bits
         )
         if value <= largest:
-            found[code] = value
-    assert max(found.values()) == largest
-    assert list(found) == list(range(len(found)))
-    assert all(x < y for x, y in pairwise(found.values()))
-    return found
+            values[code] = value
+    assert max(values.values()) == largest
+    assert list(values) == list(range(len(values)))
+    assert all(x < y for x, y in pairwise(values.values()))
+    return values
 
 
 @pytest.mark.parametrize("name", TINY)

@@ -59,11 +59,11 @@ def test_the_ties_catch_a_fma_rounded_twice(reference: Any) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_sums_and_products(reference: Any, name: str, mode: str) -> None:
     top = 1 << sum(reference.fields[name])
-    one = reference.encode(Fraction(1), name)
+    word_of_one = reference.encode(Fraction(1), name)
     operands = reference.floats(name, 2, COUNT[name], 2)
 
     def add(a: int, b: int) -> int:
-        return int(reference.fma(a, one, b, name, mode))
+        return int(reference.fma(a, word_of_one, b, name, mode))
 
     def mul(a: int, b: int) -> int:
         zero = (a ^ b) & top
@@ -84,7 +84,7 @@ def test_sums_and_products(reference: Any, name: str, mode: str) -> None:
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("mode", MODES)
 def test_quotients_and_roots(reference: Any, name: str, mode: str) -> None:
-    one = reference.encode(Fraction(1), name)
+    word_of_one = reference.encode(Fraction(1), name)
 
     def div(a: int, b: int) -> int:
         x, y = reference.decode(a, name), reference.decode(b, name)
@@ -114,7 +114,7 @@ def test_quotients_and_roots(reference: Any, name: str, mode: str) -> None:
 
     a, b = reference.floats(name, 2, COUNT[name] // 2, 3)
     reference.matches(f"div.{mode}.{name}", div, a, b)
-    reference.matches(f"rcp.{mode}.{name}", lambda x: div(one, x), b[-700:] + b[:38])
+    reference.matches(f"rcp.{mode}.{name}", lambda x: div(word_of_one, x), b[-700:] + b[:38])
     reference.matches(f"sqrt.{mode}.{name}", sqrt, a[-300:] + b[:38])
 
 

@@ -49,7 +49,7 @@ def triples(reference: Any, name: str) -> list[Triple]:
         bits = int(reference.encode(value, name))
         return bits if reference.decode(bits, name) == value else None
 
-    found: set[Triple] = set()
+    triples: set[Triple] = set()
     for q in (least, least + 1, normal - 1, normal, normal + 1):
         unit = max(q - fraction, least)
         around = [power(q) + j * power(unit) for j in (-1, 0, 1)]
@@ -63,12 +63,12 @@ def triples(reference: Any, name: str) -> list[Triple]:
                         pattern(side * x * power(size // 2)),
                         pattern(y * power(size - size // 2)),
                     )
-                    found |= {
+                    triples |= {
                         (a, b, c)
                         for c in addends
                         if a is not None and b is not None and c is not None
                     }
-    return sorted(found)
+    return sorted(triples)
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)

@@ -63,8 +63,8 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = find("add", ("bf16",)).needs
     monkeypatch.setattr(certify, "all_forms", lambda: forms("add"))
     monkeypatch.setattr(certify, "needed", lambda _: wrong)
-    found = list(certify.differences("sm_80"))
-    assert "sm_80, .version 9.1: ptxas takes add.u32 %r0, %r4, %r5;" in found
+    differences = list(certify.differences("sm_80"))
+    assert "sm_80, .version 9.1: ptxas takes add.u32 %r0, %r4, %r5;" in differences
     monkeypatch.setattr(certify, "needed", lambda _: find("xor", ("b32",)).needs)
     assert "sm_80, .version 9.1: ptxas rejects add.bf16 %h0, %h4, %h5;" in list(
         certify.differences("sm_80")

@@ -13,10 +13,10 @@ ONE = {"f16": 0x3C00, "bf16": 0x3F80}
 
 
 def _results(reference: Any, name: str) -> dict[str, Callable[..., int]]:
-    one = ONE[name]
+    word_of_one = ONE[name]
     return {
-        "add": lambda a, b: reference.fma(a, one, b, name),
-        "sub": lambda a, b: reference.fma(a, one, b ^ 0x8000, name),
+        "add": lambda a, b: reference.fma(a, word_of_one, b, name),
+        "sub": lambda a, b: reference.fma(a, word_of_one, b ^ 0x8000, name),
         "mul": lambda a, b: reference.fma(a, b, (a ^ b) & 0x8000, name),
     }
 
@@ -36,14 +36,18 @@ def test_arithmetic_rounds_once(reference: Any, name: str) -> None:
 def test_ties_moved_by_very_little(reference: Any, name: str) -> None:
     """Products that lie on a tie, plus or minus the smallest and other small numbers."""
     _, fraction = reference.fields[name]
-    one = ONE[name]
+    word_of_one = ONE[name]
     rows = []
     for i in range(1, 1 << fraction, 3):
         for j in (1 << k for k in range(fraction)):
-            exact = reference.decode(one + i, name) * reference.decode(one + j, name)
+            exact = reference.decode(word_of_one + i, name) * reference.decode(
+                word_of_one + j, name
+            )
             twice = exact * 2**fraction * (2 if exact < 2 else 1)
             if twice.denominator == 1 and twice % 2 == 1:
-                rows += [(one + i, one + j, c) for c in (1, 0x8001, 0x0100, 0x8100, 0)]
+                rows += [
+                    (word_of_one + i, word_of_one + j, c) for c in (1, 0x8001, 0x0100, 0x8100, 0)
+                ]
     assert len(rows) > 100
     a, b, c = (list(column) for column in zip(*rows, strict=True))
     reference.matches(f"fma.rn.{name}", lambda *x: reference.fma(*x, name), a, b, c)

@@ -96,8 +96,8 @@ def test_counting(reference: Any, bits: int) -> None:
         return (x.bit_length() - 1) & ONES
 
     def amount(x: int, is_signed: bool) -> int:
-        found = place(x, is_signed)
-        return found if found == ONES else bits - 1 - found
+        position = place(x, is_signed)
+        return position if position == ONES else bits - 1 - position
 
     for kind, is_signed in (("u", False), ("s", True)):
         reference.matches(f"bfind.{kind}{bits}", lambda x, s=is_signed: place(x, s), a)
@@ -116,10 +116,10 @@ def test_bit_fields(reference: Any, bits: int) -> None:
     def bfe(a: int, b: int, c: int, is_signed: bool) -> int:
         at, count, last = b & 0xFF, c & 0xFF, bits - 1
         fill = a >> min(at + count - 1, last) & 1 if is_signed and count else 0
-        found = 0
+        field = 0
         for i in range(bits):
-            found |= (a >> (at + i) & 1 if i < count and at + i <= last else fill) << i
-        return found
+            field |= (a >> (at + i) & 1 if i < count and at + i <= last else fill) << i
+        return field
 
     def bfi(a: int, b: int, c: int, d: int) -> int:
         at, count = c & 0xFF, d & 0xFF

@@ -34,10 +34,10 @@ def pool(reference: Any) -> Any:
             return both
         source = "f32" if name == "tf32" else name
         if source in reference.fields:
-            found = reference.floats(source, 1, 40, 1)[0]
+            patterns = reference.floats(source, 1, 40, 1)[0]
         else:
-            found = reference.integers(kind.bits, 1, 40, 1)[0]
-        numbers: Array = np.array(found, f"u{kind.bytes}").view(kind.dtype)
+            patterns = reference.integers(kind.bits, 1, 40, 1)[0]
+        numbers: Array = np.array(patterns, f"u{kind.bytes}").view(kind.dtype)
         return numbers
 
     return words

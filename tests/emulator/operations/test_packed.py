@@ -137,7 +137,7 @@ def test_find_nth_set(reference: Any) -> None:
         if nth == 0:
             return start if word >> start & 1 else MASK
         places = range(start, 32) if nth > 0 else range(start, -1, -1)
-        ones = [place for place in places if word >> place & 1]
+        ones = [position for position in places if word >> position & 1]
         return ones[abs(nth) - 1] if abs(nth) <= len(ones) else MASK
 
     reference.matches("fns.b32", expected, mask, base, offset)
@@ -209,8 +209,8 @@ def test_stochastic_rounding(reference: Any, name: str, satfinite: str, relu: st
     got = reference.run(
         f"cvt.rs{relu}{satfinite}.{name}x2.f32", [tie] * 2, [tie] * 2, [never, always]
     )
-    one = reference.encode(Fraction(1), name)
-    assert got.tolist() == [one * 0x10001, (one + 1) * 0x10001]
+    word_of_one = reference.encode(Fraction(1), name)
+    assert got.tolist() == [word_of_one * 0x10001, (word_of_one + 1) * 0x10001]
     for_all_threads = [0x7FC00000]
     got = reference.run(
         f"cvt.rs{relu}{satfinite}.{name}x2.f32", for_all_threads, for_all_threads, [never, always]
@@ -232,9 +232,9 @@ def test_scales(reference: Any) -> None:
             return 255
         if isinstance(value, float):
             return 254 if satfinite else 255
-        found = max(bisect_right(powers, value) - 1, 0)
-        found += mode == "rp" and value > powers[found]
-        return min(found, 254) if satfinite else found
+        code = max(bisect_right(powers, value) - 1, 0)
+        code += mode == "rp" and value > powers[code]
+        return min(code, 254) if satfinite else code
 
     for mode in ("rz", "rp"):
         for satfinite in ("", ".satfinite"):

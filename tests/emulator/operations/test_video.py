@@ -46,20 +46,20 @@ def clamp(value: int, bits: int, kind: str) -> int:
 
 
 def selected(word: int, selector: str, kind: str) -> int:
-    place, bits = PARTS[selector]
-    return number(word >> place, bits, kind)
+    shift, bits = PARTS[selector]
+    return number(word >> shift, bits, kind)
 
 
 def finished(tmp: int, c: int, d: str, sat: bool, second: str, part: str) -> int:
-    place, bits = PARTS[part]
+    shift, bits = PARTS[part]
     if sat:
         tmp = clamp(tmp, bits, d)
     if second:
         tmp = SECOND[second](tmp, number(c, 32, d))
     if not part:
         return tmp & MASK
-    field = ((1 << bits) - 1) << place
-    return (tmp << place & field) | (c & ~field)
+    field = ((1 << bits) - 1) << shift
+    return (tmp << shift & field) | (c & ~field)
 
 
 def build(opcode: str, names: str, parts: Sequence[str], **more: Any) -> Any:
@@ -75,9 +75,9 @@ def check(
     operands = [column[-260:] for column in operands][: len(operation.operands)]
     got = reference.run_operation(label, operation, *operands).tolist()
     zeros = [0] * (3 - len(operands))
-    for row, found in zip(zip(*operands, strict=True), got, strict=True):
+    for row, actual in zip(zip(*operands, strict=True), got, strict=True):
         right = expected(*row, *zeros)
-        assert found == right, f"{label} of {[hex(x) for x in row]}: {found:#x}, not {right:#x}"
+        assert actual == right, f"{label} of {[hex(x) for x in row]}: {actual:#x}, not {right:#x}"
     first = operands[0][:99]
     shared = [first, *([column[5]] for column in operands[1:])]
     alike = reference.run_operation(label, operation, *shared).tolist()

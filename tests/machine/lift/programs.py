@@ -135,30 +135,30 @@ class FormsProgram(Program):
         buffer = device.upload(self._rows())
         device.load(program).kernel("k").launch(1, BLOCK, [buffer])
         stored = buffer.numpy()[BLOCK * ROW.itemsize :].reshape(BLOCK, self.size)
-        found = []
+        results = []
         for slot in self.slots:
             dtype = np.dtype(f"{slot.kind[0]}{int(slot.kind[1:]) // 8}")
             own = stored[:, slot.at : slot.at + dtype.itemsize].copy()
-            found.append((slot, own.view(dtype).reshape(-1)))
-        return found
+            results.append((slot, own.view(dtype).reshape(-1)))
+        return results
 
     def _rows(self) -> Array:
-        choose, found = np.random.default_rng(self.seed), np.zeros(BLOCK, ROW)
+        choose, rows = np.random.default_rng(self.seed), np.zeros(BLOCK, ROW)
         for bank, T in BANKS.items():
             shape, bits = (BLOCK, REGISTERS), TYPES[T].bits
             words = choose.integers(0, (1 << bits) - 1, shape, np.uint64, endpoint=True)
             words >>= choose.choice(np.array([0, 0, bits // 2, bits - 3], np.uint64), shape)
             edge = choose.choice(np.array(EDGES[T], np.uint64), shape)
             words = np.where(choose.random(shape) < 0.4, edge, words)
-            found[bank] = words & 1 if bank == "p" else words
-        return np.concatenate([found.view(np.uint8), np.zeros(BLOCK * self.size, np.uint8)])
+            rows[bank] = words & 1 if bank == "p" else words
+        return np.concatenate([rows.view(np.uint8), np.zeros(BLOCK * self.size, np.uint8)])
 
 
 def differences(program: FormsProgram, lifted: PtxModule) -> list[str]:
     """Return the lines whose results are not the same bits on both engines; NaN is one as good as another."""
-    wanted, found = program.results(program.text), program.results(lifted)
+    wanted, actual = program.results(program.text), program.results(lifted)
     told = []
-    for (slot, theirs), (_, ours) in zip(wanted, found, strict=True):
+    for (slot, theirs), (_, ours) in zip(wanted, actual, strict=True):
         differ = (theirs != ours) & ~(_is_nan(slot, theirs) & _is_nan(slot, ours))
         if differ.any():
             lane = int(differ.argmax())

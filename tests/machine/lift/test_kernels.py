@@ -96,7 +96,7 @@ def test_lanes_that_part_meet_again() -> None:
     data = device.upload(counts)
     device.load(LOOP).kernel("k").launch(1, 32, [data])
     sums = [sum(range(0, int(n), 2)) for n in counts]
-    assert data.numpy().tolist() == [one + sums[0] for one in sums]
+    assert data.numpy().tolist() == [value + sums[0] for value in sums]
 
 
 def test_lanes_that_went_a_way_further_down_are_waited_for() -> None:

@@ -44,8 +44,8 @@ def different(forms: Sequence[Form], arch: str) -> list[str]:
             lifted = lift(image, [name], "k.sass", tree)
         except Unsupported:
             continue
-        wanted, found = (result(kernel, name, program, arch) for program in (tree, lifted))
-        if wanted != found:
+        wanted, actual = (result(kernel, name, program, arch) for program in (tree, lifted))
+        if wanted != actual:
             told.append(form.name)
     return told
 

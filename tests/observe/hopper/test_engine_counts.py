@@ -38,7 +38,7 @@ WAIT = "W: mbarrier.try_wait.parity.shared.b64 p1, [bar], 0; @!p1 bra W; barrier
 
 
 def test_a_multicast_reads_once_and_writes_in_each_cta() -> None:
-    found = profile(
+    profiled = profile(
         START
         + """
         @!p0 bra W;
@@ -52,12 +52,16 @@ def test_a_multicast_reads_once_and_writes_in_each_cta() -> None:
         grid=8,
         cluster=4,
     ).totals
-    assert (found.engine_copies, found.engine_global, found.engine_shared) == (2, 1024, 3 * 1024)
-    assert (found.global_read, found.requests) == (0, 0)
+    assert (profiled.engine_copies, profiled.engine_global, profiled.engine_shared) == (
+        2,
+        1024,
+        3 * 1024,
+    )
+    assert (profiled.global_read, profiled.requests) == (0, 0)
 
 
 def test_a_store_reads_shared_memory_and_writes_global_memory() -> None:
-    found = profile(
+    profiled = profile(
         """
         st.shared.u32 [r3], r0;
         fence.proxy.async.shared::cta;
@@ -68,8 +72,8 @@ def test_a_store_reads_shared_memory_and_writes_global_memory() -> None:
         """,
         grid=3,
     ).totals
-    assert (found.engine_copies, found.engine_global, found.engine_shared) == (3, 384, 384)
-    assert found.tensor_shared == 0
+    assert (profiled.engine_copies, profiled.engine_global, profiled.engine_shared) == (3, 384, 384)
+    assert profiled.tensor_shared == 0
 
 
 def product(swizzle: str = "none", first: int = 0) -> Profile:
@@ -90,9 +94,9 @@ def product(swizzle: str = "none", first: int = 0) -> Profile:
 
 def test_tensor_cores_read_both_factors() -> None:
     """64 x 16 of A and 16 x 8 of B, two bytes each, for each of two warpgroups."""
-    found = product().totals
-    assert found.tensor_shared == 2 * 2 * (64 * 16 + 16 * 8)
-    assert found.flops == 2 * 2 * 64 * 8 * 16
+    totals = product().totals
+    assert totals.tensor_shared == 2 * 2 * (64 * 16 + 16 * 8)
+    assert totals.flops == 2 * 2 * 64 * 8 * 16
 
 
 CORE_MATRICES = 2 * (8 * 2 + 1 * 2)
@@ -102,12 +106,14 @@ CORE_MATRICES = 2 * (8 * 2 + 1 * 2)
 @pytest.mark.parametrize("first", [0, 16, 0x250])
 @pytest.mark.parametrize("swizzle", SPANS)
 def test_a_core_matrix_is_one_wavefront(swizzle: str, first: int) -> None:
-    found = product(swizzle, first)
-    assert (found.totals.tensor_wavefronts, found.totals.tensor_ideal) == (CORE_MATRICES,) * 2
-    [line] = [instruction for instruction in found.instructions if instruction.counts.tensor_shared]
+    profiled = product(swizzle, first)
+    assert (profiled.totals.tensor_wavefronts, profiled.totals.tensor_ideal) == (CORE_MATRICES,) * 2
+    [line] = [
+        instruction for instruction in profiled.instructions if instruction.counts.tensor_shared
+    ]
     assert "mma_async" in line.instruction.modifiers
     assert f"{CORE_MATRICES} wavefronts, as few as can be" in view.text(
-        found, {}, by="ptx", full=True
+        profiled, {}, by="ptx", full=True
     )
 
 
@@ -129,13 +135,13 @@ def test_without_its_swizzle_a_pitch_costs_wavefronts(
     """8 lines at a pitch of 32, 64 or 128 bytes begin in 4, 2 or 1 of the 8 places that 16 bytes have."""
     plain = replace(MODES[swizzle], swizzle=MODES["none"].swizzle)
     monkeypatch.setitem(MODES, swizzle, plain)
-    found = uncached(swizzle)
-    totals = found.totals
+    profiled = uncached(swizzle)
+    totals = profiled.totals
     wanted = ways * CORE_MATRICES, CORE_MATRICES, (ways - 1) * CORE_MATRICES
     assert (totals.tensor_wavefronts, totals.tensor_ideal, totals.excess) == wanted
-    told = view.text(found, {}, by="ptx")
+    told = view.text(profiled, {}, by="ptx")
     assert (f"{ways} times the ideal {CORE_MATRICES}" in told) == (ways > 1)
     table = [line.split() for line in told.splitlines() if "wgmma.mma_async" in line]
     assert [f"{count:,}" for count in (128 * CORE_MATRICES, *wanted[:2])] == table[0][3:6]
-    data = view.as_json(found, {})["totals"]
+    data = view.as_json(profiled, {})["totals"]
     assert (data["tensor_wavefronts"], data["tensor_ideal"]) == wanted[:2]

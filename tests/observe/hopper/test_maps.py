@@ -88,6 +88,6 @@ def test_each_cta_acquires_a_map_for_itself(
         text = text.replace(f"    {COPY};", f"    {copies.removeprefix('L: ')};")
         kernel = hopper.load(hopper_text(text)).kernel("k")
         report = check(kernel, LaunchConfig.of(2, 128), [hopper.zeros(4, "u32"), there])
-        found = [finding for finding in report.findings if finding.kind == "async"]
-        assert [finding.rule for finding in found] == rules
-        assert all("of CTA (1, 0, 0) copies" in finding.message for finding in found)
+        findings = [finding for finding in report.findings if finding.kind == "async"]
+        assert [finding.rule for finding in findings] == rules
+        assert all("of CTA (1, 0, 0) copies" in finding.message for finding in findings)

@@ -94,7 +94,7 @@ def checked(request: pytest.FixtureRequest) -> Schedules:
     return check_body
 
 
-def found(report: CheckReport) -> set[tuple[str, str]]:
+def findings_of(report: CheckReport) -> set[tuple[str, str]]:
     return {
         (finding.severity, finding.rule)
         for finding in report.findings
@@ -107,10 +107,10 @@ def test_a_barrier_before_a_stage_is_filled_again(checked: Schedules, groups: in
     assert checked(stages(groups, BARRIER), 128 * groups).verdict == "clean"
     report = checked(stages(groups, ""), 128 * groups)
     if groups == 2:  # the other one may not even have seen that the stage was full
-        assert found(report) == {("error", "WAR"), ("error", "phase")}
+        assert findings_of(report) == {("error", "WAR"), ("error", "phase")}
         return
     # Programs that run right on H100 leave out what is missing within a warpgroup.
-    assert found(report) == {("warning", "WAR")}
+    assert findings_of(report) == {("warning", "WAR")}
     [finding] = report.findings
     assert "until it is waited for by each warp of its warpgroup" in finding.message
     assert finding.count == 4 * 2048
@@ -124,7 +124,7 @@ def test_a_stage_is_freed_by_arrivals(checked: Schedules, groups: int, arrive: s
     assert checked(right, 128 * groups).verdict == "clean"
     early = right.replace(WAIT + f"    {arrive}", f"{arrive}\n    {WAIT}")
     assert early != right
-    severities = found(checked(early, 128 * groups))
+    severities = findings_of(checked(early, 128 * groups))
     assert ("error" if groups == 2 else "warning", "WAR") in severities
 
 
@@ -135,7 +135,7 @@ def test_a_warp_writes_over_operands_behind_its_own_wait(checked: Schedules) -> 
     after = right.replace("    mad.wide.u32 d5", over + "    mad.wide.u32 d5")
     assert checked(after, 128).verdict == "clean"
     early = after.replace("    MEET", "").replace(f"    {BARRIER}\n    setp.lt", "    setp.lt")
-    assert ("warning", "WAR") in found(checked(early, 128))
+    assert ("warning", "WAR") in findings_of(checked(early, 128))
 
 
 # ---- a slot that a bulk copy stores from is written again --------------------------------------
@@ -211,7 +211,7 @@ def test_an_epilogue_in_turns(checked: Schedules, store: str) -> None:
         for wait in waits:
             assert twin.count(wait) == 1
             twin = twin.replace(wait, "")
-        assert found(checked(twin, 256)) == expected
+        assert findings_of(checked(twin, 256)) == expected
 
 
 SOURCE = """
@@ -242,4 +242,4 @@ def test_the_source_of_a_reduction_is_just_read(checked: Schedules, over: str) -
     right = SOURCE.replace("OVER", over)
     assert checked(right, 128).verdict == "clean"
     early = right.replace("cp.async.bulk.wait_group.read 0;", "")
-    assert ("error", "WAR") in found(checked(early, 128))
+    assert ("error", "WAR") in findings_of(checked(early, 128))

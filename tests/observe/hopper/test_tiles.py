@@ -210,6 +210,6 @@ def test_boxes_of_a_tensor_are_counted_at_all_copies_of_it(hopper: Device) -> No
     W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0; @!p1 bra W;"""
     kernel = hopper.load(hopper_text(body)).kernel("k")
     report = check(kernel, LaunchConfig.of(1, 128), [hopper.zeros(128, "f32"), there])
-    found = [finding for finding in report.findings if finding.rule == "outside"]
-    assert [finding.severity for finding in found] == ["info", "info"]
-    assert all("as are 2 of the 3 boxes of this tensor" in finding.message for finding in found)
+    findings = [finding for finding in report.findings if finding.rule == "outside"]
+    assert [finding.severity for finding in findings] == ["info", "info"]
+    assert all("as are 2 of the 3 boxes of this tensor" in finding.message for finding in findings)

@@ -92,14 +92,14 @@ def marks(root: ElementTree.Element) -> Iterator[tuple[str, Point, Point, str]]:
         shape = ""
         for mark in group:
             if mark.tag == f"{SVG}circle":
-                place = float(mark.get("cx", "")), float(mark.get("cy", ""))
+                centre = float(mark.get("cx", "")), float(mark.get("cy", ""))
             elif mark.tag == f"{SVG}rect":
                 half = float(mark.get("width", "")) / 2
-                place = float(mark.get("x", "")) + half, float(mark.get("y", "")) + half
+                centre = float(mark.get("x", "")) + half, float(mark.get("y", "")) + half
             else:
                 continue
             shape = mark.tag.removeprefix(SVG)
-            places[mark.get("class")] = place
+            places[mark.get("class")] = centre
         yield (title.text or "").split(":")[0], places["k"], places["w"], shape
 
 

@@ -142,9 +142,9 @@ def test_what_data_decides_is_refused(name: str) -> None:
     source = HEAD.format(arch="sm_80") + body + "\ndone: ret;\n}\n"
     with pytest.raises(Unsupported, match=why) as caught:
         ptxlab.predict(source, "a100", 1, 32, [np.zeros(64, np.float32)])
-    place = caught.value.location
-    assert place is not None
-    assert (place.text, place.line) == (body, HEAD.count("\n") + 1)
+    location = caught.value.location
+    assert location is not None
+    assert (location.text, location.line) == (body, HEAD.count("\n") + 1)
 
 
 def test_a_branch_is_told_and_not_what_it_follows() -> None:

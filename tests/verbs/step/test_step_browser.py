@@ -133,8 +133,8 @@ def test_fragments_are_drawn_with_what_the_registers_hold(
         drawn = [title for title in titles if title.startswith(f"{name}[")]
         assert len(drawn) == layout.rows * layout.cols
         for title in drawn:
-            place, value = title.split(" = ")
-            row, col = map(int, place[2:-1].split(","))
+            element, value = title.split(" = ")
+            row, col = map(int, element[2:-1].split(","))
             number, lane = value.split(", lane ")
             assert np.float32(number) == expected[row, col]
             assert int(lane.split(",")[0]) == layout.registers(row, col)[0].lane
@@ -223,7 +223,7 @@ def test_the_address_keeps_the_moment_and_keys_go_on(
     assert "d1" in product.timeline.places[product.timeline.executed[later]].text
     assert later > 70
     browser.js("goToLine({ target: document.querySelector('#ptx li.ran') })")
-    first = min(place.line for place in product.timeline.places)
+    first = min(instruction.line for instruction in product.timeline.places)
     assert browser.text("#ptx [aria-current]").startswith(str(first))
 
 
@@ -235,7 +235,11 @@ def test_words_of_shared_memory_say_who_wrote_them(browser: Browser, tmp_path: P
     show(
         browser, recording, tmp_path, f"#step={len(recording.timeline.executed) - 1}&address=0x414"
     )
-    [stores] = [place for place in recording.timeline.places if place.text.startswith("st.shared")]
+    [stores] = [
+        instruction
+        for instruction in recording.timeline.places
+        if instruction.text.startswith("st.shared")
+    ]
     assert browser.text("#chosen").startswith("0x414 rows+0x14, bank 5 0x000b000a")
     assert f"written by line {stores.line}, warp 0, lane 1" in browser.text("#chosen")
     browser.press("[")
@@ -262,7 +266,7 @@ def test_the_factors_of_a_warpgroup_are_drawn_from_shared_memory(
             for title in titles
             if title.startswith(f"{name}[")
         }
-        assert {place: np.float32(number) for place, number in drawn.items()} == {
+        assert {element: np.float32(number) for element, number in drawn.items()} == {
             (row, col): np.float32(matrix[row, col])
             for row in rows
             for col in range(matrix.shape[1])

@@ -194,15 +194,15 @@ def _columns(w: Writer) -> None:
     m, group = w.modifiers, _group(w)
     if m.has("FIND_AND_SET"):
         m.ignore("ALIGN")
-        found, to, count = w.i.operands
-        assert isinstance(found, Predicate)
+        success, to, count = w.i.operands
+        assert isinstance(success, Predicate)
         if group.endswith("2"):
             w.first |= dict.fromkeys(_PAIR)
         asked, taken = w.bare(count), w.temporary("q")
         at = w.temporary("w")
         w.emit(f"columns.find.{group} {at}|{taken}, {asked}")
         w.emit(f"mov.b32 {w.dest(to)}, {at}")
-        w.tell(found, taken)
+        w.tell(success, taken)
     elif m.has("AND") and is_zero(w.i.operands[0]):
         w.emit(f"columns.give {w.bare(w.i.operands[1])}")
     else:
