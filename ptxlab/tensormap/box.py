@@ -338,7 +338,12 @@ class BoxRows:
         """Write what is inside the tensor of the bytes of a copy. Of rows at one address the last stays."""
         if self.addresses.size:
             rows = self._part(self.box.gathered(moved))[self.numbers]
-            _items(memory, self.stop - self.start)[self.addresses - base] = rows
+            items = _items(memory, self.stop - self.start)
+            items[self.addresses - base] = rows.reshape(self.addresses.shape)
+
+    def of_each(self) -> list[BoxRows]:
+        """Return the rows of each of several copies."""
+        return [replace(self, addresses=addresses) for addresses in self.addresses]
 
     def elements(self) -> tuple[Integers, Integers]:
         """Return the address of every element that is inside, and its number in the box."""
@@ -352,7 +357,7 @@ class BoxRows:
         """Return bytes ``start`` to ``stop`` of each row of a copy as an item."""
         pitch = self.box.packed_bytes
         item = np.dtype((np.void, self.stop - self.start))
-        return np.ndarray((self.box.count,), item, moved, self.start, (pitch,))
+        return np.ndarray((moved.size // pitch,), item, moved, self.start, (pitch,))
 
 
 _NOTHING: Integers = np.zeros(0, np.int64)

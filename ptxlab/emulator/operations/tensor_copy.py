@@ -111,6 +111,8 @@ class Tensor:
         try:
             box = box_of(data)
             self._require(box.map)
+            if self.stores:
+                _require_storable(box.map)
         except (ValueError, Unsupported):  # which is told of the thread that has it
             return None
         return box.inside(_columns(self.coordinates, "s32", frame, threads))
@@ -144,11 +146,16 @@ class Tensor:
             raise ValueError(f"the tensor map is one of {made} mode, not {self.mode}")
         if self.stores and min(coordinates) < 0:
             raise ValueError(f"coordinates {coordinates} of a store, which are not negative")
-        if self.stores and box.map.element.is_tf32:
-            raise Unsupported("a store with a tensor map of tf32 is not modelled: NVIDIA is silent")
+        if self.stores:
+            _require_storable(box.map)
         if self.mode.endswith("4"):
             return box.four(coordinates[0], coordinates[1:])
         return box.rows(coordinates, offsets)
+
+
+def _require_storable(tensor_map: TensorMap) -> None:
+    if tensor_map.element.is_tf32:
+        raise Unsupported("a store with a tensor map of tf32 is not modelled: NVIDIA is silent")
 
 
 def _columns(sources: Sequence[Source], kind: str, frame: Frame, threads: Threads) -> Array:
@@ -180,7 +187,8 @@ def attempt(
 class BoxCopies:
     """Boxes on their way, one for each thread: ``rows`` in global memory, ``places`` in shared memory.
 
-    Those of loads may be taken together, as one that all threads have. A load has a place for each CTA that it is for, and a store has one; ``write`` makes it a store.
+    They may be taken together, as one that all threads have. A load has a place for each CTA that it is for, and a
+    store has one; ``write`` makes it a store.
     ``allocations`` are where the rows lie, None for a box outside of its tensor. ``written`` are the bytes of each
     CTA's shared memory that loads write, None where they are not taken together.
     """
@@ -208,6 +216,8 @@ class BoxCopies:
 
     def read(self, chosen: Array | None) -> None:
         """Read the boxes of the threads at the positions ``chosen`` (None for all), each once."""
+        if chosen is not None:
+            self._take_apart()
         for at in range(len(self._rows)) if chosen is None else chosen.tolist():
             if at in self._data:
                 continue
@@ -234,6 +244,16 @@ class BoxCopies:
                 owner, size = np.full(first.shape, at), rows.box.map.size
                 moved.append(MemoryAccess(memory, first, size, owner, not loads))
         return moved
+
+    def _take_apart(self) -> None:
+        """Have the boxes of stores as one for each thread, if they are taken together."""
+        if self._rows[0].addresses.ndim == 1:
+            return
+        [rows], [[places]], [allocation] = self._rows, self._places, self._allocations
+        self._rows = rows.of_each()
+        self._places = [[own] for own in places]
+        self._allocations = [allocation] * len(self._rows)
+        self._data = dict(enumerate(self._data[0])) if self._data else {}
 
     def land(self, chosen: Array | None) -> None:
         self.read(chosen)
@@ -289,8 +309,14 @@ def _places(
     return places
 
 
-def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -> BoxCopies | None:
-    """Return the loads of all threads as one, None unless all is where it may be, and alike in every thread."""
+def _together(
+    access: Access,
+    copies: BulkCopies,
+    frame: Frame,
+    rows: BoxRows,
+    write: Write | None = None,
+) -> BoxCopies | None:
+    """Return the copies of all threads as one, None unless all is where it may be, and alike in every thread."""
     address = copies.address(access, frame) + np.uint64(access.offset % (1 << 64))
     inside = (address & np.uint64((1 << RANK_SHIFT) - 1)).astype(np.int64)
     box, threads, ctas = rows.box, copies.threads, inside.size // copies.threads.size
@@ -313,7 +339,7 @@ def _together(access: Access, copies: BulkCopies, frame: Frame, rows: BoxRows) -
     first = frame.wave.regions["shared"].first
     low, high = int(inside.min()) - first, last - first
     written = low + UNIT_BYTES * int(units.min()), high + UNIT_BYTES * (int(units.max()) + 1)
-    return BoxCopies(frame, [rows], [of_each], [allocation], None, written)
+    return BoxCopies(frame, [rows], [of_each], [allocation], write, written)
 
 
 def _outside(access: Access, frame: Frame, threads: Threads, at: int, end: int) -> LaunchError:
@@ -361,9 +387,12 @@ def store(context: Context, form: RowForm) -> Step:
     write = _reducing(form) if form["op"] else _storing
 
     def run(frame: Frame, threads: Threads) -> None:
-        rows = tensor.rows(frame, threads)
-        places = _places(read, BulkCopies.of(frame, threads, None), frame, rows)
-        boxes = _boxes(frame, threads, read, rows, places, write)
+        copies = BulkCopies.of(frame, threads, None)
+        rows = None if form["op"] or frame.wave.watched else tensor.together(frame, threads)
+        boxes = None if rows is None else _together(read, copies, frame, rows, write)
+        if boxes is None:
+            each = tensor.rows(frame, threads)
+            boxes = _boxes(frame, threads, read, each, _places(read, copies, frame, each), write)
         start_in_group(frame, threads, boxes)
 
     return run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from operator import is_
 
 import numpy as np
 
@@ -210,28 +210,32 @@ def _task(chain: Sequence[_Begun]) -> tuple[Sequence[int], object]:
     rows = zip(chain, told, strict=True)
     table = np.array([(*each.a.words, *each.b.words, words.ctypes.data) for each, words in rows])
     firsts, masks = groups.firsts // WARP, -first.adds.astype(np.int32)
-    registers, word = groups.registers, np.dtype(np.uint32)
     in_registers = first.a.registers() if isinstance(first.a, FactorInRegisters) else []
-    given = [*in_registers, *(groups.register(source) for source in how.c)]
-    made = [_sum(groups, destination.slot, word) for destination in how.d]
+    c, d = _sums(groups, how)
     bits = how.form.held("A").bits
     flips = repeated(1 << (bits - 1), bits) if how.negates else 0
     places = (array.ctypes.data for array in (table, firsts, masks))
-    for destination, value in zip(how.d, made, strict=True):
-        registers[destination.slot] = value
-    words = [len(chain), *places, flips, *map(id, given), *map(id, made)]
-    return words, (table, firsts, masks, told, given, made)
+    registers = [*in_registers, *c, *d]
+    words = [len(chain), *places, flips, *map(id, registers)]
+    return words, (table, firsts, masks, told, registers)
 
 
-def _sum(groups: Warpgroups, slot: int, word: np.dtype[Any]) -> Array:
-    """Return the array that a register of D is to be in: that of the sum so far, where nobody else has it."""
-    sums, old = groups.frame.sums, groups.registers[slot]
-    if sums.get(slot) is old:
-        return old
-    made = blank(old, groups.threads, word)
-    if not groups.wave.watched:
-        sums[slot] = made
-    return made
+def _sums(groups: Warpgroups, how: Multiplication) -> tuple[Sequence[Array], Sequence[Array]]:
+    """Return the arrays of C, and those that D is to be in: both are the sum so far, where nobody else has it."""
+    frame, word = groups.frame, np.dtype(np.uint32)
+    slots = [destination.slot for destination in how.d]
+    old = [frame.registers[slot] for slot in slots]
+    own = frame.sums.get(how.writes)
+    if own is not None and all(map(is_, own, old)):
+        return own, own
+    frame.leave_sums(how.writes)
+    c = [groups.register(source) for source in how.c]
+    d = [blank(value, groups.threads, word) for value in old]
+    for slot, value in zip(slots, d, strict=True):
+        frame.registers[slot] = value
+    if not frame.wave.watched:
+        frame.sums[how.writes] = d
+    return c, d
 
 
 # ---- from the instruction to that -----------------------------------------------------------

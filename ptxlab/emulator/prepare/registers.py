@@ -6,8 +6,8 @@ known by their number in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -115,14 +115,21 @@ class FrameLayout:
 
     ``initial`` is what its registers hold at the beginning. ``parameters`` and ``results`` are the
     numbers of the registers through which calls pass values. ``local_bytes`` is its stack. Of the
-    ``literals`` the initial value is that of all times.
+    ``literals`` the initial value is that of all times. Registers that are ``varying`` are filled when a wave or a frame
+    begins.
     """
 
     initial: list[Initial]
     parameters: tuple[int, ...]
     results: tuple[int, ...]
     local_bytes: int
-    literals: frozenset[int] = frozenset()
+    literals: frozenset[int]
+    varying: Mapping[int, InWave | VariableAddress | InFrame] = field(init=False)
+
+    def __post_init__(self) -> None:
+        values = enumerate(self.initial)
+        varying = {slot: value for slot, value in values if not isinstance(value, np.ndarray)}
+        object.__setattr__(self, "varying", varying)
 
 
 def address(value: int) -> Array:

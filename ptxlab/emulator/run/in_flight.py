@@ -83,6 +83,24 @@ class AsyncWork:
     writes: frozenset[int] = frozenset()
 
 
+class _Picked:
+    """A value of all threads of a wave, as those of several pieces of work have it: one element where all have the same."""
+
+    def __init__(self, value: Array) -> None:
+        self._value = value
+        self._known: dict[int, tuple[Array, Array]] = {}
+
+    def of(self, threads: Threads) -> Array:
+        index = threads.index
+        known, picked = self._known.get(id(index), (None, self._value))
+        if known is not index:
+            picked = threads.pick(self._value)
+            if (picked == picked[0]).all():
+                picked = picked[:1]
+            self._known[id(index)] = index, picked
+        return picked
+
+
 class Outside(Protocol):
     """Who begins work of a kind, commits it and waits for it instead of ``Groups``, for all threads at once."""
 
@@ -164,21 +182,22 @@ class Groups:
         """Put the threads' work that is in no group yet into a new one."""
         self._gather()
         everyone = threads.full or threads.everyone
+        groups, committing = _Picked(self._groups), _Picked(threads.mask)
         for work in self._pending:
             chosen = work.group < 0
             if chosen.any():
                 if not everyone:
-                    chosen = work.threads.pick(threads.mask) & chosen
-                work.group = np.where(chosen, work.threads.pick(self._groups), work.group)
+                    chosen = committing.of(work.threads) & chosen
+                work.group = np.where(chosen, groups.of(work.threads), work.group)
         self._groups = self._groups + (1 if everyone else threads.mask)
 
     def wait(self, threads: Threads, allowed: int, *, read_only: bool = False) -> None:
         """Land all but the last ``allowed`` groups of each of the threads, or only have their sources read."""
         self._gather()
-        newest = self._groups - allowed
+        newest = _Picked(self._groups - allowed)
         self._finish(
             threads,
-            lambda work: (work.group >= 0) & (work.group < work.threads.pick(newest)),
+            lambda work: (work.group >= 0) & (work.group < newest.of(work.threads)),
             read_only=read_only,
         )
 
@@ -216,10 +235,11 @@ class Groups:
     ) -> None:
         kept: list[AsyncWork] = []
         joined: list[Joined] = []
+        waiting = _Picked(threads.mask)
         for work in self._pending:
             now = due(work)
             if not (threads.full or threads.everyone):
-                now = now & work.threads.pick(threads.mask)
+                now = now & waiting.of(work.threads)
             if not now.any():
                 kept.append(work)
                 continue

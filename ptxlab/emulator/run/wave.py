@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import cast
 
 import numpy as np
 
@@ -133,7 +134,7 @@ class Wave:
         self.fragments = FragmentCache()
         lives = np.arange(self.cta_width) < self.config.cta_threads
         self.alive = Threads(self.width, mask=None if lives.all() else np.tile(lives, ctas))
-        self.constants: dict[FrameLayout, list[Array | InFrame]] = {}
+        self.constants: dict[FrameLayout, list[Array]] = {}
 
     @cached_property
     def rank_of(self) -> Array:
@@ -171,10 +172,8 @@ class Wave:
             return address(offset)
         return (self.rank_of << RANK_SHIFT).astype(np.uint64) + np.uint64(offset)
 
-    def initial(self, value: InWave | VariableAddress | InFrame) -> Array | InFrame:
-        """Return what a register holds from the beginning of the wave on, if it is known that soon."""
-        if isinstance(value, InFrame):
-            return value
+    def initial(self, value: InWave | VariableAddress) -> Array:
+        """Return what a register holds from the beginning of the wave on."""
         if isinstance(value, InWave):
             return value.value(self)
         variable, offset = value.variable, value.offset
@@ -213,15 +212,15 @@ class Wave:
 class Frame:
     """The registers and the local memory of an activation of a function by some threads of a wave.
 
-    Of registers that products have written, and nothing has touched since, ``sums`` has the arrays: nobody else
-    does, so that the next product may write into them.
+    Of registers that products have written, and nothing has touched since, ``sums`` has the arrays by those of a D:
+    nobody else does, so that the next product may write into them.
     """
 
     wave: Wave
     layout: FrameLayout
     registers: list[Array]
     local_base: int
-    sums: dict[int, Array] = field(default_factory=dict, init=False)
+    sums: dict[frozenset[int], Sequence[Array]] = field(default_factory=dict, init=False)
     _repeated: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -229,23 +228,24 @@ class Frame:
         """Return a frame whose constants and addresses are in place; local memory is at ``local_base``."""
         common = wave.constants.get(layout)
         if common is None:
-            common = wave.constants[layout] = [
-                value if isinstance(value, np.ndarray) else wave.initial(value)
-                for value in layout.initial
-            ]
-        registers = [
-            address(local_base + value.offset) if isinstance(value, InFrame) else value
-            for value in common
-        ]
+            common = wave.constants[layout] = cast("list[Array]", layout.initial.copy())
+            for slot, value in layout.varying.items():
+                if not isinstance(value, InFrame):
+                    common[slot] = wave.initial(value)
+        registers = common.copy()
+        for slot, value in layout.varying.items():
+            if isinstance(value, InFrame):
+                registers[slot] = address(local_base + value.offset)
         wave.reserve_local(local_base + layout.local_bytes)
         return cls(wave, layout, registers, local_base)
 
     def leave_sums(self, slots: Set[int]) -> None:
         """Have products done that are under way to registers, whose arrays are left as they are then."""
-        if not slots.isdisjoint(self.sums):
+        touched = [own for own in self.sums if not slots.isdisjoint(own)] if self.sums else ()
+        if touched:
             self.wave.background.finish()
-            for slot in slots & self.sums.keys():
-                del self.sums[slot]
+            for own in touched:
+                del self.sums[own]
 
     def repeated(self, slot: int) -> Array:
         """Return a register that all threads share with one element per thread."""

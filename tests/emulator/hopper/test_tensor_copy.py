@@ -427,3 +427,47 @@ def test_a_map_is_copied_when_all_of_its_warp_have_come(hopper: Device) -> None:
     arguments = [hopper.zeros(64, "u32"), bytes(128), hopper.upload(at())]
     with pytest.raises(LaunchError, match="deadlock"):
         hopper.load(program(body)).kernel("k").launch(1, 32, arguments)
+
+
+SEVERAL = """
+    mad.lo.u32 r6, r0, 4, r3;
+    mov.u32 r5, 0;
+F:  mad.lo.u32 r7, r5, 64, r0;
+    st.shared.u32 [r6], r7;
+    add.u32 r6, r6, 256;
+    add.u32 r5, r5, 1;
+    setp.lt.u32 p2, r5, 4;
+    @p2 bra F;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    setp.ge.u32 p3, r0, 8;
+    @p3 bra E;
+    mad.lo.u32 r6, r0, 128, r3;
+    mul.lo.u32 r7, r0, 4;
+    min.u32 r7, r7, 26;
+    cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [d1, {r10, r7}], [r6];
+    cp.async.bulk.commit_group;
+    setp.ge.u32 p4, r0, HASTY;
+    @!p4 cp.async.bulk.wait_group.read 0;
+    st.shared.u32 [r6], 99;
+    cp.async.bulk.wait_group 0;
+E:
+"""
+
+
+@pytest.mark.parametrize("hasty", [0, 3, 8])
+def test_boxes_that_threads_store_together_are_waited_for_apart(hopper: Device, hasty: int) -> None:
+    """Eight threads store a box each; of rows that two of them write those of the second stay."""
+    buffer = hopper.zeros((32, 8), "u32")
+    tensor_map = hopper.tensor_map(buffer, (4, 8))
+    text = program(SEVERAL.replace("HASTY", str(hasty)))
+    arguments = [hopper.zeros(4, "u32"), tensor_map, hopper.upload(at())]
+    hopper.load(text).kernel("k").launch(grid=1, block=64, args=arguments)
+    wanted = np.zeros((32, 8), np.uint32)
+    for thread in range(8):
+        box = 32 * thread + np.arange(32)
+        if thread >= hasty:  # it has not waited until its source was read
+            box[0] = 99
+        first = min(4 * thread, 26)
+        wanted[first : first + 4] = box.reshape(4, 8)
+    np.testing.assert_array_equal(buffer.numpy(), wanted)
