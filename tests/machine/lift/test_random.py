@@ -44,7 +44,6 @@ def test_a_rule_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("loops", [False, True])
-@pytest.mark.parametrize("hundred", range(50))
-def test_ten_thousand_random_programs_leave_the_same(hundred: int, loops: bool) -> None:
-    assert told(100 * hundred, 100, loops=loops) == []
+@pytest.mark.parametrize("hundred", range(100))
+def test_ten_thousand_random_programs_leave_the_same(hundred: int) -> None:
+    assert told(100 * hundred, 100) == []

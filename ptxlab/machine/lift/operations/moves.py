@@ -233,7 +233,7 @@ def _condition(w: Writer, operand: Operand) -> str:
     """Return a predicate, or the sign of a word."""
     if isinstance(operand, Predicate):
         return w.given(operand)
-    if isinstance(operand, SassRegister) and operand.marks == ("SIGN",):
+    if isinstance(operand, SassRegister | SassConstant) and operand.marks == ("SIGN",):
         sign = w.made("setp.lt.s32", w.bare(operand), "0", kind="q")
         return w.negation(sign) if operand.inverted else sign
     raise w.refused("its operands are not modelled")
