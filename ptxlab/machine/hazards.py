@@ -17,13 +17,7 @@ from ptxlab.machine.flow import Block, blocks
 from ptxlab.machine.in_flight import TAKES_EFFECT, Flight, InFlight
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.latencies import LONGEST, Latencies
-from ptxlab.machine.operands import (
-    TRUE_PREDICATE,
-    UNIFORM,
-    Immediate,
-    Predicate,
-    SassName,
-)
+from ptxlab.machine.operands import TRUE_PREDICATE, UNIFORM, Immediate, Predicate, SassName
 
 _NEVER = Predicate(TRUE_PREDICATE, negated=True)
 _IN_ORDER = ("shared", "xu", "special")

@@ -9,12 +9,7 @@ from functools import cache
 from ptxlab.errors import PtxlabError, nearest
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
-from ptxlab.matrix.mma import (
-    MMA,
-    MMA_BLOCK_SCALED,
-    MMA_SPARSE,
-    MMA_SPARSE_BLOCK_SCALED,
-)
+from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED, MMA_SPARSE, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 from ptxlab.numbers.types import is_type

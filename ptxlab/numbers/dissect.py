@@ -18,12 +18,7 @@ from ptxlab.arrays import Array
 from ptxlab.isa.targets import DotProduct, UnpackedDotProduct
 from ptxlab.numbers.exact import Number, encode, odd
 from ptxlab.numbers.formats import F16, Format
-from ptxlab.numbers.fused_step import (
-    ACCUMULATORS,
-    operand_formats,
-    round_result,
-    shortened,
-)
+from ptxlab.numbers.fused_step import ACCUMULATORS, operand_formats, round_result, shortened
 from ptxlab.numbers.tensor_core_software import unpack
 
 

@@ -23,13 +23,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.observe.check_context import CheckContext, Wording
 from ptxlab.observe.choices import taken
 from ptxlab.observe.unwritten import UNREAD, LocalMemory, Reads, State
-from ptxlab.observe.value_flow import (
-    NamedRegister,
-    ValueFlow,
-    flow_of,
-    loaded_rows,
-    multiplied,
-)
+from ptxlab.observe.value_flow import NamedRegister, ValueFlow, flow_of, loaded_rows, multiplied
 
 _HINT = "a register or local variable has no initial value: write it first on every path"
 

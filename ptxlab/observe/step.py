@@ -24,13 +24,7 @@ from ptxlab.instrument.sites import calls
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.observe.recorded_operands import factors, tensor_factors
-from ptxlab.observe.recorded_state import (
-    NOTHING,
-    MemoryLog,
-    RegisterLog,
-    SharedLog,
-    cells_of,
-)
+from ptxlab.observe.recorded_state import NOTHING, MemoryLog, RegisterLog, SharedLog, cells_of
 from ptxlab.observe.recording import Factor, Recording
 from ptxlab.observe.trace import Tracer, follow
 from ptxlab.tensormap.encoding import MAP_BYTES, decode

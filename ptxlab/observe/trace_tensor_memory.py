@@ -9,13 +9,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS, LANES
-from ptxlab.observe.timeline import (
-    AllocatedColumns,
-    FilledColumns,
-    Flight,
-    TensorSpan,
-    TileFill,
-)
+from ptxlab.observe.timeline import AllocatedColumns, FilledColumns, Flight, TensorSpan, TileFill
 from ptxlab.observe.trace_context import NO_FLIGHT, TraceContext
 
 

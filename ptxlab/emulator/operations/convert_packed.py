@@ -16,18 +16,7 @@ from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrow
 from ptxlab.emulator.operations.floating import format_of
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Binary
-from ptxlab.numbers.formats import (
-    BF16,
-    E2M1,
-    E2M3,
-    E3M2,
-    E4M3,
-    E5M2,
-    F16,
-    F32,
-    UE8M0,
-    Format,
-)
+from ptxlab.numbers.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, UE8M0, Format
 from ptxlab.numbers.rounding import at_random, narrow
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import halves

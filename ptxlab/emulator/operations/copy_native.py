@@ -19,13 +19,7 @@ from weakref import proxy
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.addresses import (
-    WINDOW,
-    AddressTranslation,
-    Span,
-    Window,
-    window_words,
-)
+from ptxlab.emulator.native.addresses import WINDOW, AddressTranslation, Span, Window, window_words
 from ptxlab.emulator.native.warp_operation import FallbackStep, is_possible
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source

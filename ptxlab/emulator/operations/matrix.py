@@ -28,9 +28,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import InvalidMetadata, Metadata
-from ptxlab.numbers.doubles import (
-    multiply_add_double,
-)
+from ptxlab.numbers.doubles import multiply_add_double
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_integer import multiply_add_bits, multiply_add_integer
 from ptxlab.numbers.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled

@@ -14,13 +14,7 @@ from operator import is_
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.operations.matrix import (
-    Factors,
-    Sparsity,
-    arithmetic,
-    sparsity_of,
-    word_type,
-)
+from ptxlab.emulator.operations.matrix import Factors, Sparsity, arithmetic, sparsity_of, word_type
 from ptxlab.emulator.operations.matrix_native import (
     MOST,
     NativeProduct,

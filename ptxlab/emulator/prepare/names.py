@@ -15,16 +15,7 @@ from ptxlab.emulator.prepare.scope import LabelledTable, Register, Scope, Variab
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import locate
-from ptxlab.syntax.tree import (
-    Address,
-    Element,
-    Function,
-    Instruction,
-    Integer,
-    Name,
-    Node,
-    Symbol,
-)
+from ptxlab.syntax.tree import Address, Element, Function, Instruction, Integer, Name, Node, Symbol
 
 
 class DeclaredBefore(NamedTuple):

@@ -13,13 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.probe_kernel import (
-    ALIGNMENT,
-    WORD_BYTES,
-    TypedRegister,
-    registers,
-    statement,
-)
+from ptxlab.fragments.probe_kernel import ALIGNMENT, WORD_BYTES, TypedRegister, registers, statement
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.matrix.form import Form
 

@@ -25,18 +25,8 @@ from ptxlab.fragments.probe_kernel import (
     statement,
 )
 from ptxlab.fragments.probes.kernel import ProbeKernel, packed, record
-from ptxlab.fragments.probes.multiply import (
-    MultiplyProbeKernel,
-    fragments,
-    metadata_words,
-    results,
-)
-from ptxlab.fragments.probes.one_hot import (
-    Probes,
-    filled_probe,
-    layout_probes,
-    metadata_probes,
-)
+from ptxlab.fragments.probes.multiply import MultiplyProbeKernel, fragments, metadata_words, results
+from ptxlab.fragments.probes.one_hot import Probes, filled_probe, layout_probes, metadata_probes
 from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, SharedTile
 from ptxlab.matrix.descriptor import READERS, of_tile
 from ptxlab.matrix.form import SharedOperand

@@ -15,14 +15,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ptxlab.arrays import Symbolic
 from ptxlab.native.builder import LANES
 from ptxlab.native.tracing import casts
-from ptxlab.native.tracing.ufuncs import (
-    BITWISE,
-    WRITTEN,
-    NotTraced,
-    any_nan,
-    constant,
-    llvm_type,
-)
+from ptxlab.native.tracing.ufuncs import BITWISE, WRITTEN, NotTraced, any_nan, constant, llvm_type
 from ptxlab.native.value import VectorValue
 from ptxlab.numbers.formats import BF16, F16
 

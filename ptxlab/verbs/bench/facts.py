@@ -18,13 +18,7 @@ from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.side_by_side import Absent
 from ptxlab.verbs.bench.text import SCHEMA, predicted_as_json
 from ptxlab.view.chart import Bar, Panel, chart
-from ptxlab.view.gemm_parts import (
-    left_out,
-    problem_as_json,
-    title,
-    verdict_as_json,
-    wrong,
-)
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
 from ptxlab.view.json import members
 from ptxlab.view.width import stacked
 

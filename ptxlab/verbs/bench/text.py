@@ -20,13 +20,7 @@ from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure
 from ptxlab.view.chart import Bar, Panel, Rule, chart
-from ptxlab.view.gemm_parts import (
-    left_out,
-    problem_as_json,
-    title,
-    verdict_as_json,
-    wrong,
-)
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
 from ptxlab.view.json import members
 from ptxlab.view.text import fields
 from ptxlab.view.width import stacked

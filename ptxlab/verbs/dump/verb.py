@@ -7,14 +7,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import (
-    SASS,
-    add_common,
-    emit,
-    open_device,
-    terminal_width,
-    wants_colour,
-)
+from ptxlab.cli.common import SASS, add_common, emit, open_device, terminal_width, wants_colour
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, index, name_value, output_path, positive, words
 from ptxlab.errors import PtxlabError

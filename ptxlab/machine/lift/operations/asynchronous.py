@@ -10,12 +10,7 @@ from functools import partial
 from ptxlab.machine.lift.operations.memory import address
 from ptxlab.machine.lift.rule import rules
 from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true, is_zero, register
-from ptxlab.machine.operands import (
-    Predicate,
-    SassAddress,
-    SassName,
-    SassRegister,
-)
+from ptxlab.machine.operands import Predicate, SassAddress, SassName, SassRegister
 
 # ---- mbarriers ------------------------------------------------------------------------------
 
