@@ -21,7 +21,13 @@ def _kind(w: Writer) -> str:
     return "bf16" if w.modifiers.has("BF16_V2", "BF16") else "f16"
 
 
+_NAN = 0x7FFF
+"""What arithmetic of halves makes of any NaN: ptxas has a number of these bits be made so."""
+
+
 def _bits(value: Immediate, kind: str) -> int:
+    if np.isnan(value.real):
+        return _NAN
     dtype = np.dtype(ml_dtypes.bfloat16 if kind == "bf16" else np.float16)
     with np.errstate(over="ignore"):
         return int(np.array(value.real, np.float64).astype(dtype).view(np.uint16))
