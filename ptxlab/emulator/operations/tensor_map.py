@@ -16,6 +16,7 @@ from ptxlab.emulator.operations.order import fence, nothing
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
+from ptxlab.emulator.prepare.forms import require
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import translate
@@ -24,11 +25,16 @@ from ptxlab.emulator.run.memory import ITEM, Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
+from ptxlab.isa.legality import parse_needs
 from ptxlab.syntax.tree import Integer, Operand
 from ptxlab.tensormap.encoding import MAP_BYTES
 from ptxlab.tensormap.encoding import replace as replaced
 
 PIECE = 16
+_OF_BLACKWELL = "sm_100f sm_110f sm_120f 8.6"
+_FIRST_PACKED = 13
+"""The first of those values of elemtype that stand for types of 4 and 6 bits."""
+_NEEDS_PACKED = parse_needs(_OF_BLACKWELL)
 MAP_READ, MAP_WRITE = "read of a tensor map", "write of a tensor map"
 
 
@@ -75,6 +81,8 @@ def _write_maps(
 def _replace(context: Context, form: RowForm) -> Step:
     """Change one field of a map."""
     address, *numbered, value = context.instruction.operands
+    if form["field"] == "elemtype" and isinstance(value, Integer) and value.value >= _FIRST_PACKED:
+        require(context, f"tensormap.replace.tile.elemtype {value.value}", _NEEDS_PACKED, value)
     space = state_space(form.modifiers)
     reads = map_at(context, address, space, writes=False)
     writes = map_at(context, address, space, writes=True)
@@ -145,7 +153,7 @@ _field(
     "[b8] #T<4",
     field="swizzle_atomicity",
     T="b32",
-    needs="sm_100f sm_110f sm_120f 8.6",
+    needs=_OF_BLACKWELL,
 )
 _map(
     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.<scope>.sync.aligned",

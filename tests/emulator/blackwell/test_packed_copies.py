@@ -10,9 +10,10 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
-from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from ptxlab.errors import LaunchError, PtxlabError, ToolchainError, Unsupported
 from ptxlab.tensormap.box import Box
 from ptxlab.tensormap.tensor_map import TensorMap
+from ptxlab.toolchain.nvjitlink import link_ptx
 from tests.emulator.blackwell.cells import START, after
 from tests.emulator.blackwell.operands import Problem, coded, whole_numbers
 from tests.emulator.blackwell.test_product import issued
@@ -167,6 +168,25 @@ def test_a_product_reads_what_a_map_with_padding_brings(
     before = expected.copy()
     problem.put(expected, problem.a @ problem.b.T + problem.c)
     np.testing.assert_array_equal(after(issued(problem), before, memory, words), expected)
+
+
+@pytest.mark.parametrize("number", [12, 13, 15])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120a"])
+def test_only_blackwell_makes_maps_of_packed_types(target: str, number: int) -> None:
+    """Of the numbers that elemtype can be ptxas takes those up to 12 for sm_90a, and all for the others."""
+    store = f"tensormap.replace.tile.elemtype.global.b1024.b32 [d0], {number};"
+    text = TEXT.replace("TARGET", target).replace("BYTES", "0").replace("STORE", store)
+    gpu = open_device("emulator", arch=target)
+    takers: list[Callable[[], object]] = [
+        lambda: gpu.load(text).kernel("k"),
+        lambda: link_ptx(text, arch=target),
+    ]
+    for take in takers:
+        if target == "sm_90a" and number > 12:
+            with pytest.raises((Unsupported, ToolchainError), match="elemtype"):
+                take()
+        else:
+            take()
 
 
 REDUCE = (

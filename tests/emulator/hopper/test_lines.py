@@ -83,7 +83,7 @@ wgmma|fence commit_group|sync|- aligned|
 wgmma.wait_group|sync|- aligned|0;7;-1;r1
 tensormap.replace|tile|global_address rank box_dim global_dim global_stride element_stride elemtype \
 interleave_layout swizzle_mode fill_mode|- global shared::cta shared|b1024|b64 b32|\
-[d1], d2;[d1], r2;[d1], 0, r2;[d1], 1, d2;[d1], 5, r2;[d1], 1;[d1], 9;[r1], 1;[d1], 0, 1
+[d1], d2;[d1], r2;[d1], 0, r2;[d1], 1, d2;[d1], 5, r2;[d1], 1;[d1], 9;[d1], 12;[d1], 13;[d1], 15;[r1], 1;[d1], 0, 1
 tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release|gpu sys|- sync.aligned|\
 [d1], [r1], 128;[d1], [r1], 64
 ld st|- shared::cluster|u32|r0, [r1];[r1], r0
