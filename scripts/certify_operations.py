@@ -22,7 +22,7 @@ from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.numbers.types import TYPES
 from ptxlab.toolchain import link_ptx
 
-NEWEST: Version = (9, 1)
+NEWEST: Version = (9, 3)
 
 _REGISTERS = (
     ".reg .pred %p<9>; .reg .b8 %c<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; "
@@ -38,6 +38,9 @@ OTHERS = """
 ld.b128 %q0, [%d8];
 ld.relaxed.sys.global.b128 %q0, [%d8];
 ld.mmio.relaxed.sys.global.u32 %r0, [%d8];
+ld.mmio.acquire.sys.global.u32 %r0, [%d8];
+st.mmio.release.sys.global.u32 [%d8], %r0;
+tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 [%d8], 1;
 ld.relaxed.cluster.global.u32 %r0, [%d8];
 ld.acquire.gpu.global.u32 %r0, [%d8];
 ld.shared::cta.v4.u32 {%r0, %r1, %r2, %r3}, [%d8];

@@ -171,6 +171,23 @@ for _opcode in ("addc", "subc", "madc.lo", "madc.hi"):
         refuse(f"{_opcode}.{_T}", "not in the PTX ISA, though ptxas takes it")
 
 
+# ---- without carries -------------------------------------------------------------------------
+
+
+def _carryless(half: str, a: Array, b: Array, c: Array) -> Array:
+    """Return half of the product of polynomials over GF(2), of which bits are the coefficients, plus c."""
+    total = c
+    for bit in range(64) if half == "lo" else range(1, 64):
+        times = a << bit if half == "lo" else a >> (64 - bit)
+        total = total ^ (times & np.negative(b >> bit & 1))
+    return total
+
+
+for _half in ("lo", "hi"):
+    _polynomials = partial(_carryless, _half)
+    integer(f"clmad.{_half}.u64", "u64 u64 u64 -> u64", _polynomials, work=2, needs="sm_80 9.3")
+
+
 # ---- division -------------------------------------------------------------------------------
 
 

@@ -277,6 +277,8 @@ PREFETCHES = "L2::64B L2::128B L2::256B"
 NEEDS = {
     "b128": "sm_70 8.3",
     "mmio": "sm_70 8.2",
+    "mmio acquire": "sm_75 9.3",
+    "mmio release": "sm_75 9.3",
     "sys b128": "sm_70 8.4",
     "cluster": "sm_90 7.8",
     "shared::cta": "sm_30 7.8",
@@ -314,7 +316,7 @@ _load("ld.volatile{.<space>}" + _END, space=_SHARED)
 _far("ld.volatile{.global}{.<prefetch>}" + _END)
 _load("ld.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
 _far("ld.<order>.<scope>{.global}{.<evict>}" + _FETCHED, evict=EVICTIONS, **_order)
-_one("ld.mmio.relaxed.sys{.global}.<T>", "[T] -> T", step=load, mix="load")
+_one("ld.mmio.<order>.sys{.global}.<T>", "[T] -> T", step=load, mix="load", order=_order["order"])
 _load("ldu{.global}" + _END)
 
 # ---- st ----
@@ -330,4 +332,4 @@ _store("st.volatile{.<space>}" + _END, space=_SHARED)
 _global("st.volatile{.global}" + _END)
 _store("st.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
 _global("st.<order>.<scope>{.global}{.<evict>}" + _HINTED, evict=EVICTIONS, **_order)
-_one("st.mmio.relaxed.sys{.global}.<T>", "[T] T", step=store, mix="store")
+_one("st.mmio.<order>.sys{.global}.<T>", "[T] T", step=store, mix="store", order=_order["order"])

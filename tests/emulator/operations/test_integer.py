@@ -45,6 +45,23 @@ def test_two_operands(reference: Any, name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("half", ["lo", "hi"])
+def test_products_without_carries(reference: Any, half: str) -> None:
+    """A carry-less product is one digit by digit in large base, of which parities are left."""
+    a, b, c = reference.integers(64, 3, 200, 5)
+    base = 8
+
+    def spread(x: int) -> int:
+        return sum((x >> i & 1) << base * i for i in range(64))
+
+    def expected(x: int, y: int, z: int) -> int:
+        digits = spread(x) * spread(y)
+        product = sum((digits >> base * i & 1) << i for i in range(127))
+        return (product >> (64 if half == "hi" else 0) ^ z) & ((1 << 64) - 1)
+
+    reference.matches(f"clmad.{half}.u64", expected, a, b, c)
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_three_operands(reference: Any, name: str) -> None:
     bits, mask, v = _value(reference, name)
