@@ -33,16 +33,19 @@ def hazards(path: Sequence[DecodedInstruction], latencies: Latencies) -> set[Fou
     hazards_met: set[Found] = set()
     times = np.concatenate([[0], np.cumsum([max(i.control.stall, 1) for i in path])])
     used = [(uses.read(i), uses.written(i)) if i.row else (0, 0) for i in path]
+    surely = [writes if i.guard is None else 0 for i, (_, writes) in zip(path, used, strict=True)]
     for at, i in enumerate(path):
         reads, writes = used[at]
-        for before in range(at):
+        gone = 0  # written again between the two, whatever happens
+        for before in reversed(range(at)):
             earlier = path[before]
             taken, given = used[before]
+            made = given & ~gone
+            gone |= surely[before]
             touching = given & (reads | writes) or taken & writes
             if not touching or _never_both(path, before, at):
                 continue
             since = int(times[at] - times[before])
-            made = _left(path, before, at)
             if latencies.is_variable(earlier):
                 done = _done(path, times, before, at, reading=False)
                 if made & reads and not done:
@@ -61,15 +64,6 @@ def hazards(path: Sequence[DecodedInstruction], latencies: Latencies) -> set[Fou
                 if made & writes and since < latencies.overtaking(earlier, i):
                     hazards_met.add(("WAW", earlier.number, i.number))
     return hazards_met
-
-
-def _left(path: Sequence[DecodedInstruction], before: int, at: int) -> int:
-    """Return what an instruction writes and nothing between surely overwrites."""
-    bits = uses.written(path[before])
-    for i in path[before + 1 : at]:
-        if i.guard is None and i.row is not None:
-            bits &= ~uses.written(i)
-    return bits
 
 
 def _done(
