@@ -69,6 +69,30 @@ def test_a_missing_wait_is_visible(
         assert np.array_equal(words[:, copy], expected)
 
 
+def test_warps_that_copy_together_count_groups_of_their_own(emulate: Any, emulator: Device) -> None:
+    """Of the copies of two warps those of the second are behind an empty group, and are waited for."""
+    body = """
+    .shared .align 16 .b8 tile[256];
+    ld.param.u64 d2, [in];
+    mad.wide.u32 d2, r0, 4, d2;
+    mov.u32 r3, tile;
+    mad.lo.u32 r3, r0, 4, r3;
+    mov.u32 r4, 7;
+    st.shared.u32 [r3], r4;
+    cp.async.ca.shared.global [r3], [d2], 4;
+    cp.async.commit_group;
+    setp.ge.u32 p1, r0, 32;
+    @p1 cp.async.commit_group;
+    cp.async.wait_group 1;
+    ld.shared.u32 r4, [r3];
+    st.global.u32 [d1], r4;
+    """
+    given = np.arange(100, 164, dtype=np.uint32)
+    with emulator.upload(given) as source:
+        copied_words = emulate(body, source, block=64, parameters=", .param .u64 in")
+    assert copied_words.reshape(-1).tolist() == [7] * 32 + given[32:].tolist()
+
+
 HINTED = "cp.async.cg.shared.global.L2::cache_hint [r3], [d2], 16{}; cp.async.wait_all;"
 POLICY = "createpolicy.fractional.L2::evict_first.b64 d3; setp.ge.u32 p1, r0, 4; mov.u32 r2, 8; "
 

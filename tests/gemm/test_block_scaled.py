@@ -229,6 +229,21 @@ def test_random_numbers_are_within_the_bound_and_nothing_races(
             assert compute(device, problem, inputs, rung).d.tobytes() == d.tobytes()
 
 
+@pytest.mark.parametrize("schedule", ["late", "early", "random:1"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_it_is_clean_in_whatever_order_things_happen(
+    rung: Algorithm, dtype: str, schedule: str
+) -> None:
+    problem = Problem(40, 72, 192, dtype)
+    with (
+        open_device("emulator", arch=CHIPS[rung.name][1], schedule=schedule) as device,
+        uploaded(device, problem, problem.inputs()) as x,
+    ):
+        tile = rung.tile_for(problem, device.target)
+        report = check(*prepare(device, x, rung, tile))
+    assert report.verdict == "clean", report.findings
+
+
 SLIPS = [
     ("block_scaled", "mxfp8", "which << 29", "0 << 29"),
     ("block_scaled", "nvfp4", "sb + there", "sb"),

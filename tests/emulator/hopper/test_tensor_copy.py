@@ -450,17 +450,21 @@ F:  mad.lo.u32 r7, r5, 64, r0;
     setp.ge.u32 p4, r0, HASTY;
     @!p4 cp.async.bulk.wait_group.read 0;
     st.shared.u32 [r6], 99;
+    setp.ge.u32 p4, r0, FIRST;
+    @!p4 cp.async.bulk.wait_group 0;
     cp.async.bulk.wait_group 0;
 E:
 """
 
 
-@pytest.mark.parametrize("hasty", [0, 3, 8])
-def test_boxes_that_threads_store_together_are_waited_for_apart(hopper: Device, hasty: int) -> None:
+@pytest.mark.parametrize(("hasty", "first_to_wait"), [(0, 0), (3, 0), (8, 0), (8, 3)])
+def test_boxes_that_threads_store_together_are_waited_for_apart(
+    hopper: Device, hasty: int, first_to_wait: int
+) -> None:
     """Eight threads store a box each; of rows that two of them write those of the second stay."""
     buffer = hopper.zeros((32, 8), "u32")
     tensor_map = hopper.tensor_map(buffer, (4, 8))
-    text = program(SEVERAL.replace("HASTY", str(hasty)))
+    text = program(SEVERAL.replace("HASTY", str(hasty)).replace("FIRST", str(first_to_wait)))
     arguments = [hopper.zeros(4, "u32"), tensor_map, hopper.upload(at())]
     hopper.load(text).kernel("k").launch(grid=1, block=64, args=arguments)
     wanted = np.zeros((32, 8), np.uint32)
