@@ -24,10 +24,17 @@ SHAPES: dict[str, tuple[int, Place]] = {
 }
 """Registers a thread at x1, and (lane, column) of a thread and register; 1000 stands for the second half."""
 
+AT_ONCE = 32
+"""Columns that are filled, and read back, by an instruction."""
+
 
 def moved(move: str, registers: int, addresses: str, extra: str = "") -> str:
     """Return a kernel that fills Tensor Memory, moves, and writes registers and cells to memory."""
     names = ", ".join(f"r{i}" for i in range(registers))
+    many = "{" + ", ".join(f"w{i}" for i in range(AT_ONCE)) + "}"
+    quads = [f"{{w{i}, w{i + 1}, w{i + 2}, w{i + 3}}}" for i in range(0, AT_ONCE, 4)]
+    take = "\n".join(f"ld.global.v4.b32 {quad}, [at+{16 * i}];" for i, quad in enumerate(quads))
+    give = "\n".join(f"st.global.v4.b32 [at+{16 * i}], {quad};" for i, quad in enumerate(quads))
     load = "\n".join(f"ld.global.b32 r{i}, [po+{4 * i}];" for i in range(registers))
     store = "\n".join(f"st.global.b32 [po+{4 * i}], r{i};" for i in range(registers))
     return f"""
@@ -37,7 +44,7 @@ def moved(move: str, registers: int, addresses: str, extra: str = "") -> str:
 .visible .entry k(.param .u64 cells, .param .u64 out)
 {{
     .reg .pred first, more;
-    .reg .b32 thread, t, a, c, x, red, r<{registers}>;
+    .reg .b32 thread, t, a, c, red, w<{AT_ONCE}>, r<{registers}>;
     .reg .b64 pc, po, at;
     .shared .align 16 .b32 slot;
     ld.param.u64 pc, [cells];
@@ -53,10 +60,10 @@ def moved(move: str, registers: int, addresses: str, extra: str = "") -> str:
     mov.u32 c, 0;
 put:
     mad.wide.u32 at, c, 4, pc;
-    ld.global.b32 x, [at];
+    {take}
     add.u32 a, t, c;
-    tcgen05.st.sync.aligned.32x32b.x1.b32 [a], {{x}};
-    add.u32 c, c, 1;
+    tcgen05.st.sync.aligned.32x32b.x{AT_ONCE}.b32 [a], {many};
+    add.u32 c, c, {AT_ONCE};
     setp.lt.u32 more, c, {COLUMNS};
     @more bra put;
     tcgen05.wait::st.sync.aligned;
@@ -73,9 +80,9 @@ put:
 get:
     mad.wide.u32 at, c, 4, pc;
     add.u32 a, t, c;
-    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{x}}, [a];
-    st.global.b32 [at], x;
-    add.u32 c, c, 1;
+    tcgen05.ld.sync.aligned.32x32b.x{AT_ONCE}.b32 {many}, [a];
+    {give}
+    add.u32 c, c, {AT_ONCE};
     setp.lt.u32 more, c, {COLUMNS};
     @more bra get;
     bar.sync 0;
@@ -99,7 +106,7 @@ def run(text: str, cells: Array, registers: Array) -> tuple[Array, Array]:
 
 
 CASES = [
-    ("32x32b", 4, False), ("32x32b", 128, False), ("32x32b", 2, True),
+    ("32x32b", 1, False), ("32x32b", 4, False), ("32x32b", 128, False), ("32x32b", 2, True),
     ("16x64b", 1, False), ("16x64b", 8, True), ("16x128b", 1, False), ("16x128b", 4, True),
     ("16x256b", 2, False), ("16x256b", 1, True), ("16x32bx2", 2, False), ("16x32bx2", 4, True),
 ]  # fmt: skip

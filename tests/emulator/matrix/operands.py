@@ -29,16 +29,15 @@ def pack(kind: str, bits: int, matrices: Array) -> Array:
     warps, rows, cols = matrices.shape
     e = 32 // bits
     words = np.zeros((warps, 32, max(1, rows * cols // 32 // e)), np.uint64)
-    for lane in range(32):
-        g, q = lane >> 2, lane & 3
-        for i in range(rows * cols // 32):
-            r, w = divmod(i, e)
-            if kind == "a":
-                row, col = g + 8 * (r & 1), q * e + w + 4 * e * (r >> 1)
-            elif kind == "b":
-                row, col = q * e + w + 4 * e * r, g
-            else:
-                row, col = g + 8 * (i >> 1), 2 * q + (i & 1)
-            value = matrices[:, row, col].astype(np.uint64)
-            words[:, lane, r] |= value << np.uint64(bits * w)
+    lane = np.arange(32)
+    g, q = lane >> 2, lane & 3
+    for i in range(rows * cols // 32):
+        r, w = divmod(i, e)
+        if kind == "a":
+            row, col = g + 8 * (r & 1), q * e + w + 4 * e * (r >> 1)
+        elif kind == "b":
+            row, col = q * e + w + 4 * e * r, g
+        else:
+            row, col = g + 8 * (i >> 1), 2 * q + (i & 1)
+        words[:, :, r] |= matrices[:, row, col].astype(np.uint64) << np.uint64(bits * w)
     return words

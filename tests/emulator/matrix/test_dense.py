@@ -57,12 +57,10 @@ def places(operand: str, form: MatrixInstruction) -> list[tuple[int, int, int, i
 def pack(operand: str, form: MatrixInstruction, matrices: Array) -> Array:
     """Return [warps, 32, registers] of [warps, rows, cols] of bit patterns."""
     bits = BITS.get(getattr(form, f"{operand.lower()}_type"), 8)
-    table = places(operand, form)
-    words = np.zeros((len(matrices), 32, 1 + max(p[1] for p in table)), np.uint64)
-    for lane, register, element, row, col in table:
-        words[:, lane, register] |= matrices[:, row, col].astype(np.uint64) << np.uint64(
-            element * bits
-        )
+    lane, register, element, row, col = np.transpose(places(operand, form))
+    words = np.zeros((len(matrices), 32, 1 + register.max()), np.uint64)
+    shifted = matrices[:, row, col].astype(np.uint64) << (element * bits).astype(np.uint64)
+    np.bitwise_or.at(words, (np.arange(len(words))[:, None], lane, register), shifted)
     return words
 
 

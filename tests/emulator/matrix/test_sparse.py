@@ -73,12 +73,15 @@ class Case:
         dense = np.zeros((warps, m, k), int)
         self.metadata = np.zeros((warps, 32), np.uint64)
         values_a, values_b = (value_table(t) for t in (form.a_type, form.b_type))
-        for warp, row, j in np.ndindex(picked.shape):
-            nibble, columns = choices[picked[warp, row, j]]
-            stored = a[warp, row, j * len(columns) : (j + 1) * len(columns)]
-            dense[warp, row, [chunk * j + column for column in columns]] = values_a[stored]
+        nibble_of = np.array([nibble for nibble, _ in choices], np.uint64)
+        columns_of = np.array([columns for _, columns in choices])
+        all_warps, kept = np.arange(warps)[:, None], columns_of.shape[1]
+        for row, j in np.ndindex(picked.shape[1:]):
+            choice = picked[:, row, j]
+            stored = a[:, row, j * kept : (j + 1) * kept]
+            dense[all_warps, row, chunk * j + columns_of[choice]] = values_a[stored]
             lane, bit = metadata_place(form, selector, row, j)
-            self.metadata[warp, lane] |= np.uint64(nibble << bit)
+            self.metadata[:, lane] |= nibble_of[choice] << np.uint64(bit)
         self.d = dense @ values_b[b] + c
         width = WIDTH.get(form.a_type, 8)
         self.a = pack("a", width, np.array(SMALL[form.a_type])[a])

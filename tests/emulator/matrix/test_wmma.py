@@ -65,10 +65,9 @@ def lay_out(words: Array, order: str, stride: int, bits: int, size: int) -> Arra
     """Return ``size`` bytes of memory with the matrix in it, ``stride`` elements a line."""
     lines = words if order == "row" else words.T
     memory = np.zeros(8 * size, np.uint8)
-    for i, j in np.ndindex(lines.shape):
-        start = (i * stride + j) * bits
-        value = int(lines[i, j])
-        memory[start : start + bits] = [value >> b & 1 for b in range(bits)]
+    along, bit = np.arange(lines.shape[1])[:, None], np.arange(bits)
+    for i, line in enumerate(lines.astype(np.uint64)):
+        memory[(i * stride + along) * bits + bit] = line[:, None] >> bit.astype(np.uint64) & 1
     return np.packbits(memory, bitorder="little")
 
 
