@@ -112,6 +112,12 @@ def most_registers(warps: int) -> int:
     return min(PARTITION_REGISTERS // (of_partition * WARP) // 8 * 8, MOST_REGISTERS)
 
 
+def shared_of_each(target: Target, ctas: int) -> int:
+    """Return how many bytes of shared memory, static and dynamic, each of so many CTAs in an SM may have."""
+    sm = MULTIPROCESSORS[target.capability]
+    return sm.shared * 1024 // ctas // sm.shared_unit * sm.shared_unit - sm.reserved
+
+
 def _by_shared(target: Target, sm: Multiprocessor, shared: int) -> int:
     if shared > target.shared_bytes:
         return 0

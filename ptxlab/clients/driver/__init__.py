@@ -7,19 +7,27 @@ import os
 import platform
 import sys
 
+from ptxlab.clients import cute, runtime_binding
 from ptxlab.clients.driver.shared_object import PROCESSORS
+from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.clients.numba import keep_ptx
 from ptxlab.clients.session import Session
 from ptxlab.device.cuda_driver import LIBRARY
 from ptxlab.errors import PtxlabError
 
 _installed: Session | None = None
+_HOOKS: dict[str, Hook] = {
+    runtime_binding.MODULE: runtime_binding.answer,
+    cute.FIRST: cute.prepare,
+    cute.EXECUTOR: cute.load_ptx,
+}
+"""What is done when a client's module has been imported."""
 
 
 def install(arch: str = "sm_80", *, session: Session | None = None) -> Session:
     """Have this process find an emulated GPU of ``arch`` where it looks for the CUDA driver.
 
-    Programs that call the driver themselves then run unchanged: cuda.bindings, cuda.core, tinygrad and
+    Programs that call the driver themselves then run unchanged: cuda.bindings, cuda.core, tinygrad, CuTe DSL, and
     Numba, which is made to load PTX. It has to come before any of them has loaded the driver, and lasts as
     long as the process. Returns the session of all launches, ``session`` if one is given, which is of its
     own ``arch``; calling again for the same returns the same one.
@@ -40,6 +48,10 @@ def install(arch: str = "sm_80", *, session: Session | None = None) -> Session:
 
     _installed = load(session or Session(arch))
     keep_ptx(_installed.device.target.name)
+    for module, hook in _HOOKS.items():
+        if module in sys.modules:
+            hook(sys.modules[module])
+    sys.meta_path.insert(0, AfterImport(_HOOKS))
     return _installed
 
 

@@ -24,6 +24,13 @@ def retain(gpu: EmulatedGpu) -> int:
     return gpu.primary.handle
 
 
+def be_ready(gpu: EmulatedGpu) -> None:
+    """Do what the runtime does before it is first used: initialize, and have the primary context be current."""
+    gpu.initialized = True
+    if not gpu.contexts:
+        push(gpu, retain(gpu))
+
+
 @answers("cuDevicePrimaryCtxRelease_v2", "device", needs="init")
 def release(gpu: EmulatedGpu) -> None:
     if not gpu.primary.users:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
 from typing import Any, TypeVar
 
 from ptxlab.arrays import Array
+from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.session import Session
 from ptxlab.isa.targets import Target
@@ -103,6 +104,10 @@ class EmulatedGpu:
             0  # handles of the device's pools, the second where one was chosen
         )
         self.address_of: Callable[[str, int], int] = lambda name, version: 0  # of a function
+        self.lent: Callable[[], Sequence[Borrowed]] = tuple
+        """What of this process's memory kernels may use in place, beside what they are given."""
+        self.made_of = ""
+        """The PTX that machine code which is loaded now was made of, where the client knows it."""
         self._default = DriverStream()
         self._thread = Threaded()
         self._handles: dict[int, Any] = {}

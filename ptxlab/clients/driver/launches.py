@@ -50,7 +50,7 @@ def run(
             f"{function.name} has {function.most_shared} bytes of dynamic shared memory, and the launch "
             f"asks for {config.shared}: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES allows more",
         )
-    gpu.seconds += gpu.session.launch(function.kernel, config, parameters).seconds
+    gpu.seconds += gpu.session.launch(function.kernel, config, parameters, gpu.lent()).seconds
 
 
 @answers("cuLaunchKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64 u64")
@@ -77,8 +77,13 @@ _OF_TIME = frozenset({0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17})
 def launch_with_attributes(
     gpu: EmulatedGpu, at: int, function: DriverFunction, pointers: int, extra: int
 ) -> None:
-    *sizes, shared, stream, attributes, count = fetch(at, "<7I4xQQI")
-    gpu.stream(stream)
+    gpu.stream(fetch(at, "<32xQ")[0])
+    run(gpu, function, read_config(at), packed(function, pointers, extra))
+
+
+def read_config(at: int) -> LaunchConfig:
+    """Read a ``CUlaunchConfig``. Raises Refused for an attribute that results may depend on and that is not modelled."""
+    *sizes, shared, _, attributes, count = fetch(at, "<7I4xQQI")
     cluster, cooperative = None, False
     for number in range(count):
         which, *values = fetch(attributes + number * _ATTRIBUTE_BYTES, "<i4x3I")
@@ -90,8 +95,7 @@ def launch_with_attributes(
             raise Refused(
                 DriverResult.NOT_SUPPORTED, f"attribute {which} of a launch is not modelled"
             )
-    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
-    run(gpu, function, config, packed(function, pointers, extra))
+    return LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
 
 
 @answers("cuLaunchHostFunc", "stream u64 u64")

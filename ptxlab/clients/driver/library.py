@@ -25,6 +25,7 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     memory,
     modules,
     occupancy,
+    runtime,
     streams,
     tensor_maps,
 )
@@ -53,9 +54,9 @@ class Library:
         self._missing: dict[str, int] = {}
         folder = Path(tempfile.mkdtemp(prefix="ptxlab-driver-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        path = folder / LIBRARY
-        path.write_bytes(shared_object(LIBRARY, self._names, machine()))
-        self._loaded = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        self.path = folder / LIBRARY
+        self.path.write_bytes(shared_object(LIBRARY, self._names, machine()))
+        self._loaded = ctypes.CDLL(str(self.path), ctypes.RTLD_GLOBAL)
         _be_found_in(folder)
         self._slots = (ctypes.c_uint64 * len(self._names)).in_dll(self._loaded, EMULATED)
         self._callbacks: list[Any] = []
@@ -102,7 +103,9 @@ class Library:
 
     def _require(self, row: AnsweredFunction) -> None:
         """Raise Refused unless what must be before a call is."""
-        if row.needs != "nothing" and not self.gpu.initialized:
+        if row.needs == "runtime":
+            contexts.be_ready(self.gpu)
+        elif row.needs != "nothing" and not self.gpu.initialized:
             raise Refused(DriverResult.NOT_INITIALIZED)
         if row.needs == "context":
             _ = self.gpu.context
@@ -139,6 +142,11 @@ def _be_found_in(folder: Path) -> None:
 
 
 _loaded: list[Library] = []
+
+
+def loaded() -> Library:
+    """Return the library of this process."""
+    return _loaded[-1]
 
 
 def load(session: Session) -> Session:

@@ -140,7 +140,7 @@ def _image_at(address: int) -> bytes:
 @answers("cuModuleLoadFatBinary", "out:u64 u64")
 @answers("cuLibraryLoadData", "out:u64 u64 -u64 -u64 -u32 -u64 -u64 -u32", needs="init")
 def load(gpu: EmulatedGpu, image: int) -> int:
-    return load_image(gpu, _image_at(image), "<ptx>")
+    return load_image(gpu, gpu.made_of.encode() or _image_at(image), "<ptx>")
 
 
 @answers("cuModuleLoad", "out:u64 text")

@@ -6,13 +6,15 @@ Source: CUDA Driver API, "Occupancy".
 from __future__ import annotations
 
 import ctypes
+from math import prod
 
 from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.launches import read_config
 from ptxlab.clients.driver.modules import DriverFunction, resources
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers
 from ptxlab.isa.gpus import gpus_of
-from ptxlab.isa.occupancy import occupancy
+from ptxlab.isa.occupancy import occupancy, shared_of_each
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import CTA_THREADS
 
@@ -54,3 +56,23 @@ def potential_block(
         best = max(best, (ctas * threads, threads, ctas))
     _, threads, ctas = best
     return ctas * chips[0].sms, threads
+
+
+@answers("cuOccupancyAvailableDynamicSMemPerBlock", "out:u64 function i32 i32")
+def available_shared(gpu: EmulatedGpu, function: DriverFunction, ctas: int, threads: int) -> int:
+    """Return the most bytes of dynamic shared memory with which so many CTAs are in an SM at once."""
+    if ctas <= 0 or not 0 < threads <= CTA_THREADS or _ctas(gpu, function, threads, 0) < ctas:
+        raise Refused(DriverResult.INVALID_VALUE)
+    static = resources(function).shared
+    return min(shared_of_each(gpu.target, ctas), gpu.target.shared_bytes) - static
+
+
+@answers("cuOccupancyMaxActiveClusters", "out:i32 function u64")
+def active_clusters(gpu: EmulatedGpu, function: DriverFunction, at: int) -> int:
+    """Return how many clusters all SMs hold: at most, as nobody says which SMs a cluster may be spread over."""
+    config = read_config(at)
+    chips = gpus_of(gpu.target)
+    if not chips or config.cluster is None:
+        raise Refused(DriverResult.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")
+    ctas = _ctas(gpu, function, prod(config.block), config.shared)
+    return chips[0].sms * ctas // prod(config.cluster)

@@ -44,7 +44,8 @@ _Kind = TypeVar("_Kind")
 class AnsweredFunction:
     """A function of the driver called ``name``, there since the CUDA release ``since``.
 
-    ``needs`` says what must be before it may be called: "nothing", "init", or a current "context".
+    ``needs`` says what must be before it may be called: "nothing", "init", or a current "context"; "runtime"
+    says that it sees to that itself.
     """
 
     name: str

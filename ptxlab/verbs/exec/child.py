@@ -17,6 +17,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 import ptxlab
+from ptxlab.clients import cute
 from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.errors import PtxlabError
 
@@ -58,6 +59,7 @@ def _driver(module: ModuleType) -> None:
 HOOKS: dict[str, Hook] = {
     "torch": _torch,
     "triton": _triton,
+    cute.FIRST: _driver,
     "cuda.bindings": _driver,
     "numba": _driver,
     "tinygrad": _driver,

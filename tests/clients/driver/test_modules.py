@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,43 @@ def test_how_many_ctas_an_sm_holds(driver: Driver) -> None:
         assert driver(ACTIVE, with_shared if own else plain, threads, dynamic) == expected
     for threads in (0, -1, 1025):
         assert driver.result(ACTIVE, plain, threads, 0) == "INVALID_VALUE"
+
+
+def test_how_much_shared_memory_is_left_for_each(driver: Driver) -> None:
+    """As much as has so many CTAs in an SM: a word more has one less."""
+    plain = driver("cuModuleGetFunction", loaded(driver), b"first")
+    with_shared = driver("cuModuleGetFunction", loaded(driver), b"k")
+    available = "cuOccupancyAvailableDynamicSMemPerBlock"
+    assert [driver(available, plain, ctas, 32) for ctas in (1, 2, 4)] == [
+        163 << 10,
+        81 << 10,
+        40 << 10,
+    ]
+    assert driver(available, with_shared, 4, 32) == 32 << 10
+    for ctas in (1, 2, 3, 5, 7):
+        most = driver(available, plain, ctas, 32)
+        assert driver(ACTIVE, plain, 32, most) == ctas
+        assert driver(ACTIVE, plain, 32, most + 4) == ctas - 1
+    for ctas, threads in ((0, 32), (1, 0), (3, 1024)):
+        assert driver.result(available, plain, ctas, threads) == "INVALID_VALUE"
+
+
+def test_how_many_clusters_a_gpu_holds() -> None:
+    driver = Driver("sm_90a")
+    kernel = driver.kernel(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }\n"
+    )
+    cluster = struct.pack("<i4x3I52x", 4, 4, 1, 1)
+    attributes = ctypes.create_string_buffer(cluster, 72)
+    for shared, ctas in ((0, 2), (200 << 10, 1)):
+        config = struct.pack(
+            "<7I4xQQI4x", 4, 1, 1, 1024, 1, 1, shared, 0, ctypes.addressof(attributes), 1
+        )
+        held = ctypes.create_string_buffer(config, len(config))
+        assert (
+            driver("cuOccupancyMaxActiveClusters", kernel, ctypes.addressof(held))
+            == 132 * ctas // 4
+        )
 
 
 def test_the_cta_that_fills_a_gpu(driver: Driver) -> None:

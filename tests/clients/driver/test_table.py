@@ -19,6 +19,7 @@ WIDE = {
     "size_t", "cuuint64_t", "CUdeviceptr", "CUcontext", "CUstream", "CUevent", "CUmodule",
     "CUfunction", "CUlibrary", "CUkernel", "CUmemoryPool", "CUhostFn", "CUstreamCallback",
     "CUmemLocation", "CUoccupancyB2DSize", "CUgraph", "CUgraphExec", "CUgraphNode",
+    "cudaEvent_t", "cudaKernel_t", "cudaLibrary_t", "cudaStream_t",
 }  # fmt: skip
 WORDS_OF = {
     ctypes.c_int32: "i32", ctypes.c_uint8: "u8", ctypes.c_uint16: "u16", ctypes.c_uint32: "u32",
@@ -32,13 +33,13 @@ NARROW = {
 }
 
 
-def signatures() -> dict[str, list[str]]:
-    """Return the C types of the arguments of every function of the driver, by its name without a version."""
-    cydriver = pytest.importorskip("cuda.bindings.cydriver")
+def signatures(binding: str = "cydriver") -> dict[str, list[str]]:
+    """Return the C types of the arguments of every function of a binding, by its name without a version."""
+    module = pytest.importorskip(f"cuda.bindings.{binding}")
     name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     types_of = {}
-    for function, capsule in cydriver.__pyx_capi__.items():
+    for function, capsule in module.__pyx_capi__.items():
         given = name(capsule).decode().partition("(")[2].removesuffix(")")
         types_of[function] = [] if given == "void" else given.split(", ")
     return types_of
@@ -60,7 +61,8 @@ def taken(row: AnsweredFunction) -> list[str]:
 
 def test_arguments_are_those_of_the_driver() -> None:
     known = signatures()
-    newest = {row.base: row for row in sorted(ROWS.values(), key=lambda row: row.since)}
+    of_driver = [row for row in ROWS.values() if not row.name.startswith("_")]
+    newest = {row.base: row for row in sorted(of_driver, key=lambda row: row.since)}
     compared = [row for base, row in newest.items() if base in known and row.name not in OTHERS]
     assert len(compared) > 130
     wrong = {
@@ -71,6 +73,23 @@ def test_arguments_are_those_of_the_driver() -> None:
     assert wrong == {}
     unknown = {row.name for base, row in newest.items() if base not in known}
     assert unknown == {"cuGraphInstantiateWithFlags"}, "names that the driver does not have"
+
+
+def test_arguments_are_those_of_the_runtime() -> None:
+    """CuTe DSL puts an underscore before the name of each, and calls cudaLaunchKernelExC without its last letter."""
+    known = (
+        signatures()
+        | signatures("cyruntime")
+        | {"cudaLaunchKernelEx": ["config*", "func*", "args**"]}
+    )
+    rows = [row for row in ROWS.values() if row.name.startswith("_")]
+    assert len(rows) > 40
+    wrong = {
+        row.name: (taken(row), known[row.base[1:]])
+        for row in rows
+        if taken(row) != [expected(kind) for kind in known[row.base[1:]]]
+    }
+    assert wrong == {}
 
 
 def test_functions_are_found_by_name_and_release() -> None:

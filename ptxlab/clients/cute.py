@@ -1,0 +1,79 @@
+"""CuTe DSL changed in place: its compiled host code calls the emulated driver, and its PTX is what runs.
+
+CuTe DSL compiles a kernel to machine code inside of code of the host, which calls the CUDA runtime by names that begin
+with an underscore. ``CUTE_DSL_LIBS`` says which libraries have them: here the emulated driver is the first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import wraps
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ptxlab.clients.borrowed import Borrowed
+
+FIRST, EXECUTOR = "cutlass._mlir._mlir_libs", "cutlass.cutlass_dsl.cuda_jit_executor"
+"""Modules of CuTe DSL: what it imports before it reads its variables, and what loads machine code."""
+_RUNTIME = "libcute_dsl_runtime.so"
+
+
+def prepare(module: ModuleType) -> None:
+    """Have CuTe DSL, which has imported no more than ``FIRST``, find the driver of this process."""
+    from ptxlab.clients.driver.contexts import be_ready
+    from ptxlab.clients.driver.library import loaded
+
+    library = loaded()
+    library.gpu.lent = _tensors
+    if (
+        "torch" in sys.modules
+    ):  # which makes the primary context current when it makes its first tensor
+        be_ready(library.gpu)
+    _ask_for(library.path, library.gpu.target.name)
+
+
+def _ask_for(driver: Path, arch: str) -> None:
+    """Say by CuTe DSL's own variables what it compiles for, what its code calls, and that its PTX is kept."""
+    import nvidia_cutlass_dsl
+
+    folders = (Path(folder) for folder in nvidia_cutlass_dsl.__path__)
+    own = [str(file) for folder in folders for file in folder.glob(f"cu*/lib/{_RUNTIME}")]
+    os.environ["CUTE_DSL_LIBS"] = os.pathsep.join([str(driver), *own[:1]])
+    os.environ["CUTE_DSL_ARCH"] = arch
+    os.environ["CUTE_DSL_KEEP_PTX"] = "1"
+    os.environ["CUTE_DSL_LINEINFO"] = "1"
+    os.environ.setdefault("CUTE_DSL_DUMP_DIR", tempfile.mkdtemp(prefix="ptxlab-cute-"))
+
+
+def load_ptx(executor: ModuleType) -> None:
+    """Have CuTe DSL's module ``EXECUTOR`` give the driver the PTX that machine code was made from, beside that."""
+    from ptxlab.clients.driver.library import loaded
+
+    gpu, function = loaded().gpu, executor.CudaDialectJitCompiledFunction
+    load = function._load_cuda_library
+
+    @wraps(load)
+    def load_cuda_library(compiled: Any) -> Any:
+        gpu.made_of = compiled.__ptx__ or ""
+        try:
+            return load(compiled)
+        finally:
+            gpu.made_of = ""
+
+    function._load_cuda_library = load_cuda_library
+
+
+def _tensors() -> list[Borrowed]:
+    """Return the memory of PyTorch's tensors on "cuda", if the program has imported it."""
+    return list(_storages()) if "torch" in sys.modules else []
+
+
+def _storages() -> Iterator[Borrowed]:
+    from ptxlab.clients.torch.memory import allocations
+
+    for address, storage in allocations.live():
+        yield Borrowed(address, storage.nbytes(), "a tensor", storage)
