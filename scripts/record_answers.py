@@ -1,4 +1,4 @@
-"""Write what NVRTC and nvdisasm answer the tests: tests/answers.tar.xz.
+"""Write what NVRTC, nvJitLink and nvdisasm answer the tests: tests/answers.tar.xz.
 
 python -m scripts.record_answers          runs all tests, with an empty cache
 python -m scripts.record_answers FOLDER   takes what such a run, scripts/test --ask-tools, left in this cache

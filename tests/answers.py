@@ -1,4 +1,4 @@
-"""What NVRTC and nvdisasm answered the tests: a run with an empty cache does not ask them all again.
+"""What NVRTC, nvJitLink and nvdisasm answered the tests: a run with an empty cache does not ask them all again.
 
 ``answers.tar.xz`` has entries of the cache, each by all that went into it, the tool's version too: what has
 changed since is asked anew. ``python -m scripts.record_answers`` writes it, and ``pytest --ask-tools`` does without.
@@ -17,7 +17,7 @@ from ptxlab.files import write_whole
 
 ARCHIVE = Path(__file__).with_name("answers.tar.xz")
 
-_MOST = {"nvrtc": 200_000, "nvdisasm": 100_000}
+_MOST = {"nvrtc": 500_000, "nvdisasm": 200_000, "nvjitlink": 600_000}
 """The bytes up to which an answer of a tool is recorded: what takes longest for its size."""
 
 

@@ -21,7 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             f"--{name}", dest=f"ptxlab_{name}", default=default, help=f"--ptxlab-{name}"
         )
     group.addoption(
-        "--ask-tools", action="store_true", help="ask NVRTC and nvdisasm what is on record too"
+        "--ask-tools",
+        action="store_true",
+        help="ask NVRTC, nvJitLink and nvdisasm what is on record too",
     )
 
 

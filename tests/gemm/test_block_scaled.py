@@ -192,7 +192,8 @@ def test_every_problem(chip: Device, rung: Algorithm, dtype: str, epilogue: str)
 def test_tiles_with_a_part_of_a_block_of_scales_or_several(
     rtx: Device, dtype: str, sizes: dict[str, int]
 ) -> None:
-    problem = Problem(330, 200, 520, dtype, beta=1)
+    m = max(sizes["BM"], 128) + 40  # beyond a tile, and beyond a block of 128 rows
+    problem = Problem(m, 136, 520, dtype, beta=1)
     assert is_right(rtx, problem, ALGORITHMS["tensor_core"], sizes)
 
 
