@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from ptxlab import cache, resources
-from ptxlab.toolchain import assemble_cuda, compile_cuda, disassemble, link_ptx, nvdisasm, nvrtc
+from ptxlab.toolchain import (
+    assemble_cuda,
+    compile_cuda,
+    disassemble,
+    link_ptx,
+    nvdisasm,
+    nvjitlink,
+    nvrtc,
+)
 from tests.answers import ARCHIVE, pack, unpack
 
 SAID = '#include "it.cuh"\n__global__ void k(int* out) { *out = IT; }\n'
@@ -31,9 +39,10 @@ def test_the_tools_answer_what_is_on_record(name: str) -> None:
         "include_paths": [resources.path("kernels")],
     }
 
-    def answer() -> tuple[str, str, str]:
+    def answer() -> tuple[str, str, str, str]:
         ptx, cubin = assemble_cuda(source, **question)
-        return compile_cuda(source, **question), ptx, disassemble(cubin)
+        linked = link_ptx(ptx, arch=question["arch"])
+        return compile_cuda(source, **question), ptx, disassemble(cubin), disassemble(linked)
 
     unpack(ARCHIVE.read_bytes())
     recorded = answer()
@@ -60,6 +69,7 @@ def test_an_answer_on_record_is_that_to_the_same_question_wherever_it_is_asked(
     unpack(packed)
 
     monkeypatch.setattr(nvrtc, "_compile", None)
+    monkeypatch.setattr(nvjitlink, "_link", None)
     monkeypatch.setattr(nvdisasm, "_run", None)
     assert (asked(there, 4711), asked(there, 4712)) == answers
     with pytest.raises(TypeError):
