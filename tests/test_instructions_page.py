@@ -16,7 +16,7 @@ from ptxlab.syntax import parse
 from scripts import certify_operations, instructions
 
 PROGRAM = """\
-.version 9.1
+.version 9.3
 .target sm_100a
 .visible .entry k()
 {{
