@@ -23,8 +23,9 @@ def use_emulator(
 ) -> Session:
     """Have CuTe DSL compile for ``arch`` and launch on the emulator, until the process ends.
 
-    It comes before ``cutlass`` is imported, and before anything else has loaded the CUDA driver. With ``cuda_tensors``, where PyTorch is installed, a program may say device="cuda". Returns
-    the session of all launches, ``session`` if one is given, which is of its own ``arch``.
+    It comes before ``cutlass`` is imported, and before anything else has loaded the CUDA driver. With
+    ``cuda_tensors``, where PyTorch is installed, a program may say device="cuda". Returns the session of all
+    launches, ``session`` if one is given, which is of its own ``arch``.
 
     Raises DeviceUnavailable where CuTe DSL is not installed, PtxlabError for no target, where the process has a
     CUDA driver already, and where ``cutlass`` was imported.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import wraps
 from pathlib import Path
@@ -29,9 +28,7 @@ def prepare(module: ModuleType) -> None:
 
     library = loaded()
     library.gpu.lent = _tensors
-    if (
-        "torch" in sys.modules
-    ):  # which makes the primary context current when it makes its first tensor
+    if "torch" in sys.modules:  # with its first tensor it makes the primary context current
         be_ready(library.gpu)
     _ask_for(library.path, library.gpu.target.name)
 
@@ -46,7 +43,7 @@ def _ask_for(driver: Path, arch: str) -> None:
     os.environ["CUTE_DSL_ARCH"] = arch
     os.environ["CUTE_DSL_KEEP_PTX"] = "1"
     os.environ["CUTE_DSL_LINEINFO"] = "1"
-    os.environ.setdefault("CUTE_DSL_DUMP_DIR", tempfile.mkdtemp(prefix="ptxlab-cute-"))
+    os.environ.setdefault("CUTE_DSL_DUMP_DIR", str(driver.parent))  # removed with the driver
 
 
 def load_ptx(executor: ModuleType) -> None:

@@ -89,6 +89,9 @@ def _others(driver: Any) -> dict[str, _Call]:
 
 def _ready(runtime: Any, driver: Any, function: _Call) -> _Call:
     """Return the function for a process that has asked for nothing before, with results of the runtime's kinds."""
+    from ptxlab.clients.driver.contexts import be_ready
+    from ptxlab.clients.driver.library import loaded
+
     kind_of = {
         driver.CUdeviceptr: int,
         driver.CUstream: runtime.cudaStream_t,
@@ -96,7 +99,7 @@ def _ready(runtime: Any, driver: Any, function: _Call) -> _Call:
     }
 
     def call(*values: Any) -> tuple[Any, ...]:
-        _have_context(driver)
+        be_ready(loaded().gpu)
         result, *returned = function(*values)
         kinds = [kind_of.get(type(value)) for value in returned]
         given = (
@@ -105,12 +108,3 @@ def _ready(runtime: Any, driver: Any, function: _Call) -> _Call:
         return runtime.cudaError_t(int(result)), *given
 
     return call
-
-
-def _have_context(driver: Any) -> None:
-    """Initialize the driver and have the primary context be current, as the runtime does at its first call."""
-    driver.cuInit(0)
-    _, current = driver.cuCtxGetCurrent()
-    if not int(current):
-        _, primary = driver.cuDevicePrimaryCtxRetain(0)
-        driver.cuCtxSetCurrent(primary)

@@ -34,14 +34,7 @@ def _from_whole(w: Writer) -> None:
             raise w.refused("a negated part of a word is not modelled")
         value = w.made(f"bfe.{kind[0]}32", part, "0", str(bits))
         kind = f"{kind[0]}32"
-    name = f"cvt.{rounding}.{to}.{kind}"
-    if to == "f64":
-        w.write_pair(w.made(name, value, kind="d"))
-    elif to == "f32":
-        w.emit(f"{name} {w.dest()}, {value}")
-    else:
-        half = w.made(name, value, kind="h")
-        w.emit(f"mov.b32 {w.dest()}, {{{half}, {half}}}")
+    _write_real(w, to, f"cvt.{rounding}.{to}.{kind}", value, halves=2)
 
 
 def _to_whole(w: Writer) -> None:
@@ -77,14 +70,7 @@ def _changed(w: Writer) -> None:
     if to == of and not rounding:
         raise w.refused("a conversion to the same type is not modelled")
     name = f"cvt{'.' + rounding if rounding else ''}{ftz}{sat}.{to}.{of}"
-    value = float_source(w, of)
-    if to == "f64":
-        w.write_pair(w.made(name, value, kind="d"))
-    elif to == "f32":
-        w.emit(f"{name} {w.dest()}, {value}")
-    else:
-        half = w.made(name, value, kind="h")
-        w.emit(f"cvt.u32.u16 {w.dest()}, {half}")
+    _write_real(w, to, name, float_source(w, of))
 
 
 def _whole_number(w: Writer) -> None:
@@ -93,14 +79,19 @@ def _whole_number(w: Writer) -> None:
     kind = m.choose(_REAL, "f32")
     rounding = m.choose(_TO_WHOLE, "rni")
     ftz = ftz_of(w) if kind == "f32" else ""
-    name = f"cvt.{rounding}{ftz}.{kind}.{kind}"
-    value = float_source(w, kind)
+    _write_real(w, kind, f"cvt.{rounding}{ftz}.{kind}.{kind}", float_source(w, kind))
+
+
+def _write_real(w: Writer, kind: str, name: str, value: str, *, halves: int = 1) -> None:
+    """Write the ``kind`` of real number that an instruction makes; a half alone, or the same one twice."""
     if kind == "f64":
         w.write_pair(w.made(name, value, kind="d"))
     elif kind == "f32":
         w.emit(f"{name} {w.dest()}, {value}")
     else:
-        w.emit(f"cvt.u32.u16 {w.dest()}, {w.made(name, value, kind='h')}")
+        half = w.made(name, value, kind="h")
+        to = w.dest()
+        w.emit(f"mov.b32 {to}, {{{half}, {half}}}" if halves == 2 else f"cvt.u32.u16 {to}, {half}")
 
 
 # ---- packing --------------------------------------------------------------------------------
