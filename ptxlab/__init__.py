@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ToolchainError,
         Unsupported,
     )
+    from ptxlab.judge.evaluate import evaluate, evaluate_many
     from ptxlab.launch_config import LaunchConfig
     from ptxlab.layouts.layout import Layout, Swizzle
     from ptxlab.matrix.catalog import find
@@ -39,6 +40,8 @@ __all__ = [
     "ToolchainError",
     "Unsupported",
     "__version__",
+    "evaluate",
+    "evaluate_many",
     "find",
     "open_device",
     "predict",
@@ -48,6 +51,8 @@ __all__ = [
 _HOMES = {
     "Dump": "ptxlab.device.protocol",
     "LaunchConfig": "ptxlab.launch_config",
+    "evaluate": "ptxlab.judge.evaluate",
+    "evaluate_many": "ptxlab.judge.evaluate",
     "open_device": "ptxlab.device.opening",
     "predict": "ptxlab.prediction.predict",
     "find": "ptxlab.matrix.catalog",

@@ -23,6 +23,7 @@ VERBS: tuple[tuple[str, str], ...] = (
         "interleave",
         "let GPU and CPU take turns on the same matrices: copied, mapped and managed memory",
     ),
+    ("judge", "say whether a kernel is right, safe, deterministic, and how fast it would be"),
     ("layout", "print, tile, vectorize, swizzle a layout; its bank conflicts"),
     ("numerics", "show what a dot product becomes on the tensor cores of each target, bit by bit"),
     ("ops", "list the matrix instructions, and which of them run on a target"),

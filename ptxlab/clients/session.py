@@ -101,7 +101,7 @@ class Session:
         assert isinstance(kernel, EmulatorKernel)
         with self._lock:
             self.last = launched = Launched(kernel, config, parameters, tuple(memory))
-            with borrowing(self.device.memory, memory), _faults_at_source(kernel):
+            with borrowing(self.device.memory, memory), faults_at_source(kernel):
                 result = self._run(launched)
             used = self.usage.setdefault(kernel.name, Usage())
             used.launches += 1
@@ -141,7 +141,7 @@ def _alike(report: CheckReport, other: CheckReport) -> bool:
 
 
 @contextmanager
-def _faults_at_source(kernel: EmulatorKernel) -> Iterator[None]:
+def faults_at_source(kernel: EmulatorKernel) -> Iterator[None]:
     """Have a fault name the line of the source, where the PTX says which it is, and then that of the PTX."""
     try:
         yield

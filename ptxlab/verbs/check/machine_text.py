@@ -13,6 +13,7 @@ from ptxlab.syntax.names import called
 from ptxlab.verbs.check.control_bits import CheckedKernel, CheckedProgram
 from ptxlab.verbs.check.machine_code import CheckedMachineCode
 from ptxlab.verbs.diff import engines_text
+from ptxlab.view.annotations import Annotation
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import counted
@@ -86,6 +87,21 @@ def _total(told: CheckedMachineCode) -> str:
     hazards = sum(len(kernel.hazards) for kernel in kernels)
     counts = f"{counted(hazards, 'hazard')} in " if hazards else ""
     return f"{told.verdict}: {counts}{counted(len(kernels), 'kernel')} of {told.file}"
+
+
+def remarks(told: CheckedMachineCode) -> list[Annotation]:
+    """Return hazards by line, of the source or the PTX where the machine code says it."""
+    made = []
+    for program in told.programs:
+        assembly = program.program.assembly
+        for hazard in (hazard for kernel in program.kernels for hazard in kernel.hazards):
+            line, module = hazard.later.sass.line, assembly.module
+            path = told.file if module is None else module.source.path
+            source = assembly.sources.get(line or 0)
+            message = f"{hazard.earlier.sass.text}, {hazard.later.sass.text}\nhint: {_hint(hazard)}"
+            where = source or (path, None if module is None else line)
+            made.append(Annotation("error", f"hazard.{hazard.kind}", message, *where))
+    return made
 
 
 def as_json(told: CheckedMachineCode) -> dict[str, Any]:

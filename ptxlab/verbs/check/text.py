@@ -10,6 +10,7 @@ from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.lexer import locate_line
 from ptxlab.syntax.names import called
+from ptxlab.view.annotations import Annotation
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, read_sources, source_text
@@ -102,6 +103,22 @@ def _verdict(report: CheckReport) -> Iterator[str]:
     for reason in report.unchecked:
         yield f"not checked: {reason}"
     yield from unverified(report.unverified)
+
+
+def remarks(report: CheckReport) -> list[Annotation]:
+    """Return findings by line of CUDA C, or of the PTX where it comes from none; information is left out."""
+    made = []
+    for finding in report.findings:
+        if finding.severity == "info":
+            continue
+        path, line = finding.source or (report.source.path.removesuffix(" (PTX)"), finding.line)
+        hint = f"\nhint: {finding.hint}" if finding.hint else ""
+        rule = f"{finding.kind}.{finding.rule}"
+        made.append(Annotation(finding.severity, rule, finding.message + hint, path, line))
+    for reason in report.unchecked:
+        path = report.source.path.removesuffix(" (PTX)")
+        made.append(Annotation("warning", "unchecked", f"not checked: {reason}", path))
+    return made
 
 
 def as_json(report: CheckReport) -> dict[str, Any]:

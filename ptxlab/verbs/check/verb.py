@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from ptxlab.cli.common import add_common, emit, open_device
@@ -15,6 +16,7 @@ from ptxlab.cli.readers import one_of, words
 from ptxlab.errors import Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import on_emulator
+from ptxlab.view.annotations import FORMATS, annotated
 
 EXAMPLE = f"""\
 example:
@@ -61,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
     add(parser, OPTIONS, checks=checks, list={"action": RuleList, "nargs": 0})
-    add_common(parser)
+    add_common(parser, FORMATS)
 
 
 _WIDTH = 104
@@ -114,7 +116,8 @@ def _machine_code(args: argparse.Namespace) -> int:
     told = check_machine_code(args)
     programs = [each.program for each in told.programs]
     named = {line.path for program in programs for line in program.assembly.sources.values()}
-    emit(args, lambda: view.text(told, read_sources(named)), lambda: view.as_json(told))
+    forms = {form: partial(annotated, form, args.file, view.remarks(told)) for form in FORMATS}
+    emit(args, lambda: view.text(told, read_sources(named)), lambda: view.as_json(told), **forms)
     return int(told.verdict != "clean")
 
 
@@ -138,9 +141,11 @@ def _launch(args: argparse.Namespace) -> int:
             report = incomplete(asked.file, wanted, error)
         else:
             report = check(launch.kernel, launch.config, launch.passed, wanted)
+    forms = {form: partial(annotated, form, args.file, view.remarks(report)) for form in FORMATS}
     emit(
         args,
         lambda: view.text(report, view.sources_of(report)),
         lambda: view.as_json(report),
+        **forms,
     )
     return int(report.failed(strict=args.strict))

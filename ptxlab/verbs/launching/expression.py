@@ -166,7 +166,7 @@ def _binary(op: ast.operator, left: Any, right: Any) -> Any:
 def _array(node: ast.expr, scope: Mapping[str, Any]) -> Any:
     """Compute what must be an array, or a number of numpy: nothing else has items or methods here."""
     value = _value(node, scope)
-    if not isinstance(value, np.ndarray | np.generic):
+    if not (isinstance(value, np.generic) or hasattr(value, "__array_ufunc__")):
         raise _Refused(f"{ast.unparse(node)!r} is no array")
     return value
 

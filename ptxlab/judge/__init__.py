@@ -1,0 +1,1 @@
+"""Kernels judged: whether they compile, are right, safe and deterministic, and how fast they would be."""

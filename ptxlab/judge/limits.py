@@ -1,0 +1,18 @@
+"""What a candidate may take of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a candidate may take: ``seconds`` of time and of a processor, ``memory`` and each file in bytes.
+
+    ``elements`` are those that all arrays of a launch may have together before their sizes are made smaller.
+    """
+
+    seconds: float = 120.0
+    memory: int = 4 << 30
+    file: int = 64 << 20
+    elements: int = 1 << 18

@@ -1,0 +1,113 @@
+"""What candidates are judged by: the trials and what should come of them, made once for all candidates of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ptxlab.device.shapes import dtype_of, shape_of
+from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.judge.arguments import Arguments, Array, of_sizes, smaller, told
+from ptxlab.judge.limits import Limits
+from ptxlab.judge.references import ReferenceFunction, read_reference
+from ptxlab.judge.rounding import Bounded
+from ptxlab.judge.trials import GIVEN, Trial, aliased, trials
+
+Size = int | tuple[int, int]
+"""A size, or one with the number that it has to be a multiple of."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trial as a candidate gets it, with what its arrays should hold afterwards."""
+
+    trial: Trial
+    given: dict[str, Any]
+    expected: dict[str, Bounded]
+    config: dict[str, Any]
+
+
+class KernelTask:
+    """Launches of kernels with the same arguments, and the function in NumPy that says what they should leave.
+
+    ``grid``, ``block`` and ``shared`` bytes may be functions of the sizes too.
+    """
+
+    def __init__(
+        self,
+        reference: Any,
+        arguments: Arguments,
+        sizes: Mapping[str, Size],
+        launch: Mapping[str, Any],
+        arch: str,
+        limits: Limits,
+        seed: int,
+    ) -> None:
+        self.target: Target = TARGETS[arch]
+        self.seed = seed
+        self.limits = limits
+        self.launch = launch
+        self.arguments = arguments
+        self.multiples = {name: size[1] for name, size in sizes.items() if isinstance(size, tuple)}
+        self.full_sizes = {
+            name: size[0] if isinstance(size, tuple) else size for name, size in sizes.items()
+        }
+        self.sizes = smaller(arguments, self.full_sizes, limits.elements)
+        names = list(told(arguments, self.sizes))
+        self.reference = ReferenceFunction(read_reference(reference), names)
+        self._lock = Lock()
+
+    def cases(self) -> Sequence[Case]:
+        """Return all cases. Raises Unsupported where no bound follows from the reference."""
+        with self._lock:  # several candidates may ask at once
+            return self._cases
+
+    @cached_property
+    def _cases(self) -> list[Case]:
+        cases = []
+        for trial in trials(self.arguments, self.sizes, self.multiples, self.seed):
+            if (case := self._case(trial)) is not None:
+                cases.append(case)
+        given = cases[0]
+        inputs = [name for name in given.given if name not in given.expected]
+        shared = aliased(given.trial, inputs)
+        if shared is not None and (case := self._case(shared)) is not None:
+            cases.append(case)
+        return cases
+
+    def _case(self, trial: Trial) -> Case | None:
+        """Return the case of a trial, None for hard numbers of which a reference knows nothing."""
+        try:
+            expected = self.reference(trial.arguments, self.target)
+        except Exception as error:
+            if trial.name == GIVEN or not trial.hard:
+                if isinstance(error, PtxlabError):
+                    raise
+                raise PtxlabError(
+                    f"the reference fails: {type(error).__name__}: {error}"
+                ) from error
+            return None
+        given = self.reference.prepared(trial.arguments, list(expected))
+        return Case(trial, given, expected, self.config(trial.sizes))
+
+    def config(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        return {name: of_sizes(value, sizes) for name, value in self.launch.items()}
+
+    def shapes(self) -> dict[str, Any]:
+        """Return arguments of the full sizes for a prediction, which wants to know the integers alone."""
+        rng = np.random.default_rng(self.seed)
+        shaped: dict[str, Any] = {}
+        for name, value in told(self.arguments, self.full_sizes).items():
+            if not isinstance(value, Array | np.ndarray):
+                shaped[name] = value
+            elif dtype_of(value.dtype).kind not in "iu":
+                shaped[name] = {"shaped": [list(shape_of(value.shape)), dtype_of(value.dtype).name]}
+            else:
+                shaped[name] = value.drawn(rng) if isinstance(value, Array) else value
+        return shaped

@@ -1,0 +1,95 @@
+"""Messages that run nothing, sizes that keep what matters, and what a file with a reference has to have."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxlab.errors import PtxlabError
+from ptxlab.judge import messages
+from ptxlab.judge.arguments import Array, drawn, elements, others, smaller, told
+from ptxlab.judge.references import ReferenceFunction, read_reference
+
+
+def test_messages_carry_arrays_of_any_type() -> None:
+    here, there = socket.socketpair()
+    bf16 = np.arange(5, dtype=ml_dtypes.bfloat16)
+    sent = {
+        "a": np.eye(2, dtype=np.float32),
+        "b": [bf16, np.zeros((0, 3))],
+        "n": None,
+        "x": float("inf"),
+    }
+    messages.send(here, sent)
+    received = messages.receive(there)
+    assert received["a"].tobytes() == np.eye(2, dtype=np.float32).tobytes()
+    assert received["b"][0].dtype == bf16.dtype
+    assert received["b"][1].shape == (0, 3)
+    assert (received["n"], received["x"]) == (None, float("inf"))
+    here.close()
+    with pytest.raises(EOFError):
+        messages.receive(there)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [["object", [1], 0], ["float32", [1 << 40], 0], ["float32", [1], -8], ["no", [1], 0], [1]],
+)
+def test_messages_that_lie_are_refused(array: list[Any]) -> None:
+    body = messages.encoded({"x": {messages.ARRAY: array}})[8:]
+    with pytest.raises(ValueError, match=r".*"):
+        messages.decoded(body + b"\0" * 16)
+
+
+def test_sizes_are_made_smaller_by_whole_tiles() -> None:
+    def arguments(m: int, n: int) -> dict[str, Any]:
+        return {"x": Array((m, n)), "m": m}
+
+    sizes = {"m": 5000, "n": 70}
+    small = smaller(arguments, sizes, 1 << 16)
+    assert small["n"] == 70
+    assert small["m"] % 128 == 5000 % 128
+    assert small["m"] >= 128
+    assert elements(told(arguments, small)) <= 1 << 16
+    assert smaller(arguments, {"m": 100, "n": 70}, 1) == {"m": 100, "n": 70}
+
+
+def test_other_sizes_keep_what_they_are_multiples_of() -> None:
+    assert others({"n": 512, "k": 96}, {"n": 16}) == [
+        {"n": 528, "k": 97}, {"n": 496, "k": 95}, {"n": 16, "k": 1},
+    ]  # fmt: skip
+    assert others({"n": 1}, {}) == [{"n": 2}]
+    assert others({}, {}) == []
+
+
+def test_numbers_differ_from_launch_to_launch_and_follow_from_the_seed() -> None:
+    values = {"x": Array(100), "i": np.arange(100), "a": 0.1}
+    first, again = (drawn(values, (7, number), first=not number) for number in (0, 1))
+    assert (first["x"] != again["x"]).all()
+    assert first["i"].tolist() == list(range(100))
+    assert again["i"].tolist() != first["i"].tolist()
+    assert sorted(again["i"]) == sorted(first["i"])
+    assert first["a"] == float(np.float32(0.1))
+    assert drawn(values, (7, 1), first=False)["x"].tobytes() == again["x"].tobytes()
+
+
+def test_a_file_has_a_reference(tmp_path: Path) -> None:
+    file = tmp_path / "ref.py"
+    file.write_text("import math\ndef _helper(): pass\ndef mine(x): return x\n")
+    assert read_reference(file).__name__ == "mine"
+    file.write_text("def a(x): return x\ndef b(x): return x\n")
+    with pytest.raises(PtxlabError, match="no function reference"):
+        read_reference(file)
+    file.write_text("1 / 0")
+    with pytest.raises(PtxlabError, match="ZeroDivisionError"):
+        read_reference(file)
+
+
+def test_a_reference_takes_arguments() -> None:
+    with pytest.raises(PtxlabError, match="takes z"):
+        ReferenceFunction(lambda z: z, ["x"])
