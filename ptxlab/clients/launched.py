@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.protocol import Dump, Dumped
-from ptxlab.launch_config import LaunchConfig
+from ptxlab.launch_config import Dim3, LaunchConfig
 
 # Imported when they are asked for, which few programs do.
 if TYPE_CHECKING:
     from ptxlab.machine.assembly import Assembly
-    from ptxlab.observe import CheckReport, Profile
+    from ptxlab.observe import CheckReport, Profile, Recording, Timeline
     from ptxlab.observe.diff import DiffReport
+    from ptxlab.prediction.model import Prediction
+
+TRACED, RECORDED = 20_000, 5_000
+"""How many steps are kept, unless told, of what ``trace`` and ``step`` follow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launched:
     """A launch of ``kernel`` with its parameter block and the ``memory`` of this process that it uses.
 
-    ``check``, ``profile``, ``dump`` and ``diff`` make the same launch again, on what memory holds then, and put back
-    what it wrote, so that the program does not notice. They raise the faults of the kernel.
+    It is launch ``number`` of its session, from 1 on. ``check``, ``profile``, ``trace``, ``step``, ``dump`` and
+    ``diff`` make the same launch again, on what memory holds then, and put back what it wrote, so that the program
+    does not notice. They raise the faults of the kernel. What they return, a notebook shows, and ``save`` writes.
     """
 
     kernel: EmulatorKernel
     config: LaunchConfig
     parameters: bytes
     memory: tuple[Borrowed, ...] = ()
+    number: int = 0
 
     def __repr__(self) -> str:
         target = self.kernel.device.target.name
@@ -55,6 +61,35 @@ class Launched:
         with self._again():
             return count(self.kernel, self.config, self.parameters)
 
+    def trace(self, cta: Dim3 = (0, 0, 0), *, steps: int = TRACED) -> Timeline:
+        """Return what a CTA, or its cluster, does in order, the first ``steps`` of it: see ``ptxlab trace``."""
+        from ptxlab.observe.trace import trace
+
+        with self._again():
+            return trace(self.kernel, self.config, self.parameters, cta, steps)
+
+    def step(
+        self, cta: Dim3 = (0, 0, 0), *, warps: Sequence[int] | None = None, steps: int = RECORDED
+    ) -> Recording:
+        """Return what the registers of ``warps`` of a CTA, all unless told, and its shared memory hold step by step.
+
+        See ``ptxlab step``.
+        """
+        from ptxlab.observe.step import step
+
+        with self._again():
+            return step(self.kernel, self.config, self.parameters, cta, warps, steps)
+
+    def predict(self, gpu: str, *, clock: int | None = None) -> Prediction:
+        """Predict how long it would take on a GPU that is not here ("h100"), at a ``clock`` in MHz.
+
+        What memory holds then decides where it goes. Raises Unsupported as ``ptxlab.predict`` does.
+        """
+        from ptxlab.clients.predicted import predicted
+
+        with self._again():
+            return predicted(self.kernel, self.config, self.parameters, self.memory, gpu, clock)
+
     def dump(
         self, at: str | int, registers: Sequence[str] = (), *, before: bool = False, nth: int = 1
     ) -> Dumped:
@@ -77,15 +112,21 @@ class Launched:
             return difference(self.kernel, self.config, self.parameters, self.memory, arch)
 
     def sass(self) -> Assembly:
-        """Return the program beside the machine code that NVIDIA's assembler makes of it."""
-        from ptxlab.machine.assembly import Assembly
-        from ptxlab.toolchain import link_ptx
+        """Return the program beside the machine code that NVIDIA's assembler makes of it, or the client brought."""
+        from ptxlab.clients.predicted import assembly
 
-        module, arch = self.kernel.program.module, self.kernel.device.target.name
-        return Assembly(module, link_ptx(self.ptx, arch=arch, path=module.source.path))
+        return replace(assembly(self.kernel, self.kernel.device.target.name), launched=self.config)
 
     @contextmanager
     def _again(self) -> Iterator[None]:
-        memory = self.kernel.device.memory
-        with borrowing(memory, self.memory), memory.kept():
-            yield
+        device = self.kernel.device
+        console, device.console = device.console, _unheard
+        try:
+            with borrowing(device.memory, self.memory), device.memory.kept():
+                yield
+        finally:
+            device.console = console
+
+
+def _unheard(text: str) -> None:
+    """Leave out what a program prints: it did so when it was launched."""

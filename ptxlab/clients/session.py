@@ -15,6 +15,7 @@ import linecache
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -38,21 +39,23 @@ if TYPE_CHECKING:
 class Usage:
     """What all launches of a kernel took: ``seconds`` of emulation, ``instructions`` of threads.
 
-    Of the lines ``unverified`` of its PTX nobody has measured the bits.
+    Its first launch was number ``first`` of the session. Of the lines ``unverified`` of its PTX nobody has measured
+    the bits.
     """
 
     launches: int = 0
     seconds: float = 0.0
     instructions: int = 0
     unverified: list[int] = field(default_factory=list)
+    first: int = 0
 
 
 class Session:
     """An emulated GPU of ``arch`` (``sm_90a``), and what a program has launched on it.
 
     With ``check`` every launch is checked: ``reports`` has those that did not pass, one for each kernel
-    and what was found. ``usage`` is by the name of the kernel, ``last`` the latest launch. ``progress``
-    and ``console`` are those of ``EmulatorDevice``; a progress that raises TimeoutError ends the launch.
+    and what was found. ``usage`` is by the name of the kernel, ``last`` the latest launch. ``look`` is called with each
+    launch before it is made. ``progress`` and ``console`` are those of ``EmulatorDevice``; a progress that raises TimeoutError ends the launch.
     Raises PtxlabError for an ``arch`` that is no target.
     """
 
@@ -61,6 +64,7 @@ class Session:
         arch: str,
         *,
         check: bool = False,
+        look: Callable[[Launched], None] | None = None,
         progress: Progress | None = None,
         console: Callable[[str], None] = print_text,
     ) -> None:
@@ -71,7 +75,9 @@ class Session:
         self.usage: dict[str, Usage] = {}
         self.reports: list[CheckReport] = []
         self.last: Launched | None = None
+        self.look = look
         self._modules: dict[str, Module] = {}
+        self._numbers = count(1)
         self._lock = RLock()  # frameworks launch from threads of their own too
 
     def load(self, text: str, label: str) -> Module:
@@ -100,10 +106,13 @@ class Session:
         """
         assert isinstance(kernel, EmulatorKernel)
         with self._lock:
-            self.last = launched = Launched(kernel, config, parameters, tuple(memory))
+            number = next(self._numbers)
+            self.last = launched = Launched(kernel, config, parameters, tuple(memory), number)
+            if self.look is not None:
+                self.look(launched)
             with borrowing(self.device.memory, memory), faults_at_source(kernel):
                 result = self._run(launched)
-            used = self.usage.setdefault(kernel.name, Usage())
+            used = self.usage.setdefault(kernel.name, Usage(first=number))
             used.launches += 1
             used.seconds += result.seconds
             used.instructions += result.counters["thread_instructions"]

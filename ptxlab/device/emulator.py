@@ -160,7 +160,7 @@ class MachineCodeModule(EmulatorModule):
         from ptxlab.machine.image import read_image  # here: PTX can spare it
 
         super().__init__(device, tree)
-        self._cubin = cubin
+        self.cubin = cubin
         self._image = read_image(cubin.image, cubin.arch)
 
     @property
@@ -169,7 +169,7 @@ class MachineCodeModule(EmulatorModule):
         return {name: kernel.entry.used for name, kernel in self._image.kernels.items()}
 
     def anew(self) -> MachineCodeModule:
-        return MachineCodeModule(self.device, self.tree, self._cubin)
+        return MachineCodeModule(self.device, self.tree, self.cubin)
 
     def origins(self, name: str) -> Mapping[int, int]:
         """Return by the lines of a kernel's machine code those of the PTX that they were made from."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxlab.instrument.sites import instructions, sources
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.sass import SassFunction, SassInstruction, sass
+from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.tree import Function, PtxModule
 from ptxlab.toolchain.cubin import Cubin
@@ -27,11 +29,15 @@ class PtxLine:
 
 
 @dataclass(frozen=True)
-class Assembly:
-    """A program and its machine code for ``cubin.arch``; ``module`` is None where only that is at hand."""
+class Assembly(Readable):
+    """A program and its machine code for ``cubin.arch``; ``module`` is None where only that is at hand.
+
+    ``launched`` is how, where it is that of a launch.
+    """
 
     module: PtxModule | None
     cubin: Cubin
+    launched: LaunchConfig | None = None
 
     @cached_property
     def functions(self) -> dict[str, SassFunction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.tree import SourceText
 
@@ -123,7 +124,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(Readable):
     """A launch checked for ``checks``; ``kernel`` is None where none could be loaded.
 
     ``findings`` are sorted, the worst first. ``unchecked`` says what of the launch the checks could not

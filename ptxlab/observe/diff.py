@@ -24,6 +24,7 @@ from ptxlab.numbers.types import TYPES
 from ptxlab.observe.addresses import device_dependent
 from ptxlab.observe.rounding import Executed, Judgement, judge
 from ptxlab.observe.value_flow import results
+from ptxlab.pictured import Readable
 from ptxlab.syntax.tree import Instruction, PtxModule
 
 WINDOW_BYTES = 1 << 27
@@ -90,7 +91,7 @@ class FirstDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class DiffReport:
+class DiffReport(Readable):
     """What two ``devices`` made of the same launch; ``steps`` is how many were compared in all.
 
     Of the lines ``unverified`` nobody has measured the bits that an emulator gives.

@@ -16,6 +16,7 @@ from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.counting import Counting, Tally
 from ptxlab.observe.traffic import SECTOR_BYTES, Conflict
 from ptxlab.observe.work import work
+from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine, statements
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function, Instruction, Label, Name
@@ -53,7 +54,7 @@ class ProfiledLine:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Readable):
     """What a launch of ``kernel`` did on ``target``.
 
     ``instructions`` are all those of the functions it entered, executed or not, in text order.

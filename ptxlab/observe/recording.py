@@ -17,6 +17,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.timeline import Timeline
+from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
 
 Words32 = npt.NDArray[np.uint32]
@@ -141,7 +142,7 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Readable):
     """What happened, who took part, and what that made of registers and shared memory.
 
     ``rank`` is the position of the CTA in its cluster, ``warps`` are those whose registers are kept.

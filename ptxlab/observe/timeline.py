@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ptxlab.launch_config import Dim3, LaunchConfig
+from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
 
 Warps = tuple[int, ...]
@@ -217,13 +218,13 @@ class AllocatedColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Readable):
     """What the ``ctas`` did, which are one or the cluster of one, in the order of their ranks.
 
     Step n is the instruction ``places[executed[n]]``, executed by the warps ``together[who[n]]``, or -1
     and no warps for a copy that lands.
     ``cut`` says that more happened than was to be kept, ``fault`` why the launch stopped. Of the lines
-    ``unverified`` nobody has measured the bits.
+    ``unverified`` nobody has measured the bits. Where ``machine_code`` ran, ``text`` is its listing.
     """
 
     kernel: str
@@ -248,6 +249,7 @@ class Timeline:
     cut: bool
     fault: str | None
     unverified: tuple[int, ...]
+    machine_code: bool
 
     def __repr__(self) -> str:
         ctas = ", ".join(map(str, self.ctas))

@@ -287,6 +287,7 @@ class Tracer(Watcher):
             unverified=tuple(
                 sorted(wave.unverified.intersection(site.line for site in self._places))
             ),
+            machine_code=wave.module.lifted,
         )
 
 

@@ -52,6 +52,6 @@ def kept(
 def _read(stored: bytes) -> Prediction:
     fields: dict[str, Any] = json.loads(stored)
     fields["occupancy"] = Occupancy(**fields["occupancy"])
-    fields["not_modelled"] = tuple(fields["not_modelled"])
+    fields |= {name: tuple(fields[name]) for name in ("not_modelled", "lines")}
     fields["by_instruction"] = {int(n): part for n, part in fields["by_instruction"].items()}
     return Prediction(**fields)

@@ -15,7 +15,9 @@ from ptxlab.errors import PtxlabError
 from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
+from ptxlab.pictured import Readable
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.slow_paths import divides
 from ptxlab.prediction.sm import Run
@@ -35,13 +37,13 @@ MODELLED = 0.12
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Readable):
     """A launch on a GPU that is not here.
 
     ``seconds`` at the stated ``clock_mhz``, between ``low`` and ``high`` by the error the model has shown;
     ``cycles`` of an SM's clock for the whole grid. ``bound`` is issue, pipe, lsu, l2 or dram, or latency where
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
-    part of the warps' time by reason, in Nsight Compute's words, and ``lines`` the same by instruction.
+    part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
     ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over.
     """
 
@@ -61,6 +63,8 @@ class Prediction:
     generations: int
     tail: int
     not_modelled: tuple[str, ...]
+    kernel: str = ""
+    lines: tuple[PredictedLine, ...] = ()
 
     def __repr__(self) -> str:
         where = f"{self.gpu} at {self.clock_mhz:,} MHz"

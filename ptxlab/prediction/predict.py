@@ -15,7 +15,7 @@ import numpy as np
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.loading import Loadable, OtherTarget, load_assembled
 from ptxlab.device.memory import Buffer
-from ptxlab.device.protocol import Device, Kernel
+from ptxlab.device.protocol import Arguments, Device, Kernel
 from ptxlab.device.shapes import clusters
 from ptxlab.device.tensor_maps import DeviceTensorMap
 from ptxlab.device.variable import ModuleVariable
@@ -30,6 +30,7 @@ from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.sass import SassInstruction
 from ptxlab.prediction.chip import Chip, find, names
 from ptxlab.prediction.kept import kept
+from ptxlab.prediction.lines import by_line
 from ptxlab.prediction.model import Prediction, modelled
 from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.unfilled import UnfilledDevice
@@ -98,19 +99,20 @@ def of_launch(
     assembly: Assembly,
     kernel: Kernel,
     config: LaunchConfig,
-    passed: Sequence[Any],
+    passed: Arguments,
     chip: Chip,
     clock: int | None = None,
+    memory: Sequence[Buffer] = (),
 ) -> Prediction:
     """Predict one launch of a kernel that is loaded on the emulator, with its arguments there, at a ``clock`` in MHz.
 
-    Raises Unsupported, with the line, where something decides that is not computed, or is not modelled.
+    ``memory`` is what it may reach beside its arguments: all that it may, where these are bytes. Raises Unsupported, with the line, where something decides that is not computed, or is not modelled.
     """
     used = assembly.cubin.kernels[kernel.name]
     registers, shared = used.registers, used.shared + config.shared
 
     def predicted(floats: bool) -> Prediction:
-        code, launch = as_machine_code(assembly, kernel, config, passed, floats)
+        code, launch = as_machine_code(assembly, kernel, config, passed, floats, memory)
         return kept(
             assembly.cubin.image, kernel.name, launch, chip, clock,
             lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
@@ -118,12 +120,14 @@ def of_launch(
 
     try:
         try:
-            return predicted(floats=False)
+            prediction = predicted(floats=False)
         except NotFollowed:  # perhaps for want of a number that it takes longer to compute
-            return predicted(floats=True)
+            prediction = predicted(floats=True)
     except NotFollowed as error:
         error.location = _place(assembly, error.instruction.sass)
         raise
+    lines = by_line(prediction.by_instruction, assembly, kernel.name)
+    return replace(prediction, kernel=kernel.name, lines=lines)
 
 
 def _variables(assembly: Assembly, kernel: Kernel) -> tuple[dict[int, bytes], list[ModuleVariable]]:
@@ -146,12 +150,13 @@ def as_machine_code(
     assembly: Assembly,
     kernel: Kernel,
     config: LaunchConfig,
-    passed: Sequence[Any],
+    passed: Arguments,
     floats: bool = False,
+    memory: Sequence[Buffer] = (),
 ) -> tuple[list[DecodedInstruction], Launch]:
     """Return the machine code of a kernel loaded on the emulator, and one launch of it with its arguments.
 
-    ``floats`` says whether numbers of f32 are computed.
+    ``floats`` says whether numbers of f32 are computed, ``memory`` what it may reach beside its arguments.
     """
     target = kernel.device.target
     code = decode(assembly.cubin, assembly.functions, kernel.name)
@@ -159,7 +164,8 @@ def as_machine_code(
     parameters = _laid_out(
         kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
     )
-    regions = _regions(kernel.device, [*passed, *variables], floats)
+    reached = () if isinstance(passed, bytes) else passed
+    regions = _regions(kernel.device, [*reached, *memory, *variables], floats)
     return code, Launch(target, _clustered(kernel, config), parameters, regions, banks, floats)
 
 

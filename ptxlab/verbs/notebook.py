@@ -1,4 +1,4 @@
-"""Instructions, fragment layouts and layouts as Jupyter shows them: see ``ptxlab.pictured``."""
+"""Instructions, layouts and what verbs say of a launch, as Jupyter shows them: see ``ptxlab.pictured``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from ptxlab.fragments import receipts
 from ptxlab.layouts.layout import ComposedLayout, Layout
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.pictured import Readable
+from ptxlab.verbs import results
 from ptxlab.verbs.fragments import svg as drawing
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.verbs.layout.layouts import Offsets
 
-Picturable = Form | FragmentLayout | Layout | ComposedLayout
+Picturable = Form | FragmentLayout | Layout | ComposedLayout | Readable
+save = results.save
 _BITS = 16
 """Of an element of a layout, which does not say: what its colours, those of the banks, go by."""
 
@@ -21,8 +24,10 @@ _BITS = 16
 def svg(shown: Picturable) -> str | None:
     """Return the picture: of all operands of an instruction, of one, or of the offsets of a layout.
 
-    None of a layout with too many.
+    None of a layout with too many, and of what a verb says.
     """
+    if isinstance(shown, Readable):
+        return None
     if isinstance(shown, FragmentLayout):
         return operand_svg(shown)
     if isinstance(shown, Layout | ComposedLayout):
@@ -35,6 +40,8 @@ def svg(shown: Picturable) -> str | None:
 
 def html(shown: Picturable) -> str | None:
     """Return the picture with a caption: targets and evidence, size and registers, or the notation."""
+    if isinstance(shown, Readable):
+        return results.framed(shown)
     picture = svg(shown)
     if picture is None:
         return None
@@ -43,7 +50,12 @@ def html(shown: Picturable) -> str | None:
     return f'<figure style="margin:0;overflow-x:auto">{figure}</figure>'
 
 
-def _caption(shown: Picturable) -> list[str]:
+def text(shown: Readable) -> str:
+    """Return what a verb says of a result on a terminal."""
+    return results.said(shown).text()
+
+
+def _caption(shown: Form | FragmentLayout | Layout | ComposedLayout) -> list[str]:
     if isinstance(shown, Layout | ComposedLayout):
         return [shown.notation, f"colours are the banks of {_BITS}-bit elements"]
     if isinstance(shown, FragmentLayout):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import ptxlab
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.session import Session
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
@@ -334,3 +336,76 @@ def test_an_address_behind_an_array_is_the_same_on_another_gpu() -> None:
     difference = session.last.diff("sm_90a")
     assert difference.same
     assert difference.steps > 8
+
+
+def test_every_verb_looks_into_a_launch(tmp_path: Path) -> None:
+    session = Session("sm_80")
+    text = program(tmp_path)
+    kernel = session.load(text, "turn.ptx").kernel("turn")
+    spare = np.zeros(64 + 32, np.uint32)  # of which some are aligned as a buffer is
+    x = spare[-spare.ctypes.data // 4 % 32 :][:64]
+    session.launch(kernel, CONFIG, *borrowed(x))
+    after, launched = x.copy(), session.last
+    assert launched is not None
+    source = f"{tmp_path}/kernel.py"
+
+    timeline, recording = launched.trace(), launched.step(warps=[1], steps=9)
+    assert {site.source for site in timeline.places} == {(source, line) for line in (2, 3, 4, 5)}
+    assert (recording.warps, len(recording.timeline.executed)) == ((1,), 9)
+    assert (x == after).all()
+
+    predicted = launched.predict("rtx3090")
+    assert predicted.cycles == ptxlab.predict(text, "rtx3090", 1, 64, [after]).cycles
+    assert predicted.not_modelled[-1].endswith("for sm_86 itself: this was compiled for sm_80")
+    assert predicted.lines[0].source == (source, 3)  # who waits for the load
+
+    with pytest.raises(PtxlabError, match=r"no CTA \(1, 0, 0\)"):
+        launched.trace((1, 0, 0))
+
+    timeline.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    recording.save(tmp_path / "step.json")
+    assert json.loads((tmp_path / "step.json").read_text())["schema"] == "ptxlab.step/1"
+    assert "<iframe" in str(timeline._repr_html_())
+    assert timeline._repr_svg_() is None
+    for result, said in (
+        (predicted, "turn on RTX 3090 (sm_86)"),
+        (launched.sass(), "turn on sm_80"),
+        (launched.diff("sm_86"), "turn of turn.ptx: the same to the bit"),
+        (launched.check(), "clean: kernel turn of turn.ptx"),
+        (launched.profile(), "turn<<<1, 64>>>"),
+    ):
+        assert said in result.as_text()
+        assert str(result._repr_html_()).startswith(("<pre>", "<iframe"))
+
+
+def test_what_a_program_prints_is_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
+    session = Session("sm_80")
+    kernel = session.load(PRINTS, "prints.ptx").kernel("prints")
+    session.launch(kernel, LaunchConfig.of(1, 1), b"")
+    assert session.last is not None
+    assert session.last.check().verdict == "clean"
+    assert session.last.profile().totals.executed > 0
+    session.launch(kernel, LaunchConfig.of(1, 1), b"")
+    assert capfd.readouterr().out == "hi\nhi\n"
+
+
+PRINTS = """.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);
+.global .align 1 .b8 format[4] = {104, 105, 10, 0};
+.visible .entry prints()
+{
+    .reg .b64 f;
+    mov.u64 f, format;
+    cvta.global.u64 f, f;
+    {
+        .param .b64 a; .param .b64 b; .param .b32 r;
+        st.param.b64 [a], f;
+        st.param.b64 [b], 0;
+        call.uni (r), vprintf, (a, b);
+    }
+    ret;
+}
+"""

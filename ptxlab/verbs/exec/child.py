@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import traceback
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -20,8 +21,10 @@ import ptxlab
 from ptxlab.clients import cute
 from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.errors import PtxlabError
+from ptxlab.verbs.exec.looks import FIRST, Looking, means
 
 if TYPE_CHECKING:
+    from ptxlab.clients.launched import Launched
     from ptxlab.clients.session import Session
 
 VARIABLE = "PTXLAB_EXEC"
@@ -30,12 +33,19 @@ VARIABLE = "PTXLAB_EXEC"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``ptxlab exec`` was asked for; reports go to ``folder``."""
+    """What ``ptxlab exec`` was asked for; reports go to ``folder``.
+
+    ``launch`` says which launches are checked, all where it is "", and which is looked into by the verbs ``asked``, the
+    first one; ``data`` whether what they say is wanted as JSON too.
+    """
 
     arch: str
     check: bool
     timeout: float
     folder: str
+    launch: str = ""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    data: bool = False
 
 
 def _torch(module: ModuleType) -> None:
@@ -87,7 +97,24 @@ def session() -> Session:
     from ptxlab.clients.session import Session
 
     options = _options()
-    return Session(options.arch, check=options.check, progress=LaunchProgress(options.timeout))
+    look = _look if options.launch or options.asked else None
+    limit = LaunchProgress(options.timeout)
+    return Session(options.arch, check=options.check, look=look, progress=limit)
+
+
+@cache
+def _looking() -> Looking:
+    options = _options()
+    return Looking(options.launch or FIRST, options.asked, options.data)
+
+
+def _look(launched: Launched) -> None:
+    """See to a launch that is about to be made: whether it is checked, and what else is wanted of it."""
+    options = _options()
+    if options.launch:
+        wanted = means(options.launch, launched.number, launched.kernel.name)
+        session().check = options.check and wanted
+    _looking().at(launched)
 
 
 _failed: list[int] = []
@@ -124,6 +151,8 @@ def _report() -> None:
         return
     usage = {name: asdict(usage_of) for name, usage_of in session().usage.items()}
     report: dict[str, object] = {"usage": usage, "checks": [], "status": max(_failed, default=0)}
+    if _looking.cache_info().currsize:
+        report["looked"] = _looking().told
     if session().reports:
         from ptxlab.verbs.check import text as view
 

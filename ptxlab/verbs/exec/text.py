@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.clients.session import Usage
+from ptxlab.syntax.names import called
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, counted
@@ -18,7 +19,8 @@ SCHEMA = "ptxlab.exec/1"
 class ProgramOutcome:
     """How a program ended on ``arch``: its exit ``status``, what its kernels took, and failed ``checks``.
 
-    ``checks`` have the text and the data of each, None where nothing was checked.
+    ``checks`` have the text and the data of each, None where nothing was checked. ``wanted`` is the launch that was to
+    be looked into, "" for none, and ``looked`` what verbs said of it, None where there was no such launch.
     """
 
     arch: str
@@ -26,6 +28,8 @@ class ProgramOutcome:
     status: int
     usage: Mapping[str, Usage]
     checks: Sequence[Mapping[str, Any]] | None
+    wanted: str = ""
+    looked: Mapping[str, Any] | None = None
 
     @property
     def launches(self) -> int:
@@ -38,9 +42,23 @@ class ProgramOutcome:
 
 def text(outcome: ProgramOutcome, *, table: bool) -> str:
     blocks = [str(check["text"]) for check in outcome.checks or ()]
+    if outcome.wanted:
+        if outcome.looked is None:
+            blocks.append(_missing(outcome))
+        else:
+            blocks += [str(said["text"]) for said in outcome.looked["verbs"].values()]
     if table and outcome.usage:
         blocks.append("\n".join(_table(outcome)))
     return "\n\n".join([*blocks, "\n".join([*_unverified(outcome), _summary(outcome)])])
+
+
+def _missing(outcome: ProgramOutcome) -> str:
+    """Say that there was no launch as wanted, and which there were."""
+    by_first = sorted(outcome.usage.items(), key=lambda entry: entry[1].first)
+    made = ", ".join(f"{called(name)} from {used.first} on" for name, used in by_first)
+    number = counted(outcome.launches, "launch", "launches", form=",")
+    hint = f"\nhint: it made {number}: {made}" if made else ""
+    return f"ptxlab: the program made no launch {outcome.wanted}{hint}"
 
 
 def _unverified(outcome: ProgramOutcome) -> Iterator[str]:
@@ -74,9 +92,12 @@ def _summary(outcome: ProgramOutcome) -> str:
     )
     if outcome.checks is None:
         return what
+    if outcome.wanted and outcome.looked is None:
+        return what
+    which = f" launch {outcome.wanted}" if outcome.wanted else ""
     failed = len({str(check["json"]["kernel"]) for check in outcome.checks})
     verdict = f"findings in {counted(failed, 'kernel')}" if failed else "nothing found"
-    return f"{what}; checked: {verdict}"
+    return f"{what}; checked{which}: {verdict}"
 
 
 def as_json(outcome: ProgramOutcome) -> dict[str, Any]:
@@ -88,9 +109,17 @@ def as_json(outcome: ProgramOutcome) -> dict[str, Any]:
                 "kernel": name,
                 **members(used, "launches", "seconds"),
                 "thread_instructions": used.instructions,
-                "unverified": used.unverified,
+                **members(used, "unverified", "first"),
             }
             for name, used in outcome.usage.items()
         ],
         "checks": None if outcome.checks is None else [check["json"] for check in outcome.checks],
+        **({"looked": _looked(outcome.looked)} if outcome.wanted else {}),
     }
+
+
+def _looked(looked: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if looked is None:
+        return None
+    said = {verb: told["json"] for verb, told in looked["verbs"].items()}
+    return {"number": looked["number"], "kernel": looked["kernel"], **said}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from ptxlab.machine.assembly import Assembly, PtxLine
-from ptxlab.machine.decode import called as functions_of
+from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.model import MODELLED, Prediction
-from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
 from ptxlab.view.json import members
-from ptxlab.view.sources import Sources, source_text
+from ptxlab.view.sources import Sources, read_sources, source_text
 from ptxlab.view.text import fields
 from ptxlab.view.width import fitted
 
@@ -22,56 +20,18 @@ _TOP = 10
 _LEAST = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class PredictedLine:
-    """A line of the program: ``share`` of the warps' time and why, by reason; its machine code."""
-
-    number: int
-    source: SourceLine | None
-    text: str
-    sass: tuple[str, ...]
-    share: float
-    stalls: Mapping[str, float]
+def sources_of(prediction: Prediction) -> Sources:
+    """Read the files that its lines come from."""
+    return read_sources({line.source.path for line in prediction.lines if line.source})
 
 
-def by_line(prediction: Prediction, assembly: Assembly, kernel: str) -> list[PredictedLine]:
-    """Return the lines with machine code, those first that take most of the warps' time."""
-    lines, first = [], 0
-    for function in functions_of(assembly.functions, kernel):
-        numbers = {
-            instruction.address: n for n, instruction in enumerate(function.instructions, first)
-        }
-        first += len(numbers)
-        lines += [_line(prediction, line, numbers) for line in assembly.lines(function.name)]
-    return sorted((line for line in lines if line.sass), key=lambda line: -line.share)
-
-
-def _line(prediction: Prediction, line: PtxLine, numbers: Mapping[int, int]) -> PredictedLine:
-    stalls: dict[str, float] = defaultdict(float)
-    for instruction in line.sass:
-        for reason, share in prediction.by_instruction.get(
-            numbers[instruction.address], {}
-        ).items():
-            stalls[reason] += share
-    text = tuple(instruction.text for instruction in line.sass)
-    return PredictedLine(
-        line.number, line.source, line.text, text, sum(stalls.values()), dict(stalls)
-    )
-
-
-def text(
-    prediction: Prediction,
-    kernel: str,
-    lines: Sequence[PredictedLine],
-    sources: Sources,
-    width: int | None = None,
-) -> str:
+def text(prediction: Prediction, sources: Sources, width: int | None = None) -> str:
     fits = prediction.occupancy
     tail = f", and {prediction.tail:,} left over" if prediction.tail else ""
     rows = [
         (
             "kernel",
-            f"{called(kernel)} on {prediction.gpu} ({prediction.arch}) at {prediction.clock_mhz:,} MHz",
+            f"{called(prediction.kernel)} on {prediction.gpu} ({prediction.arch}) at {prediction.clock_mhz:,} MHz",
         ),
         (
             "time",
@@ -92,7 +52,7 @@ def text(
         ),
         ("not in it", ", ".join(prediction.not_modelled)),
     ]
-    return "\n".join([*fields(rows), "", *_lines(lines, sources, width)])
+    return "\n".join([*fields(rows), "", *_lines(prediction.lines, sources, width)])
 
 
 def _lines(lines: Sequence[PredictedLine], sources: Sources, width: int | None) -> list[str]:
@@ -118,10 +78,10 @@ def _lines(lines: Sequence[PredictedLine], sources: Sources, width: int | None) 
     return fitted(rows, width, cut=24)
 
 
-def as_json(prediction: Prediction, kernel: str, lines: Sequence[PredictedLine]) -> dict[str, Any]:
+def as_json(prediction: Prediction) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "kernel": kernel,
+        "kernel": prediction.kernel,
         **members(prediction, "gpu", "arch", "clock_mhz"),
         "cycles": round(prediction.cycles),
         **members(prediction, "seconds", "low", "high"),
@@ -133,7 +93,7 @@ def as_json(prediction: Prediction, kernel: str, lines: Sequence[PredictedLine])
                 "source": line.source and line.source._asdict(),
                 **members(line, "sass", "share", "stalls"),
             }
-            for line in lines
+            for line in prediction.lines
         ],
         "occupancy": asdict(prediction.occupancy),
         **members(prediction, "generations", "tail", "not_modelled"),

@@ -44,7 +44,6 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.prediction.unfilled import UnfilledDevice
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.predict import text as view
-    from ptxlab.view.sources import read_sources
 
     on_emulator(
         args,
@@ -61,11 +60,9 @@ def execute(args: argparse.Namespace) -> int:
         prediction = of_launch(
             assembly, launch.kernel, launch.config, launch.passed, chip, args.clock
         )
-    lines = view.by_line(prediction, assembly, launch.kernel.name)
-    sources = read_sources({line.path for line in assembly.sources.values()})
     emit(
         args,
-        lambda: view.text(prediction, launch.kernel.name, lines, sources, terminal_width(args)),
-        lambda: view.as_json(prediction, launch.kernel.name, lines),
+        lambda: view.text(prediction, view.sources_of(prediction), terminal_width(args)),
+        lambda: view.as_json(prediction),
     )
     return 0

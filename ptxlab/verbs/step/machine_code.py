@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from ptxlab.device.loading import load_assembled
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.sites import instructions
-from ptxlab.isa.targets import Target
 from ptxlab.machine.sass import SassInstruction, sass
+from ptxlab.observe.timeline import Timeline
+from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Function
-from ptxlab.verbs.launching.launch import Asked
+from ptxlab.toolchain import link_ptx
 
 _PRODUCT = "GMMA."
 
 
-def machine_code(asked: Asked, target: Target, kernel: str) -> list[dict[str, Any]] | str:
+def machine_code(timeline: Timeline) -> list[dict[str, Any]] | str:
     """Return the SASS of a kernel and of what it calls, by lines of PTX, or why there is none.
 
     ptxas names the last line of an instruction; here it is the first one, 0 where there is none.
     """
+    if timeline.machine_code:
+        return "what is stepped through is the machine code"
+    text = "\n".join(timeline.text)
     try:
-        module, cubin = load_assembled(Path(asked.file), target, asked.options)
-        functions = sass(cubin)
+        functions = sass(link_ptx(text, arch=timeline.target, path=timeline.path))
     except PtxlabError as error:
         return error.message
+    kernel, module = timeline.kernel, parse(text, timeline.path)
     names = [kernel, *(name for name, function in functions.items() if not function.kernel)]
     parsed = {function.name: function for function in module.functions}
     begins = sorted(

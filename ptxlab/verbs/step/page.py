@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from html import escape
 from importlib.resources import files
@@ -31,11 +30,12 @@ from ptxlab.observe.recording import (
 )
 from ptxlab.syntax.names import called
 from ptxlab.verbs.fragments.atlas_tables import Tables
+from ptxlab.verbs.step.machine_code import machine_code
 from ptxlab.verbs.step.text import heading, totals
 from ptxlab.verbs.trace.text import notes
 from ptxlab.view.json import members, write
 from ptxlab.view.page import assembled, lane_schemes
-from ptxlab.view.sources import Sources
+from ptxlab.view.sources import Sources, read_sources
 
 SCRIPTS = (
     "layouts.js", "copy.js", "unpack.js", "numbers.js", "moments.js", "code.js", "registers.js", "factors.js",
@@ -43,14 +43,11 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def page(
-    recording: Recording, sources: Sources, machine_code: Sequence[Mapping[str, Any]] | str
-) -> str:
-    """Return the page. ``machine_code`` is that of the kernel, or why there is none."""
+def page(recording: Recording) -> str:
     folder = files("ptxlab.verbs.step") / "page_files"
     words = _words(recording)
-    told = _facts(recording, sources) | {
-        "sass": machine_code,
+    told = _facts(recording, read_sources(_files(recording))) | {
+        "sass": machine_code(recording.timeline),
         "sizes": {name: len(column) for name, column in words.items()},
     }
     parts = {
@@ -68,7 +65,7 @@ def page(
     return assembled(folder, SCRIPTS, parts)
 
 
-def files_of(recording: Recording) -> set[str]:
+def _files(recording: Recording) -> set[str]:
     """Return the files that instructions come from, and the calls that they were inlined from."""
     lines = {site.source for site in recording.timeline.places if site.source}
     return {line.path for line in lines.union(*recording.calls)}
@@ -77,7 +74,7 @@ def files_of(recording: Recording) -> set[str]:
 def _facts(recording: Recording, sources: Sources) -> dict[str, Any]:
     timeline, tables = recording.timeline, Tables()
     config = timeline.config
-    named = files_of(recording) & sources.keys()
+    named = _files(recording) & sources.keys()
     places = [
         {
             **members(site, "line", "text", "kind"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from ptxlab.cli.common import SASS, emit
+from ptxlab.cli.common import emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, several
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -45,10 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.step import step
-    from ptxlab.verbs.step import page as step_page
     from ptxlab.verbs.step import text as view
-    from ptxlab.verbs.step.machine_code import machine_code
-    from ptxlab.view.sources import read_sources
+    from ptxlab.verbs.step.page import page
 
     take_page(args)
     with watched(
@@ -58,17 +54,10 @@ def execute(args: argparse.Namespace) -> int:
     ) as launch:
         shape = launch.config, launch.passed, whole_cta(args)
         recording = step(launch.kernel, *shape, args.warp, args.steps)
-    sources = read_sources(step_page.files_of(recording))
-
-    def code() -> Sequence[Mapping[str, Any]] | str:
-        if args.engine == SASS:
-            return "what is stepped through is the machine code"
-        return machine_code(launch.asked, launch.device.target, launch.kernel.name)
-
     emit(
         args,
         lambda: view.text(recording),
         lambda: view.as_json(recording),
-        html=lambda: step_page.page(recording, sources, code()),
+        html=lambda: page(recording),
     )
     return int(recording.timeline.fault is not None)

@@ -12,12 +12,17 @@ from ptxlab.observe.timeline import Flight, Timeline, Wait
 from ptxlab.syntax.names import called
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
-from ptxlab.view.sources import Sources, source_text
+from ptxlab.view.sources import Sources, read_sources, source_text
 from ptxlab.view.text import counted, fields
 
 SCHEMA = "ptxlab.trace/1"
 LONGEST = 5
 """How many of the places where warps wait longest are told."""
+
+
+def sources_of(timeline: Timeline) -> Sources:
+    """Read the files that its instructions come from."""
+    return read_sources({site.source.path for site in timeline.places if site.source})
 
 
 def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:

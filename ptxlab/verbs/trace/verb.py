@@ -37,7 +37,6 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.trace import trace
     from ptxlab.verbs.trace import page as trace_page
     from ptxlab.verbs.trace import text as view
-    from ptxlab.view.sources import read_sources
 
     take_page(args)
     with watched(
@@ -46,7 +45,7 @@ def execute(args: argparse.Namespace) -> int:
         "leave out --device; Nsight Compute samples what warps of a GPU wait for",
     ) as launch:
         timeline = trace(launch.kernel, launch.config, launch.passed, whole_cta(args), args.steps)
-    sources = read_sources({site.source.path for site in timeline.places if site.source})
+    sources = view.sources_of(timeline)
     emit(
         args,
         lambda: view.text(timeline),

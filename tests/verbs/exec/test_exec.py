@@ -14,9 +14,10 @@ import pytest
 from ptxlab.clients.imports import AfterImport
 from ptxlab.clients.session import Usage
 from ptxlab.errors import LaunchError
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.main import main
-from ptxlab.verbs.exec import child
-from ptxlab.verbs.exec.text import text
+from ptxlab.verbs.exec import child, verb
+from ptxlab.verbs.exec.text import ProgramOutcome, as_json, text
 from ptxlab.verbs.exec.verb import summed
 from tests.toolchain.binaries import CUBIN, container, executable, member
 
@@ -155,6 +156,109 @@ def test_a_forked_process_leaves_to_its_parent_what_that_has_launched(
         assert json.loads(report.read_text())["usage"] == {}
     finally:
         child.session.cache_clear()
+
+
+SETS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry {name}(.param .u32 value)
+{{
+    .reg .b32 v;
+    ld.param.u32 v, [value];
+    add.u32 v, v, 1;
+    ret;
+}}
+"""
+
+
+def looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str
+) -> tuple[ProgramOutcome, list[bool]]:
+    """Launch ``first``, ``second_a``, ``second_b`` and ``first`` in this process, as a program of ``ptxlab exec`` does.
+
+    Return what is then told, and which launches were checked.
+    """
+    parser = argparse.ArgumentParser()
+    verb.configure(parser)
+    args = parser.parse_args([*words, "--arch", "sm_80", "--", "program"])
+    checked: list[bool] = []
+
+    def launch_all(args: argparse.Namespace, folder: str) -> int:
+        monkeypatch.setenv(child.VARIABLE, json.dumps(asdict(verb.child_options(args, folder))))
+        try:
+            session = child.session()
+            for name in ("first", "second_a", "second_b", "first"):
+                kernel = session.load(SETS.format(name=name), f"{name}.ptx").kernel(name)
+                session.launch(kernel, LaunchConfig.of(1, 32), bytes(4))
+                checked.append(session.check)
+            child._report()
+        finally:
+            child.session.cache_clear()
+            child._looking.cache_clear()
+        return 0
+
+    monkeypatch.setattr(verb, "run", launch_all)
+    monkeypatch.chdir(tmp_path)
+    return verb.outcome_of(args), checked
+
+
+@pytest.mark.parametrize(
+    ("which", "number", "kernel", "checked"),
+    [
+        ("3", 3, "second_b", [False, False, True, False]),
+        ("second_*", 2, "second_a", [False, True, True, False]),
+        ("first", 1, "first", [True, False, False, True]),
+    ],
+)
+def test_a_launch_is_looked_into_by_number_name_or_pattern(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    which: str,
+    number: int,
+    kernel: str,
+    checked: list[bool],
+) -> None:
+    words = ["--check", "--trace", "page.html", "--step", "-", "--json", "--launch", which]
+    outcome, were_checked = looked_into(tmp_path, monkeypatch, *words)
+    assert were_checked == checked
+    assert outcome.status == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    said = text(outcome, table=False)
+    assert f"trace of launch {number}, {kernel}: page.html\n" in said
+    assert f"step of launch {number}, {kernel}\n{kernel}, CTA (0, 0, 0)" in said
+    assert said.endswith(f"; checked launch {which}: nothing found")
+    looked = as_json(outcome)["looked"]
+    assert (looked["number"], looked["kernel"]) == (number, kernel)
+    assert [looked[name]["schema"] for name in ("trace", "step")] == [
+        "ptxlab.trace/1", "ptxlab.step/1",
+    ]  # fmt: skip
+
+
+def test_a_launch_that_there_was_not_and_a_look_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome, _ = looked_into(tmp_path, monkeypatch, "--check", "--trace", "t.txt", "--launch", "5")
+    assert outcome.status == 2
+    said = text(outcome, table=False)
+    assert said.startswith(
+        "ptxlab: the program made no launch 5\n"
+        "hint: it made 4 launches: first from 1 on, second_a from 2 on, second_b from 3 on\n"
+    )
+    assert "checked" not in said
+    assert not (tmp_path / "t.txt").exists()
+    outcome, _ = looked_into(tmp_path, monkeypatch, "--diff", "sm_75", "--trace", "t.txt")
+    assert outcome.status == 4
+    assert "sm_80 does not run on sm_75" in text(outcome, table=False)
+    assert (tmp_path / "t.txt").read_text().startswith("first, CTA 0, on the emulator (sm_80)")
+
+
+def test_looks_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "--launch", "3", "--", PYTHON]) == 2
+    assert "nothing is to look" in capsys.readouterr().err
+    assert main(["exec", "--predict", "h101", "--", PYTHON]) == 2
+    assert "h101" in capsys.readouterr().err
+    assert main(["exec", "--trace", "no/such/folder/page.html", "--", PYTHON]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_what_is_a_library_and_what_the_program() -> None:

@@ -68,7 +68,7 @@ def product() -> Recording:
 
 def show(browser: Browser, recording: Recording, folder: Path, moment: str = "") -> None:
     path = folder / "step.html"
-    path.write_text(step_page.page(recording, {}, "no machine code"), encoding="utf-8")
+    path.write_text(step_page.page(recording), encoding="utf-8")
     browser.open(path.as_uri() + moment)
     browser.until("!document.body.classList.contains('unpacking')")
 

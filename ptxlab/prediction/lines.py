@@ -1,0 +1,51 @@
+"""What the lines of a program take of a predicted launch, each beside its machine code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ptxlab.machine.assembly import Assembly, PtxLine
+from ptxlab.machine.decode import called
+from ptxlab.syntax.functions import SourceLine
+
+Shares = Mapping[int, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedLine:
+    """A line of the program: ``share`` of the warps' time and why, by reason; its machine code."""
+
+    number: int
+    source: SourceLine | None
+    text: str
+    sass: tuple[str, ...]
+    share: float
+    stalls: Mapping[str, float]
+
+
+def by_line(shares: Shares, assembly: Assembly, kernel: str) -> tuple[PredictedLine, ...]:
+    """Return the lines of a kernel that have machine code, those first that take most of the warps' time.
+
+    ``shares`` are the parts of that time by the number of the instruction, then by reason.
+    """
+    lines, first = [], 0
+    for function in called(assembly.functions, kernel):
+        numbers = {
+            instruction.address: n for n, instruction in enumerate(function.instructions, first)
+        }
+        first += len(numbers)
+        lines += [_line(shares, line, numbers) for line in assembly.lines(function.name)]
+    return tuple(sorted((line for line in lines if line.sass), key=lambda line: -line.share))
+
+
+def _line(shares: Shares, line: PtxLine, numbers: Mapping[int, int]) -> PredictedLine:
+    stalls: dict[str, float] = defaultdict(float)
+    for instruction in line.sass:
+        for reason, share in shares.get(numbers[instruction.address], {}).items():
+            stalls[reason] += share
+    text = tuple(instruction.text for instruction in line.sass)
+    return PredictedLine(
+        line.number, line.source, line.text, text, sum(stalls.values()), dict(stalls)
+    )
