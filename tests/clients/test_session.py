@@ -409,3 +409,35 @@ PRINTS = """.version 8.0
     ret;
 }
 """
+
+
+# As many turns as a variable says.
+TURNS = """.version 8.0
+.target sm_80
+.address_size 64
+.const .u32 count = 1;
+.visible .entry turns()
+{
+    .reg .b32 n;
+    .reg .pred p;
+    ld.const.u32 n, [count];
+again:
+    bar.sync 0;
+    sub.u32 n, n, 1;
+    setp.ne.u32 p, n, 0;
+    @p bra again;
+    ret;
+}
+"""
+
+
+def test_a_prediction_goes_where_variables_say() -> None:
+    session = Session("sm_80")
+    kernel = session.load(TURNS, "turns.ptx").kernel("turns")
+    cycles = []
+    for count in (1, 100):
+        kernel.module.variable("count").upload(count)  # type: ignore[attr-defined]
+        session.launch(kernel, CONFIG, b"")
+        assert session.last is not None
+        cycles.append([session.last.predict(gpu).cycles for gpu in ("rtx4090",)])
+    assert all(many > few + 99 * 10 for few, many in zip(*cycles, strict=True))
