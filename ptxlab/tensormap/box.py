@@ -102,17 +102,13 @@ class Box:
         tensor_map = self.map
         if isinstance(tensor_map.box, Im2col) or coordinates.shape[1] != tensor_map.rank:
             return None
-        inner = coordinates[:, 0] * tensor_map.element.bits // 8
-        last = [tensor_map.along(tensor_map.dims[0]) - self.packed_bytes]
-        if (coordinates[:, 0] % self._step).any():
+        if self._step > 1 and (coordinates[:, 0] % self._step).any():
             return None
-        last += [size - 1 - step * (count - 1) for size, _, step, count in self._outer]
-        if (coordinates < 0).any() or (inner > last[0]).any():
+        from_start = coordinates.copy()
+        from_start[:, 0] = from_start[:, 0] * tensor_map.element.bits // 8
+        if from_start.min() < 0 or (from_start > self._last).any():
             return None
-        if (coordinates[:, 1:] > last[1:]).any():
-            return None
-        begin = inner + _signed(tensor_map.address)
-        begin = begin + coordinates[:, 1:] @ np.array(tensor_map.strides, np.int64)
+        begin = from_start @ self._strides + _signed(tensor_map.address)
         addresses = np.add.outer(begin, self._pattern.reshape(-1))
         return BoxRows(self, addresses, slice(None), 0, self.packed_bytes)
 
@@ -212,6 +208,18 @@ class Box:
     def _step(self) -> int:
         """What a coordinate along dimension 0 is a multiple of."""
         return PADDED_ROW if self.padding else 2 if self.map.element.packing else 1
+
+    @cached_property
+    def _last(self) -> Integers:
+        """Where a tile may begin at most, along dimension 0 in bytes."""
+        inner = self.map.along(self.map.dims[0]) - self.packed_bytes
+        outer = [size - 1 - step * (count - 1) for size, _, step, count in self._outer]
+        return np.array([inner, *outer])
+
+    @cached_property
+    def _strides(self) -> Integers:
+        """The bytes from one element to the next along each dimension, of dimension 0 from one byte."""
+        return np.array([1, *self.map.strides], np.int64)
 
     @cached_property
     def _of_four(self) -> Box:

@@ -24,9 +24,9 @@ from ptxlab.native import compiler
 VARIABLE = "PTXLAB_ENGINE"
 ENGINES = ("auto", "array", "native")
 
-STEP, THREAD = 3000, 1
+STEP, THREAD, ACCESS = 3000, 1, 16
 """Nanoseconds that an instruction takes as arrays, and besides for each thread of a wave: however few execute
-it, what it writes is an array of all."""
+it, what it writes is an array of all. An access to memory takes more."""
 
 HOT = 200_000_000
 """Nanoseconds that all blocks have taken as arrays when the first is compiled, for which LLVM is loaded."""
@@ -141,7 +141,8 @@ def _gets_hot(group: Converged, stop: int) -> bool:
     key = key_of(block, function, frame)
     if len(block.watched) <= FEW:
         key = ANY, key[1], *(instruction.site.instruction.name for instruction in block.watched)
-    spent = block.instructions * (STEP + THREAD * frame.wave.width) + stop
+    each = STEP + THREAD * frame.wave.width
+    spent = block.instructions * each + block.accesses * ACCESS * frame.wave.width + stop
     PROCESS.spent[key] += spent
     PROCESS.taken += spent
     if PROCESS.taken < frame.wave.hot:

@@ -172,6 +172,7 @@ class Segment:
             target, tuple(map(described, bounds)), tuple(given), frozenset(lasting), constants
         )
         self.compiled, self.texts = specializations.compiled, specializations.texts
+        self._shapes: dict[tuple[int, ...], FunctionShape] = {}
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self._natively(frame, threads):
@@ -183,10 +184,13 @@ class Segment:
         everyone, full = threads.everyone, threads.full or threads.everyone
         slots = self.inputs if full else self.merged
         values = [registers[slot] for slot in slots]
-        shared = frozenset(
-            slot for slot, value in zip(slots, values, strict=True) if len(value) == 1
-        )
-        shape = FunctionShape(shared, not everyone, not full)
+        form = everyone, full, *map(len, values)
+        shape = self._shapes.get(form)
+        if shape is None:
+            shared = frozenset(
+                slot for slot, count in zip(slots, form[2:], strict=True) if count == 1
+            )
+            shape = self._shapes[form] = FunctionShape(shared, not everyone, not full)
         compiled = self.compiled_in(shape, frame)
         if compiled is None:
             return False

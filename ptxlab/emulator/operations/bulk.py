@@ -7,7 +7,7 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: Bulk copies", "st.a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,7 +43,7 @@ _MANY = 1 << 20
 _OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BulkCopies:
     """What the threads of an instruction have had copied: ``thread`` is whose each copy is.
 
@@ -63,6 +63,11 @@ class BulkCopies:
         thread, rank = np.nonzero(bits)
         return cls(threads, thread, rank)
 
+    @cached_property
+    def owners(self) -> Threads:
+        """Whose each copy is."""
+        return Threads(self.threads.width, index=self.threads.index[self.thread])
+
     def address(self, access: Access, frame: Frame) -> Array:
         """Return the address of each copy: of the access, but in the CTA that the copy is for."""
         value = self.threads.pick(access.base.read(frame.registers)).astype(np.uint64)
@@ -75,7 +80,7 @@ class BulkCopies:
     def units(self, access: Access, frame: Frame, copy: Array, offset: Array) -> list[Part]:
         """Return where the items at ``offset`` from the address of each ``copy`` are."""
         address = self.address(access, frame)[copy] + offset.astype(np.uint64)
-        owners = Threads(frame.wave.width, index=self.threads.index[self.thread[copy]])
+        owners = Threads(self.threads.width, index=self.owners.index[copy])
         return translate(access, frame, owners, address)
 
 
@@ -134,7 +139,7 @@ class Signal:
         wave, access = frame.wave, self.objects.access
         if not copies.thread.size:
             return  # the mask of a multicast names no CTA
-        owners = Threads(wave.width, index=copies.threads.index[copies.thread])
+        owners = copies.owners
         [part] = translate(access, frame, owners, self._address(frame, copies))
         index = np.broadcast_to(part.index, nbytes.shape)
         if wave.watched:

@@ -291,9 +291,9 @@ def _places(
     access: Access, copies: BulkCopies, frame: Frame, rows: list[BoxRows]
 ) -> list[list[Array]]:
     """Return for each thread where its box lies in shared memory, in units, once for each CTA."""
-    address = copies.address(access, frame) + np.uint64(access.offset % (1 << 64))
-    owners = Threads(frame.wave.width, index=copies.threads.index[copies.thread])
-    [part] = translate(access, frame, owners, copies.address(access, frame))
+    base = copies.address(access, frame)
+    address = base + np.uint64(access.offset % (1 << 64))
+    [part] = translate(access, frame, copies.owners, base)
     region = frame.wave.regions["shared"]
     places: list[list[Array]] = [[] for _ in rows]
     inside = (address & np.uint64((1 << RANK_SHIFT) - 1)).astype(np.int64)
@@ -317,7 +317,8 @@ def _together(
     write: Write | None = None,
 ) -> BoxCopies | None:
     """Return the copies of all threads as one, None unless all is where it may be, and alike in every thread."""
-    address = copies.address(access, frame) + np.uint64(access.offset % (1 << 64))
+    base = copies.address(access, frame)
+    address = base + np.uint64(access.offset % (1 << 64))
     inside = (address & np.uint64((1 << RANK_SHIFT) - 1)).astype(np.int64)
     box, threads, ctas = rows.box, copies.threads, inside.size // copies.threads.size
     if not ctas or not np.array_equal(copies.thread, np.repeat(np.arange(threads.size), ctas)):
@@ -331,8 +332,7 @@ def _together(
         allocation = _allocation(frame, rows)
     except ValueError:  # which is told of the thread whose box it is
         return None
-    owners = Threads(frame.wave.width, index=threads.index[copies.thread])
-    [part] = translate(access, frame, owners, copies.address(access, frame))
+    [part] = translate(access, frame, copies.owners, base)
     units = box.units(offset) - offset // UNIT_BYTES
     places = np.add.outer(np.broadcast_to(part.index, inside.shape), units)
     of_each = [places[number::ctas] for number in range(ctas)]

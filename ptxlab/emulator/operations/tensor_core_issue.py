@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,6 +40,9 @@ from ptxlab.matrix.form import SharedOperand
 
 TensorAddress = tuple[Source, int]
 """An address of Tensor Memory: a register and what is added."""
+
+matrix_descriptor = lru_cache(maxsize=1024)(TCGEN05_DESCRIPTOR.decode)
+"""The fields of a descriptor of shared memory: a loop has the same few again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,15 @@ class Issued:
         """
         base, offset = start
         address = (self.values(base).astype(np.int64) + offset) & 0xFFFFFFFF
+        memory = self.wave.tensor_memory
+        key = address.tobytes(), self.ctas.tobytes(), width, tuple(lanes)
+        known = memory.known.get(key)
+        if known is None:
+            known = memory.known[key] = self._cells(address, width, what, lanes)
+        assert isinstance(known, Cells)
+        return known
+
+    def _cells(self, address: Array, width: int, what: str, lanes: Sequence[int]) -> Cells:
         lane, column = (address >> 16) % LANES, address & 0xFFFF
         wrong = ~np.isin(lane, lanes)
         if wrong.any():
@@ -210,7 +223,7 @@ class Issued:
         """
         for word, at in self.distinct(descriptors):
             try:
-                TCGEN05_DESCRIPTOR.decode(word)
+                matrix_descriptor(word)
             except ValueError as error:
                 raise self.misdescribed(at, operand.operand, word, error) from None
         region, group = self.wave.regions["shared"], self.operation.group
@@ -253,7 +266,7 @@ def commit(context: Context, asked: RowForm) -> Step:
         issued = list(operation.issued(frame, threads))
         if not copies.thread.size:
             return
-        owners = Threads(wave.width, index=threads.index[copies.thread])
+        owners = copies.owners
         [part] = translate(objects.access, frame, owners, copies.address(objects.access, frame))
         index = np.broadcast_to(part.index, copies.thread.shape)
         units = Threads(

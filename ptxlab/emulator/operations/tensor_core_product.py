@@ -22,7 +22,13 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import Factors
 from ptxlab.emulator.operations.matrix_native import MOST, NativeProduct, native_product
 from ptxlab.emulator.operations.tensor_core_arithmetic import arithmetic, scaled_down
-from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation, TensorAddress
+from ptxlab.emulator.operations.tensor_core_issue import (
+    Cells,
+    Issued,
+    Operation,
+    TensorAddress,
+    matrix_descriptor,
+)
 from ptxlab.emulator.operations.tensor_core_native import product_task
 from ptxlab.emulator.operations.tensor_core_operands import (
     Differing,
@@ -49,7 +55,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
-from ptxlab.matrix.descriptor import READERS, TCGEN05_DESCRIPTOR
+from ptxlab.matrix.descriptor import READERS
 from ptxlab.matrix.instruction_descriptor import LONG_K
 from ptxlab.matrix.sparse import InvalidMetadata
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
@@ -184,7 +190,7 @@ class _Product(Joined):
         descriptors = issued.values(source)
         for word, at in issued.distinct(descriptors):
             try:
-                mode = MODES[str(TCGEN05_DESCRIPTOR.decode(word)["swizzle"])]
+                mode = MODES[str(matrix_descriptor(word)["swizzle"])]
                 self._swizzles[name] = mode.name
                 if product.bits == 4 or operand.dtype in READERS["tcgen05"].types:
                     dtype = "e2m1x2" if product.bits == 4 else operand.dtype

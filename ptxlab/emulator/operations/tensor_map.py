@@ -54,10 +54,13 @@ def read_maps(pieces: Sequence[Access], frame: Frame, threads: Threads) -> list[
 
 
 def read_map(pieces: Sequence[Access], frame: Frame, threads: Threads) -> bytes | None:
-    """Return the one map that all threads read, None unless they see it at one place."""
+    """Return the one map that all threads read, None unless they see it at one place. What is a parameter is kept."""
     given = threads.pick(pieces[0].base.read(frame.registers))
-    if (given != given[:1]).any():
+    if len(given) > 1 and (given != given[0]).any():
         return None
+    address, maps = int(given[0]) + pieces[0].offset, frame.wave.maps
+    if address in maps:
+        return maps[address]
     first_thread = Threads(threads.width, index=threads.index[:1])
     try:
         [first] = translate(pieces[0], frame, first_thread)
@@ -67,7 +70,10 @@ def read_map(pieces: Sequence[Access], frame: Frame, threads: Threads) -> bytes 
     is_own = isinstance(memory, Region) and memory.name != "param"
     if is_own or begin + MAP_BYTES > memory.size:
         return None
-    return memory.data[begin : begin + MAP_BYTES].tobytes()
+    data = memory.data[begin : begin + MAP_BYTES].tobytes()
+    if isinstance(memory, Region):
+        maps[address] = data
+    return data
 
 
 def _write_maps(

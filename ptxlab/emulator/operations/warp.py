@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -67,9 +68,13 @@ class Aligned:
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the lanes whose warp is here."""
-        if threads.everyone:
+        if threads.everyone or self.size in threads.whole:
             return threads.mask
         wave = frame.wave
+        here = in_teams(wave, threads.mask, self.size)
+        if (here.any(axis=1) == here.all(axis=1)).all():
+            threads.whole.add(self.size)
+            return threads.mask
         missing = in_teams(wave, alive & ~threads.mask, self.size).any(axis=1)
         of_threads = np.repeat(~missing, self.size).reshape(wave.ctas, -1)
         whole: Array = threads.mask & of_threads[:, : wave.cta_width].reshape(-1)
@@ -190,6 +195,8 @@ class WholeWarps:
         self.threads = threads
         self._frame = frame
         self._line = line
+        if self.size in threads.whole:
+            return
         if not threads.everyone or self.wave.cta_width % self.size:
             self._check()
 
@@ -223,6 +230,12 @@ class WholeWarps:
     def count(self) -> int:
         return self.threads.size // self.size
 
+    @cached_property
+    def _teams(self) -> Array:
+        """Which of the wave they are."""
+        teams: Array = self.threads.index[:: self.size] // self.size
+        return teams
+
     @property
     def frame(self) -> Frame:
         return self._frame
@@ -235,7 +248,10 @@ class WholeWarps:
         """Return a register's value as [warps, 32]."""
         if value.shape[0] == 1:
             return np.broadcast_to(value, (self.count, self.size))
-        return self.threads.pick(value).reshape(-1, self.size)
+        if self.threads.everyone or self.wave.cta_width % self.size:
+            return self.threads.pick(value).reshape(-1, self.size)
+        rows: Array = value.reshape(-1, self.size)[self._teams]
+        return rows
 
     def read(self, source: Source) -> Array:
         """Return an operand as [warps, 32]."""
@@ -243,8 +259,14 @@ class WholeWarps:
 
     def write(self, destination: Destination, rows: Array) -> None:
         """Write [warps, 32] to a register."""
-        registers, slot = self._frame.registers, destination.slot
-        registers[slot] = self.threads.spread(registers[slot], rows.reshape(-1))
+        registers, slot, threads = self._frame.registers, destination.slot, self.threads
+        if threads.everyone or threads.full or self.wave.cta_width % self.size:
+            registers[slot] = threads.spread(registers[slot], rows.reshape(-1))
+            return
+        value = np.empty(threads.width, rows.dtype)
+        value[:] = registers[slot].view(rows.dtype)
+        value.reshape(-1, self.size)[self._teams] = rows
+        registers[slot] = value
 
     def matrix(self, layout: FragmentLayout, sources: Sequence[Source]) -> Array:
         """Return what the registers of a fragment hold, [rows, cols, warps] of raw words."""

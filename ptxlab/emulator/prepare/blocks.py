@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from ptxlab.emulator.prepare.computation import row_computation
@@ -97,23 +96,6 @@ def _guard(context: Context) -> Source | None:
         return None
     name = tree.Name(guard.name, position=guard.position)
     return context.source(tree.Not(name) if guard.negated else name, "pred")
-
-
-def await_products(blocks: Sequence[BoundBlock], accumulators: set[int]) -> Sequence[BoundBlock]:
-    """Have instructions wait for the products whose D they touch, if not to add to it."""
-    if not accumulators:
-        return blocks
-    return [
-        replace(block, instructions=[_awaiting(each, accumulators) for each in block.instructions])
-        for block in blocks
-    ]
-
-
-def _awaiting(instruction: BoundInstruction, accumulators: set[int]) -> BoundInstruction:
-    site = instruction.site
-    adds = site.instruction.opcode == "wgmma"
-    touched = (site.reads - site.writes if adds else site.reads | site.writes) & accumulators
-    return replace(instruction, awaited=touched) if touched else instruction
 
 
 def find_liveness(context: Context, blocks: Sequence[BoundBlock]) -> list[Liveness]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ptxlab.emulator.prepare.blocks import await_products, bind, cut, find_liveness, legal_forms
+from ptxlab.emulator.prepare.accumulators import await_products
+from ptxlab.emulator.prepare.blocks import bind, cut, find_liveness, legal_forms
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_constants, check_function, check_module
 from ptxlab.emulator.prepare.flattening import declare_signature, flatten

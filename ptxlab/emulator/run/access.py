@@ -134,6 +134,9 @@ def _in_cluster(
 ) -> tuple[Array, Array]:
     """Return where the shared memory of the CTA that each address names begins, and the rest of it."""
     asked = (address >> np.uint64(RANK_SHIFT)).view(np.int64)
+    rest: Array = address & np.uint64((1 << RANK_SHIFT) - 1)
+    if space == CLUSTER and where is None and asked.item(asked.argmax()) < wave.config.cluster_ctas:
+        return threads.pick(wave.cluster_start) + asked * wave.shared_pitch, rest
     own = threads.pick(wave.rank_of)
     if where is not None:
         own = own[where]
@@ -150,7 +153,6 @@ def _in_cluster(
             hint=None if space == CLUSTER else "another CTA's is reached by .shared::cluster",
             kind="bounds",
         )
-    rest: Array = address & np.uint64((1 << RANK_SHIFT) - 1)
     return start + (asked - own) * wave.shared_pitch, rest
 
 

@@ -76,6 +76,29 @@ class Barriers:
                 raise self._wrong(arrival, unlike or threads, what)
         self.arrivals.append(arrival)
 
+    def at_once(self, arrivals: Sequence[Arrival], alive: Array) -> bool:
+        """Say whether arrivals complete their barriers, of which each is another one, with nobody else.
+
+        It may say no where they do.
+        """
+        numbers = {arrival.number for arrival in arrivals}
+        if self.arrivals or self._wave.watched or len(numbers) < len(arrivals):
+            return False
+        return all(
+            arrival.waits and arrival.reduction is None and self._whole(arrival, alive)
+            for arrival in arrivals
+        )
+
+    def _whole(self, arrival: Arrival, alive: Array) -> bool:
+        """Say whether threads that arrive are all that a barrier waits for, in each CTA that some of them are in."""
+        mask = arrival.group.threads.mask
+        here, wanted = self._per_cta(mask), arrival.count
+        warps = mask.reshape(-1, WARP)
+        expected = self._per_cta(alive) if wanted is None else wanted
+        is_whole = (warps.any(axis=1) == warps.all(axis=1)).all()
+        good: Array = (here == 0) | (here == expected)
+        return bool(is_whole and arrival.number < BARRIERS and good.all())
+
     def complete(self, alive: Array) -> None:
         """Forget the arrivals at barriers that are complete, given who has not ended."""
         for number in sorted({arrival.number for arrival in self.arrivals}):

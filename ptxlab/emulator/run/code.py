@@ -88,7 +88,7 @@ class BasicBlock:
     ``watched`` are the steps of a launch that somebody watches: they tell of each instruction, and
     drop no register, so that each can be looked at wherever its name is known.
     ``participants`` is set where the first step needs threads to arrive together. ``polls`` says that
-    threads may look here for what other threads do. ``instructions`` counts them as PTX does.
+    threads may look here for what other threads do. ``instructions`` counts them as PTX does, ``accesses`` those to memory.
     ``ends`` says that threads only end here, ``beside`` that all of it may run beside products that are under way in
     the ``background``. ``lasting`` gives, for each instruction, the registers
     whose values matter after it, ``needed`` those that do before the first.
@@ -103,6 +103,7 @@ class BasicBlock:
     participants: Participants | None
     polls: bool
     instructions: int
+    accesses: int
     ends: bool
     beside: Callable[[], bool]
 

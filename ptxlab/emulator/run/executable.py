@@ -92,6 +92,7 @@ def _block(block: BoundBlock, liveness: Liveness, of_kernel: bool) -> BasicBlock
         participants=_participants(block.instructions),
         polls=any(_polls(instruction.site.instruction) for instruction in watched),
         instructions=len(watched),
+        accesses=sum(bool(each.lowered and each.lowered.access) for each in watched),
         ends=(leave is end or (leave is go_back and of_kernel)) and not steps,
         beside=cache(lambda: _only_jumps(leave) and all(map(_goes_beside, watched))),
     )

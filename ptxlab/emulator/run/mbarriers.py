@@ -25,10 +25,9 @@ MOST = (1 << COUNT_BITS) - 1
 PHASES = 8
 """How far an object counts its phases: those asked for are the last two."""
 
-_COUNT = np.uint64(MOST)
-_TX = np.uint64((1 << TX_BITS) - 1)
-_EXPECTED_AT, _TX_AT = np.uint64(COUNT_BITS), np.uint64(2 * COUNT_BITS)
-_PHASE_AT = np.uint64(2 * COUNT_BITS + TX_BITS)
+_TX_AT = 2 * COUNT_BITS
+_PHASE_AT = _TX_AT + TX_BITS
+_ABOVE_TX = 64 - _PHASE_AT
 
 
 @dataclass(slots=True)
@@ -42,20 +41,18 @@ class MbarrierState:
 
     @classmethod
     def of(cls, words: Array) -> MbarrierState:
-        tx = (words >> _TX_AT & _TX).astype(np.int64)
+        bits = words.view(np.int64)
         return cls(
-            (words & _COUNT).astype(np.int64),
-            (words >> _EXPECTED_AT & _COUNT).astype(np.int64),
-            np.where(tx > MOST, tx - (1 << TX_BITS), tx),
-            (words >> _PHASE_AT).astype(np.int64),
+            bits & MOST,
+            bits >> COUNT_BITS & MOST,
+            bits << _ABOVE_TX >> _ABOVE_TX + _TX_AT,
+            bits >> _PHASE_AT & PHASES - 1,
         )
 
     def words(self) -> Array:
-        pending, expected, phase = (
-            value.astype(np.uint64) for value in (self.pending, self.expected, self.phase % PHASES)
-        )
-        tx = self.tx.astype(np.uint64) & _TX
-        words: Array = pending | expected << _EXPECTED_AT | tx << _TX_AT | phase << _PHASE_AT
+        tx = self.tx & (1 << TX_BITS) - 1
+        bits: Array = self.pending | self.expected << COUNT_BITS | tx << _TX_AT
+        words: Array = (bits | self.phase << _PHASE_AT).view(np.uint64)
         return words
 
     def settle(self) -> Array:
@@ -137,7 +134,7 @@ class Mbarriers:
 
     def passed(self, index: Array, phases: Array) -> Array:
         """Return whether the phases (of each the lowest bit counts) are complete."""
-        passed: Array = (self._held(index) >> _PHASE_AT & 1) != (phases & 1)
+        passed: Array = (self._held(index).view(np.int64) >> _PHASE_AT & 1) != (phases & 1)
         return passed
 
     def expect(self, index: Array, tx: Array) -> None:
@@ -156,21 +153,26 @@ class Mbarriers:
         if (index[1:] > index[:-1]).all():
             self._apply(index, before, arrive, None)
             return words
-        objects, which = np.unique(index, return_inverse=True)
-        counts = _sums(which, arrive.counts)
+        order = index.argsort(kind="stable")
+        ordered = index[order]
+        begins = np.append(True, ordered[1:] != ordered[:-1])
+        first, which = np.flatnonzero(begins), begins.cumsum() - 1
+        objects = ordered[first]
+        counts, tx = (np.add.reduceat(x[order], first) for x in (arrive.counts, arrive.tx))
         each = self.state(objects)
-        # No phase ends before the last entry, if that is an arrival.
+        # No phase ends before the last entry, if that is an arrival, or bytes come as all do.
         few = counts < each.pending + arrive.counts.all()
+        if (arrive.tx < 0).all():
+            few = few | (each.tx + tx >= 0) & (counts == 0)
         if few.all() and not (arrive.drop or arrive.leave_open):
-            order = np.argsort(which, kind="stable")
             earlier = np.cumsum(arrive.counts[order]) - arrive.counts[order]
-            first = np.searchsorted(which[order], np.arange(len(objects)))
-            earlier -= earlier[first][which[order]]
+            earlier -= earlier[first][which]
             before.pending[order] -= earlier
             words = before.words()
-            self._apply(objects, each, Arrive(counts, _sums(which, arrive.tx)), None)
+            self._apply(objects, each, Arrive(counts, tx), None)
             return words
-        turn = _turns(which)
+        turn = np.empty(len(index), np.int64)
+        turn[order] = np.arange(len(index)) - first[which]
         for number in range(int(turn.max()) + 1):
             at = np.flatnonzero(turn == number)
             words[at] = self._change_each(index[at], arrive, at)
@@ -205,17 +207,3 @@ class Mbarriers:
         if wrong.any():
             first = int(np.argmax(wrong))
             raise UndefinedUse(first if at is None else int(at[first]), what.format(values[first]))
-
-
-def _sums(which: Array, values: Array) -> Array:
-    return np.bincount(which, values).astype(np.int64)
-
-
-def _turns(which: Array) -> Array:
-    """Return of each entry how many before it are of the same object."""
-    order = np.argsort(which, kind="stable")
-    ordered = which[order]
-    starts = np.searchsorted(ordered, ordered)
-    turns = np.empty(len(which), np.int64)
-    turns[order] = np.arange(len(which)) - starts
-    return turns

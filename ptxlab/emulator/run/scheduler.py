@@ -192,6 +192,10 @@ class Scheduler:
         leaving = block.exit(group)
         if len(leaving) == 1 and isinstance(leaving[0], Converged):
             return leaving[0]
+        arrivals = [moved for moved in leaving if isinstance(moved, Arrival)]
+        if len(arrivals) == len(leaving) and self._barriers.at_once(arrivals, self._alive):
+            self.wave.mbarriers.told = 0
+            return arrivals[0].group if len(arrivals) == 1 else group
         onward: list[Converged] = []
         for moved in leaving:
             if isinstance(moved, Converged):

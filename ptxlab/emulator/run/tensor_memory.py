@@ -9,6 +9,7 @@ Source: PTX ISA, "Tensor Memory" and "Tensor Memory Allocation".
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property
 
 import numpy as np
@@ -34,7 +35,8 @@ class TensorMemory:
 
     ``changes`` counts what may end somebody's wait for columns. ``group`` is the cta_group of the kernel's
     instructions, 0 before the first. ``relinquished`` says which CTAs may not allocate any more, ``most``
-    how many columns their next allocation may have, and ``blank`` is a cell without a value.
+    how many columns their next allocation may have, and ``blank`` is a cell without a value. What operations have
+    been found to begin at, where it was allocated, is ``known`` until that changes.
     """
 
     def __init__(self, ctas: int, background: Background, poison: int = 0) -> None:
@@ -48,6 +50,7 @@ class TensorMemory:
         self._first = np.full((ctas, GRANULES), -1)
         self._line = np.zeros((ctas, GRANULES), np.int64)
         self._before: Array | None = None
+        self.known: dict[Hashable, object] = {}
 
     @property
     def cells(self) -> Array:
@@ -92,7 +95,7 @@ class TensorMemory:
 
     def take(self, ctas: Array, starts: Array, counts: Array, line: int) -> None:
         """Allocate ``counts`` columns from ``starts`` on in the CTAs [requests, group]."""
-        self._before = None
+        self._changed()
         for own, start, count in zip(ctas.tolist(), starts.tolist(), counts.tolist(), strict=True):
             granules = slice(start // GRANULE, (start + count) // GRANULE)
             self._first[own, granules] = start // GRANULE
@@ -109,9 +112,13 @@ class TensorMemory:
 
     def free(self, cta: int, start: int) -> None:
         """Give back the allocation that begins at ``start``."""
-        self._before = None
+        self._changed()
         self._first[cta][self._first[cta] == start // GRANULE] = -1
         self.changes += 1
+
+    def _changed(self) -> None:
+        self._before = None
+        self.known.clear()
 
     def relinquish(self, ctas: Array) -> None:
         """Have CTAs allocate no more."""

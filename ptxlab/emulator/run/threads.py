@@ -23,10 +23,11 @@ class Threads:
     ``everyone`` says that it is all threads of the wave, those that fill up warps too. ``full``
     says that no other living thread can see what these threads write, so that registers may be
     overwritten as a whole: threads that have ended (or only fill up the last warp) may compute
-    garbage but never touch memory.
+    garbage but never touch memory. Of teams of so many threads as ``whole`` names there is none of which
+    some are among them and others are not.
     """
 
-    __slots__ = ("_blends", "_index", "_mask", "_size", "everyone", "full", "width")
+    __slots__ = ("_blends", "_index", "_mask", "_size", "everyone", "full", "whole", "width")
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Threads:
         self._size: int | None = None
         self._blends: dict[int, Array] = {}
         self.full = full
+        self.whole: set[int] = set()
         self.everyone = mask is None and index is None
 
     @property
@@ -82,6 +84,8 @@ class Threads:
 
     def where(self, predicate: Mask) -> Threads | None:
         """Return the threads for which ``predicate`` holds (shape (width,) or (1,)); None if none."""
+        if predicate is self._mask:
+            return self
         if predicate.size == 1:
             return self if predicate[0] else None
         mask = predicate if self.everyone else predicate & self.mask

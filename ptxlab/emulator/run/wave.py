@@ -56,7 +56,7 @@ class Wave:
     ``shared`` says where shared variables are, of the ``shared_bytes`` that a CTA has. ``constants`` are the
     registers that all frames of a layout begin with. A thread has so many ``registers`` at first, where they
     can be given back; 0 where not. At ``workspace`` is what the CTAs of a cooperative launch wait for each
-    other with, 0 in another.
+    other with, 0 in another. At generic addresses of parameters there are these tensor ``maps``.
 
     Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma), ``tensor_work`` and
     ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. Of the lines ``unverified`` nobody
@@ -135,10 +135,17 @@ class Wave:
         lives = np.arange(self.cta_width) < self.config.cta_threads
         self.alive = Threads(self.width, mask=None if lives.all() else np.tile(lives, ctas))
         self.constants: dict[FrameLayout, list[Array]] = {}
+        self.maps: dict[int, bytes] = {}
 
     @cached_property
     def rank_of(self) -> Array:
         return self.cta_of % self.config.cluster_ctas
+
+    @cached_property
+    def cluster_start(self) -> Array:
+        """Where the shared memory of the first CTA of each thread's cluster begins, as that of a CTA in its region."""
+        start: Array = self.regions["shared"].start - self.rank_of * self.shared_pitch
+        return start
 
     @property
     def changes(self) -> int:
