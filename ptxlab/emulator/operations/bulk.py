@@ -71,7 +71,7 @@ class BulkCopies:
     def address(self, access: Access, frame: Frame) -> Array:
         """Return the address of each copy: of the access, but in the CTA that the copy is for."""
         value = self.threads.pick(access.base.read(frame.registers)).astype(np.uint64)
-        address = np.broadcast_to(value, (self.threads.size,))[self.thread]
+        address: Array = value.repeat(self.thread.size) if len(value) == 1 else value[self.thread]
         if self.rank is None:
             return address
         at: Array = (address & _OFFSET) | (self.rank.astype(np.uint64) << np.uint64(RANK_SHIFT))

@@ -43,10 +43,8 @@ class UnitLines:
 
         Raises ValueError for a descriptor that says what is not modelled.
         """
-        words, which = descriptors[:1], np.zeros(descriptors.size, np.int64)
-        if (descriptors != words).any():
-            words, which = np.unique(descriptors, return_inverse=True)
-        return cls(region.data, starts, which, _patterns(operand, major, words.tobytes(), record))
+        which, patterns = _patterns(operand, major, descriptors.tobytes(), record)
+        return cls(region.data, starts, which, patterns)
 
     @classmethod
     def dense(cls, lines: Array) -> UnitLines:
@@ -103,6 +101,9 @@ class UnitLines:
 
 
 @lru_cache(maxsize=256)
-def _patterns(operand: SharedOperand, major: str, descriptors: bytes, record: BitRecord) -> Array:
-    """Return the patterns that descriptors say: a loop has the same few again and again."""
-    return addresses(operand, major, np.frombuffer(descriptors, np.uint64), record)
+def _patterns(
+    operand: SharedOperand, major: str, descriptors: bytes, record: BitRecord
+) -> tuple[Array, Array]:
+    """Return which pattern each descriptor says, and the patterns: a loop has the same few again and again."""
+    words, which = np.unique(np.frombuffer(descriptors, np.uint64), return_inverse=True)
+    return which, addresses(operand, major, words, record)

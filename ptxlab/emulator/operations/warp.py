@@ -7,7 +7,6 @@ operation waits until every thread it needs stands at it; see ``ptxlab.emulator.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -202,9 +201,7 @@ class WholeWarps:
 
     def in_frame(self, frame: Frame) -> Self:
         """Return the same warps with the registers of another frame of theirs."""
-        bound = copy(self)
-        bound._frame = frame
-        return bound
+        return type(self)(frame, self.threads, self.name, self._line)
 
     def _check(self) -> None:
         kind, width = self.kind, self.wave.cta_width

@@ -101,7 +101,7 @@ class Threads:
     def apart(self) -> Threads:
         """Return the same threads where others may see what they write."""
         threads = Threads(self.width, mask=self._mask, index=self.index)
-        threads.everyone = self.everyone
+        threads.everyone, threads.whole = self.everyone, self.whole
         return threads
 
     def pick(self, value: Array) -> Array:

@@ -50,6 +50,24 @@ PAST:
 }
 """
 
+COPIES = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 rows)
+{
+    .reg .b64 to; .reg .b32 thread, from;
+    .shared .align 16 .b8 slabs[512];
+    ld.param.u64 to, [rows]; mov.u32 thread, %tid.x;
+    mov.u32 from, slabs; mad.lo.u32 from, thread, 16, from;
+    st.shared.u32 [from], thread; fence.proxy.async.shared::cta;
+    mad.wide.u32 to, thread, 16, to;
+    cp.async.bulk.global.shared::cta.bulk_group [to], [from], 16;
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+}
+"""
+"""Of three words that say what is copied, ptxas has lanes compare one after the other with the first lane's (R2UR.OR)."""
+
 
 @pytest.mark.parametrize(
     ("file", "arch"),
@@ -105,6 +123,13 @@ def test_lanes_that_went_a_way_further_down_are_waited_for() -> None:
     data = device.upload(np.full(32, 1e-39, np.float32))
     device.load(QUOTIENT).kernel("k").launch(1, 32, [data])
     assert data.numpy().view(np.uint32).tolist() == [0xFFFFFFFF] * 32
+
+
+def test_lanes_that_differ_in_one_word_of_several_ask_for_their_own() -> None:
+    device = open_device("emulator", arch="sm_90a", engine="sass")
+    rows = device.upload(np.zeros((32, 4), np.uint32))
+    device.load(COPIES).kernel("k").launch(1, 32, [rows])
+    assert rows.numpy()[:, 0].tolist() == [*range(32)]
 
 
 def test_a_fault_names_the_line_of_machine_code() -> None:
