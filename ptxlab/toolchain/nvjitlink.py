@@ -36,7 +36,7 @@ def link_ptx(
     inlined, and ``setmaxnreg`` is ignored (C7504). ``assemble_cuda`` has neither limit.
     """
     texts = (ptx,) if isinstance(ptx, str) else tuple(ptx)
-    key = [version(), arch, *options, "", *texts]
+    key = [version(), arch, *_ALWAYS, *options, "", *texts]
 
     def link_now() -> bytes:
         image, log = _link(texts, arch, (f"-arch={arch}", *_ALWAYS, *options), path)
