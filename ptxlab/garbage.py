@@ -1,14 +1,18 @@
-"""Python's search for garbage, put off while much is made that stays.
+"""What makes a kernel of 100,000 objects quickly: no search for garbage meanwhile, and data classes that are soon made.
 
-It begins anew whenever some hundred objects more are there, and looks at all of them again and again: for a
+The search begins anew whenever some hundred objects more are there, and looks at all of them again and again: for a
 kernel, which is 100,000 objects and holds hardly any garbage, as long as making them takes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+T = TypeVar("T")
 
 SELDOM = 50_000
 """How many objects more a command makes before it looks for garbage: what it imports is about as many."""
@@ -30,3 +34,19 @@ def uncollected() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as record
+else:
+
+    def record(*, frozen: bool, eq: bool = True, **more: Any) -> Callable[[type[T]], type[T]]:
+        """Make of a class what ``dataclasses.dataclass`` does, frozen for mypy alone: then it is made in half of the time.
+
+        Python's own sets each field of a frozen one by a call.
+        """
+        assert frozen
+        return dataclasses.dataclass(eq=eq, unsafe_hash=eq, **more)
+
+
+__all__ = ["record", "seldom", "uncollected"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ptxlab.errors import ToolchainError
+from ptxlab.garbage import record
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.nvdisasm import disassemble
 
@@ -28,7 +28,7 @@ _INSTRUCTION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SassInstruction:
     """One machine instruction: ``@!P0 IMAD.WIDE R2, R3, R4, R6`` at ``address`` in its function.
 
@@ -63,7 +63,7 @@ class SassInstruction:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SassFunction:
     """One function: a ``kernel``, or what kernels call.
 

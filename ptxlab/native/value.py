@@ -7,14 +7,15 @@ instructions, and an address is one of type ``ptr``.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ptxlab.garbage import record
 from ptxlab.native.arrays import DATA, FLAGS
 from ptxlab.native.text import FunctionText, is_float, literal, type_of, width
 from ptxlab.numbers.formats import F32
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class VectorValue:
     """A register of the function, or a constant: ``lanes`` numbers of LLVM type ``kind``, or where they are 0 just one.
 

@@ -8,8 +8,10 @@ Positions do not take part in comparison, so a printed and reparsed tree equals 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from ptxlab.garbage import record
 
 
 class Position(NamedTuple):
@@ -22,7 +24,7 @@ class Position(NamedTuple):
 NOWHERE = Position(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Node:
     """Anything that stands at a place in the text."""
 
@@ -32,21 +34,21 @@ class Node:
 # ---- operands -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Name(Node):
     """An identifier: register, special register (``%tid.x``), variable, label, function, ``_``."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Integer(Node):
     """An integer constant expression, folded. ``value`` is the mathematical value."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Float(Node):
     """A floating-point constant as its bits: ``0f`` literals are 32 wide, all others 64."""
 
@@ -54,21 +56,21 @@ class Float(Node):
     width: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Not(Node):
     """A negated predicate operand, ``!p``."""
 
     operand: Name
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Negated(Node):
     """An arithmetically negated name, ``-x``, as some source operands allow."""
 
     operand: Name
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pair(Node):
     """Two destinations written ``p|q``."""
 
@@ -76,21 +78,21 @@ class Pair(Node):
     second: Operand
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Vector(Node):
     """A brace-enclosed list, ``{a, b, c, d}``."""
 
     elements: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Group(Node):
     """A parenthesised list, as in ``call (results), f, (arguments)``."""
 
     elements: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Address(Node):
     """A memory operand ``[base + offset]``; ``extra`` holds what follows a comma inside it.
 
@@ -104,7 +106,7 @@ class Address(Node):
     unified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Symbol(Node):
     """The address of a variable or function plus a byte offset, in an operand or an initialiser.
 
@@ -119,7 +121,7 @@ class Symbol(Node):
     mask: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Element(Node):
     """An element of an array, ``name[index]``: its place in memory, counted in elements.
 
@@ -130,7 +132,7 @@ class Element(Node):
     index: Integer | Name | Symbol
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Aggregate(Node):
     """A braced initialiser, nested like the array it fills."""
 
@@ -146,7 +148,7 @@ Initializer = Integer | Float | Symbol | Aggregate
 # ---- statements -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Declarator(Node):
     """One name of a declaration: ``%r<5>`` has count 5, ``a[2][3]`` has dimensions (2, 3).
 
@@ -159,7 +161,7 @@ class Declarator(Node):
     initializer: Initializer | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Declaration(Node):
     """A variable declaration. ``space`` is reg, global, shared, const, local, param or tex.
 
@@ -177,7 +179,7 @@ class Declaration(Node):
     attributes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Guard(Node):
     """``@p`` or ``@!p`` before an instruction."""
 
@@ -185,7 +187,7 @@ class Guard(Node):
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Instruction(Node):
     """``@p opcode.modifier.modifier a, b, c;`` Modifiers are without their dot, ``::`` kept."""
 
@@ -200,21 +202,21 @@ class Instruction(Node):
         return ".".join((self.opcode, *self.modifiers))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Label(Node):
     """``name:``"""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Block(Node):
     """``{ ... }``: its registers and labels are its own."""
 
     statements: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Loc(Node):
     """``.loc file line column``; ``rest`` is the text after them (``function_name``, ...)."""
 
@@ -224,14 +226,14 @@ class Loc(Node):
     rest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pragma(Node):
     """``.pragma "nounroll";``"""
 
     strings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BranchTargets(Node):
     """``label: .branchtargets a, b;``"""
 
@@ -239,7 +241,7 @@ class BranchTargets(Node):
     targets: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CallPrototype(Node):
     """``label: .callprototype (results) _ (parameters);``"""
 
@@ -249,7 +251,7 @@ class CallPrototype(Node):
     directives: tuple[Directive, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CallTargets(Node):
     """``label: .calltargets f, g;``"""
 
@@ -273,7 +275,7 @@ Statement = (
 # ---- module level ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Directive(Node):
     """A performance or other directive of a function: ``.maxntid 256, 1, 1``, ``.noreturn``."""
 
@@ -281,7 +283,7 @@ class Directive(Node):
     values: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Function(Node):
     """A kernel (``is_entry``) or device function. ``body`` is None for a declaration only.
 
@@ -298,7 +300,7 @@ class Function(Node):
     attributes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class File(Node):
     """``.file index "path"``; ``rest`` holds timestamp and size when given."""
 
@@ -307,7 +309,7 @@ class File(Node):
     rest: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Section(Node):
     """``.section name { ... }`` of debugging data, its lines kept as text."""
 
@@ -315,7 +317,7 @@ class Section(Node):
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Alias(Node):
     """``.alias name, aliasee;``"""
 
@@ -326,7 +328,7 @@ class Alias(Node):
 Item = Declaration | Function | File | Section | Alias | Pragma
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PtxModule(Node):
     """A PTX file: ``.version``, ``.target``, ``.address_size`` and its items in order.
 
@@ -351,7 +353,7 @@ class PtxModule(Node):
         return tuple(f for f in self.functions if f.is_entry and f.body is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SourceText:
     """The text a tree was parsed from, and the name errors call it by.
 

@@ -66,6 +66,13 @@ class Context(Names):
 
     def _source_of(self, operand: Operand, type_name: str) -> Source:
         kind = TYPES[type_name]
+        if isinstance(operand, Name):  # most are
+            register = self.register(operand.text)
+            return (
+                self._named_source(operand, kind)
+                if register is None
+                else _register_source(register, kind)
+            )
         if isinstance(operand, Integer | Float):
             value = self.immediate(operand, type_name)
             slot = self.constant(value, (type_name, value.tobytes()))
@@ -81,12 +88,7 @@ class Context(Names):
             return self._symbol_source(operand.name, operand.offset, operand, kind)
         if isinstance(operand, Element):
             return self._slot_source(self._element(operand), operand, kind)
-        if not isinstance(operand, Name):
-            self.refuse(f"operand of this kind in {self.instruction.name}", operand)
-        register = self.register(operand.text)
-        if register is not None:
-            return _register_source(register, kind)
-        return self._named_source(operand, kind)
+        return self.refuse(f"operand of this kind in {self.instruction.name}", operand)
 
     def _sum(self, register: Register, operand: Symbol, kind: ScalarType) -> Source:
         """Return how to read a register plus a constant, added in the register's own width."""

@@ -128,7 +128,7 @@ class Names:
 
         ld and st take one for the memory at it, mov and cvta for the address itself.
         """
-        if not any(isinstance(operand, Element) for operand in instruction.operands):
+        if Element not in map(type, instruction.operands):
             return instruction
         operands = tuple(
             self._place(operand) if isinstance(operand, Element) else operand

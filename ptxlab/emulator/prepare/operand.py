@@ -10,7 +10,7 @@ go together, neighbour by neighbour.
 from __future__ import annotations
 
 import re
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
@@ -19,6 +19,7 @@ from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.forms import require
 from ptxlab.emulator.prepare.row import OperandClass
 from ptxlab.emulator.prepare.scope import PASSED, Register
+from ptxlab.garbage import record
 from ptxlab.matrix.form import UNTYPED, alternatives
 from ptxlab.numbers.types import INSTRUCTION_TYPES, TYPES, ScalarType
 from ptxlab.syntax.tree import (
@@ -62,7 +63,7 @@ class _Element(NamedTuple):
         return len(sizes) < 2 and len(families) < 2
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OperandCheck:
     """One operand of an instruction, and what it must be: a ``kind`` of operand, of a type.
 

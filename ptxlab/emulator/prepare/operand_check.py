@@ -58,7 +58,7 @@ def _kind(context: Context, operand: Operand) -> object:
         register = context.register(operand.text)
         return None if register is None else register.type
     if isinstance(operand, Integer):
-        return operand
+        return operand.value
     if isinstance(operand, Address) and operand.base is not None and not operand.extra:
         kind = _kind(context, operand.base)
         return None if kind is None else ("address", kind)

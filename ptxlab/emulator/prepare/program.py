@@ -16,12 +16,13 @@ from ptxlab.emulator.address_map import FUNCTION_WINDOW
 from ptxlab.emulator.prepare.liveness import Liveness
 from ptxlab.emulator.prepare.registers import Destination, FrameLayout, Source
 from ptxlab.emulator.prepare.scope import Declared, SharedLayout, Site, Variable
+from ptxlab.garbage import record
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.tree import Declaration, Function, PtxModule
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Access:
     """A memory operand: ``nbytes`` at ``base + offset`` in ``space``, by the instruction on ``line``.
 
@@ -38,7 +39,7 @@ class Access:
     writes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Lowered:
     """What an instruction does, also for whoever makes machine code of it.
 
@@ -54,7 +55,7 @@ class Lowered:
     step: Callable[..., None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReadClock:
     """Put into register ``slot`` how many instructions have been executed, from bit ``lowest`` on.
 
@@ -71,7 +72,7 @@ Action = Lowered | ReadClock | Callable[..., None]
 """What is done to the registers and the memory of threads: as data, or as a ``run.code.Step``."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BoundInstruction:
     """One instruction of a block: where it stands, its guard, and what it does.
 
@@ -95,7 +96,7 @@ class BoundInstruction:
         return self.action if alone and isinstance(self.action, Lowered) else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class BoundBlock:
     """Instructions that run one after another; the last one may be an exit.
 
@@ -108,7 +109,7 @@ class BoundBlock:
     successors: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class BoundFunction:
     """A kernel or device function, the layout of its frames, and which registers matter in its blocks.
 

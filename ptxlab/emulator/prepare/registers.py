@@ -7,16 +7,17 @@ known by their number in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from ptxlab.arrays import Array as Array
 from ptxlab.emulator.prepare.scope import Variable
+from ptxlab.garbage import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Source:
     """Where an operand's value comes from: a register number and the dtype to see it as.
 
@@ -35,7 +36,7 @@ class Source:
         return value if value.dtype is self.dtype else value.view(self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Narrower:
     """The conversion of a register of dtype ``wide`` to its low bits, ``narrow``, seen as ``dtype``."""
 
@@ -47,7 +48,7 @@ class Narrower:
         return value.view(self.wide).astype(self.narrow).view(self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Destination:
     """A register to write; ``widen`` is the dtype to extend to when the register is wider."""
 
@@ -59,7 +60,7 @@ class Destination:
         return value if self.widen is None else value.astype(self.widen)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CallResult:
     """A caller's register for a result; ``dtype`` is set where the callee gives it as bytes.
 
@@ -80,14 +81,14 @@ class CallResult:
         return scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class InWave:
     """A register that is filled when a wave begins, by a function of it, and the same in all its frames."""
 
     value: Callable[..., Array]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class VariableAddress:
     """A register that is filled when a wave begins: the address ``offset`` in a variable.
 
@@ -98,7 +99,7 @@ class VariableAddress:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class InFrame:
     """A register that is filled when a frame begins: the address ``offset`` in its local memory."""
 
@@ -109,7 +110,7 @@ Initial = Array | InWave | VariableAddress | InFrame
 """What a register holds at the beginning."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class FrameLayout:
     """What every frame of a function has.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ptxlab.garbage import record
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import (
     Aggregate,
@@ -33,7 +34,7 @@ NewSlot = Callable[[str], int]
 """Allots the next register number of a frame for a register of the given PTX type."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Register:
     """A declared register: its number in the frame, and the PTX type it was declared with."""
 
@@ -41,7 +42,7 @@ class Register:
     type: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Variable:
     """A declared variable in memory: its state space, and its byte offset there.
 
@@ -107,6 +108,8 @@ class Scope:
         if component and f"{whole}.x" in self.registers:
             return
         for prefix, count, type_name, vector in self.ranges:
+            if not whole.startswith(prefix):
+                continue
             if bool(component) == (vector > 1) and counts(prefix, count, whole):
                 self.declare(whole, type_name, vector, new_slot)
 
@@ -120,7 +123,7 @@ class Scope:
             self.registers |= {f"{name}.{letter}": register for letter in letters}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Site:
     """One instruction of a prepared program.
 
@@ -164,7 +167,7 @@ MODULE_SPACES = ("global", "const")
 """Where variables live as long as the module."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SharedLayout:
     """Where the shared variables that a kernel reaches begin: ``starts``.
 

@@ -18,6 +18,7 @@ from ptxlab.emulator.prepare.registers import CallResult, Destination, FrameLayo
 from ptxlab.emulator.prepare.scope import Site
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.garbage import record
 
 Step = Callable[[Frame, Threads], None]
 """One instruction, ready to run for threads of a frame; it raises LaunchError for what would be a fault."""
@@ -45,7 +46,7 @@ class Participants(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class InstructionSteps:
     """One instruction of a block and the steps that it is made of; one that ``leaves`` has those before the exit.
 
@@ -122,7 +123,7 @@ class Routine:
     engine: object = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Caller:
     """Where a call returns to: a block of an activation, and its registers for the results."""
 
@@ -131,7 +132,7 @@ class Caller:
     results: tuple[CallResult, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Activation:
     """A function that threads are in, ``depth`` calls deep; ``caller`` is None in a kernel."""
 
@@ -191,14 +192,14 @@ class Converged:
         return -self.activation.depth, self.block
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ended:
     """Threads that are no more."""
 
     threads: Threads
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reduction:
     """What bar.red makes of the arriving threads' predicates: popc, and, or."""
 
@@ -215,7 +216,7 @@ class Reduction:
         return holding.astype(np.uint32)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Arrival:
     """Threads that have arrived at barrier ``number``, which is for ``count`` threads of a CTA.
 
