@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.together import in_one_test
+
 ROOT = Path(__file__).parents[1] / "ptxlab"
 ROOMS = ("layouts", "matrix", "device", "testing")
 MODULES = (
@@ -90,7 +92,7 @@ def bare(node: ast.Module | ast.ClassDef) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())
+@in_one_test("file", PUBLIC)
 def test_what_is_public_has_a_docstring(file: Path) -> None:
     assert bare(ast.parse(file.read_text(encoding="utf-8"))) == []
 
@@ -128,7 +130,7 @@ def undescribed(text: str) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())
+@in_one_test("file", PUBLIC)
 def test_public_docstrings_say_what_arrays_are(file: Path) -> None:
     assert undescribed(file.read_text(encoding="utf-8")) == []
 
@@ -184,7 +186,7 @@ def unitless(text: str) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())
+@in_one_test("file", PUBLIC)
 def test_public_docstrings_say_the_units_of_numbers(file: Path) -> None:
     assert unitless(file.read_text(encoding="utf-8")) == []
 
@@ -204,7 +206,7 @@ def test_a_number_without_a_unit_is_found(code: str, expected: list[str]) -> Non
     assert unitless(code) == expected
 
 
-@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: file.relative_to(ROOT).as_posix())
+@in_one_test("file", PUBLIC)
 def test_public_docstrings_name_the_errors(file: Path) -> None:
     assert untold(file.read_text(encoding="utf-8")) == []
 

@@ -14,6 +14,7 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Declaration, Declarator, Function
+from tests.together import in_one_test
 
 BF16 = ml_dtypes.bfloat16
 
@@ -123,7 +124,7 @@ def span(kind: str) -> tuple[int, int]:
     return -(2 ** (bits - 1)), 2 ** (bits - 1 if kind[0] == "s" else bits) - 1
 
 
-@pytest.mark.parametrize("kind", INTEGERS)
+@in_one_test("kind", INTEGERS)
 def test_integers_bind_in_range_and_only_there(kind: str) -> None:
     low, high = span(kind)
     size = int(kind[1:]) // 8
@@ -133,11 +134,10 @@ def test_integers_bind_in_range_and_only_there(kind: str) -> None:
         assert f"its range is {low} to {high}" in refuse(kind, value)
 
 
-@pytest.mark.parametrize("kind", INTEGERS)
-@pytest.mark.parametrize(
+@in_one_test("kind", INTEGERS)
+@in_one_test(
     "value",
     [True, np.bool_(True), np.int8(1), np.uint64(1), np.int64(1), np.array(1), ml_dtypes.int4(1)],
-    ids=lambda value: type(value).__name__,
 )
 def test_every_integer_one_binds(kind: str, value: Any) -> None:
     assert bind(kind, value) == (1).to_bytes(int(kind[1:]) // 8, "little")
@@ -150,8 +150,8 @@ def test_numpy_integers_are_held_to_the_range_too() -> None:
     assert bind("b32", np.int32(-1)) == b"\xff" * 4
 
 
-@pytest.mark.parametrize("kind", ["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"])
-@pytest.mark.parametrize("value", [1.0, np.float32(1), np.float64(1), np.float16(1), BF16(1)])
+@in_one_test("kind", ["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"])
+@in_one_test("value", [1.0, np.float32(1), np.float64(1), np.float16(1), BF16(1)])
 def test_floats_do_not_bind_to_integers(kind: str, value: Any) -> None:
     refuse(kind, value)
 
@@ -169,8 +169,8 @@ def test_python_floats_round_to_nearest_even() -> None:
     assert bind("f32", -0.0) == b"\0\0\0\x80"
 
 
-@pytest.mark.parametrize("kind", ["f16", "f32", "f64", "bf16"])
-@pytest.mark.parametrize("given_as", [np.float16, np.float32, np.float64, BF16])
+@in_one_test("kind", ["f16", "f32", "f64", "bf16"])
+@in_one_test("given_as", [np.float16, np.float32, np.float64, BF16])
 def test_nan_of_any_type_is_nan(kind: str, given_as: Any) -> None:
     bound = np.frombuffer(bind(kind, given_as(float("nan"))), TYPES[kind].dtype)
     assert np.isnan(bound.astype(np.float64)).all()
@@ -270,10 +270,8 @@ def test_array_for_a_pointer_says_upload(value: Any) -> None:
     assert "pointer" in refuse("u64", value, pointer=("", None))
 
 
-@pytest.mark.parametrize("kind", sorted(set(TYPES) - {"pred"}))
-@pytest.mark.parametrize(
-    "value", ["text", None, 1j, np.complex64(1), object, {}, np.str_("x")], ids=repr
-)
+@in_one_test("kind", sorted(set(TYPES) - {"pred"}))
+@in_one_test("value", ["text", None, 1j, np.complex64(1), object, {}, np.str_("x")])
 def test_nothing_else_binds(kind: str, value: Any) -> None:
     refuse(kind, value)
 

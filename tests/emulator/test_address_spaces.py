@@ -12,6 +12,7 @@ import pytest
 from ptxlab.errors import LaunchError, PtxSyntaxError, ToolchainError
 from ptxlab.toolchain import disassemble, link_ptx
 from tests.emulator.conftest import functions, kernel_text, module_text
+from tests.together import in_one_test
 
 BEFORE = """
 .global .align 4 .b8 somewhere[16];
@@ -67,7 +68,7 @@ def assembled() -> dict[str, str]:
     return functions(disassemble(link_ptx(module_text(bodies, VARIABLES), arch="sm_80")))
 
 
-@pytest.mark.parametrize(("what", "name"), CASES)
+@in_one_test(("what", "name"), CASES)
 def test_a_name_without_a_space_is_in_its_own(run: Any, what: str, name: str) -> None:
     """As ptxas has it, which makes STS and LDS, STL and LDL, ATOMS of such instructions."""
     result = run(accesses(what, name), before=VARIABLES, shared=64, block=1)
@@ -135,7 +136,7 @@ def test_a_name_in_another_space_is_refused(emulate: Any, line: str) -> None:
 PACKED = ".reg .v2 .b16 v<3>; .reg .v2 .b16 a; .reg .v2 .u32 b; .reg .v4 .b16 c; .reg .v2 .f32 e; .reg .v4 .b32 q; "
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("moves", "words"),
     [
         ("mov.b32 a, 0x70005; mov.b32 r4, a;", 0x70005),

@@ -15,6 +15,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
+from tests.together import in_one_test
 
 REGISTER = {16: "h", 32: "r", 64: "d", 128: "q"}
 PLACES = 24
@@ -241,7 +242,7 @@ def test_scalar(emulator: Device, operation: str, kind: str, space: str) -> None
         compare(emulator, "atom", operation, kind, space, spread)
 
 
-@pytest.mark.parametrize(("operation", "kind"), [s for s in SCALARS if s[0] not in ("exch", "cas")])
+@in_one_test(("operation", "kind"), [s for s in SCALARS if s[0] not in ("exch", "cas")])
 def test_red(emulator: Device, operation: str, kind: str) -> None:
     compare(emulator, "red", operation, kind, "global", 5)
     compare(emulator, "red", operation, kind, "shared", 1)
@@ -260,8 +261,8 @@ def test_vector(emulator: Device, operation: str, kind: str, count: int) -> None
     compare(emulator, "red", operation, kind, "generic", 1, count)
 
 
-@pytest.mark.parametrize("scope", ["", ".cta", ".cluster", ".gpu", ".sys"])
-@pytest.mark.parametrize("ordering", ["", ".relaxed", ".acquire", ".release", ".acq_rel"])
+@in_one_test("scope", ["", ".cta", ".cluster", ".gpu", ".sys"])
+@in_one_test("ordering", ["", ".relaxed", ".acquire", ".release", ".acq_rel"])
 def test_every_ordering_and_scope_is_kept(emulator: Device, ordering: str, scope: str) -> None:
     compare(emulator, "atom", "add", "u32", "global", 5, more=ordering + scope)
 
@@ -310,7 +311,7 @@ def line(text: str, target: str = "sm_80") -> str:
 """
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "atom.global.add.s64 d0, [d1], d2;",

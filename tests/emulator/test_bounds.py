@@ -11,6 +11,7 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.errors import LaunchError
+from tests.together import in_one_test
 
 # Thread AT of two warps is the only one whose address is not the beginning of the memory.
 AT = 37
@@ -186,9 +187,9 @@ SPREAD = """
 """
 
 
-@pytest.mark.parametrize("space", [".global", ""])
-@pytest.mark.parametrize("access", ["st{}.u32 [d1], r0;", "ld{}.u32 r4, [d1];"])
-@pytest.mark.parametrize(
+@in_one_test("space", [".global", ""])
+@in_one_test("access", ["st{}.u32 [d1], r0;", "ld{}.u32 r4, [d1];"])
+@in_one_test(
     ("wrong", "first", "others"),
     [
         ({3: "mov.u64 d1, 64;"}, 3, 0),

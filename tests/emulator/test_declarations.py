@@ -6,6 +6,7 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, PtxSyntaxError
+from tests.together import in_one_test
 
 
 def text(body: str = "", before: str = "", parameters: str = ".param .u64 p") -> str:
@@ -21,9 +22,7 @@ def run(module: str) -> None:
 
 
 # ptxas refuses each of these, and takes each of test_taken; the messages are our own.
-@pytest.mark.parametrize(
-    ("body", "what"),
-    [
+@in_one_test(("body", "what"), [
         (".reg .b32 a; .reg .b32 a;", "'a' is declared already, in line 6"),
         (".reg .b32 a; .reg .b64 a;", "'a' is declared already, in line 6"),
         (".reg .b32 a<5>;\n.reg .b32 a<5>;", "'a' is declared already, in line 6"),
@@ -53,8 +52,7 @@ def run(module: str) -> None:
         ("neg.s32 r1, !q;", "'!' negates a predicate only"),
         (".shared .b32 w; st.global.b128 [d1], w;", "st.global.b128 takes no address of 'w'"),
         ("t: .callprototype _ (.param .texref _);", "'_' of type .texref belongs outside"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_refused_in_a_body(body: str, what: str) -> None:
     with pytest.raises(PtxSyntaxError) as caught:
         run(text(body))
@@ -63,9 +61,7 @@ def test_refused_in_a_body(body: str, what: str) -> None:
     assert caught.value.location.line in (6, 7)
 
 
-@pytest.mark.parametrize(
-    ("before", "what"),
-    [
+@in_one_test(("before", "what"), [
         (".global .u32 g; .global .u32 g;", "'g' is declared already, in line 3"),
         (".weak .global .u32 g; .weak .global .u32 g;", "'g' is declared already, in line 3"),
         (".global .u32 g; .func g() { ret; }", "function 'g' is declared already, in line 3"),
@@ -101,8 +97,7 @@ def test_refused_in_a_body(body: str, what: str) -> None:
         (".extern .global .u32 g = 1;", ".extern .global variable 'g' takes no initial value"),
         (".const .b8 h[65537];", "65537 bytes of constants in a module, 65536 at most"),
         (".const .b8 h[65536]; .const .b8 i[1];", "65537 bytes of constants in a module"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_refused_in_a_module(before: str, what: str) -> None:
     with pytest.raises(PtxSyntaxError) as caught:
         run(text("mov.u64 d0, g;" if ".func" in before else "", before))
@@ -111,9 +106,7 @@ def test_refused_in_a_module(before: str, what: str) -> None:
     assert caught.value.location.line == 3
 
 
-@pytest.mark.parametrize(
-    ("body", "before"),
-    [
+@in_one_test(("body", "before"), [
         (".reg .b32 a<5>; .reg .b32 a; .reg .b32 a5; .reg .b32 a03;", ""),
         (".reg .b32 a<50>; .reg .b32 a1<5>;", ""),
         (".reg .b32 a; { .reg .b64 a; mov.b64 a, 1; }", ""),
@@ -129,8 +122,7 @@ def test_refused_in_a_module(before: str, what: str) -> None:
         ("", ".global .v2 .u32 g[2] = {{1, 2}, {3, 4}}; .global .u32 h[0] = {1};"),
         ("", ".global .u32 h; .global .u64 g = h; .global .u64 i = i; .global .u8 j[2] = {0xFF(h), 0xFF00(h)};"),
         ("", ".const .b8 h[65536];"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_taken(body: str, before: str) -> None:
     run(text(body, before))
 

@@ -16,6 +16,7 @@ from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.matrix.catalog import forms
 from ptxlab.syntax import parse
 from ptxlab.toolchain import link_ptx
+from tests.together import in_one_test
 
 LINE = 8
 VERSIONS = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "certify.py"))["VERSIONS"]
@@ -44,7 +45,7 @@ def attempt(instruction: str, target: str, version: str = "9.1") -> Program:
     return prepare(parse(kernel(instruction, target, version)), TARGETS[target], "k")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("instruction", "without", "within", "hint"),
     [
         ("add.bf16 h1, h2, h3;", "sm_89", "sm_90", "sm_90 or newer"),
@@ -82,7 +83,7 @@ def test_a_target_without_an_instruction(
     assert counted(attempt(instruction, within)) == 2
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("instruction", "old", "new"),
     [
         ("bmsk.clamp.b32 r1, r2, r3;", "7.5", "7.6"),
@@ -206,8 +207,8 @@ fma.rn.oob.f16 h0, h1, h2, h3;
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("instruction", REFUSALS)
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@in_one_test("instruction", REFUSALS)
+@in_one_test("target", ["sm_90a", "sm_100a"])
 def test_what_is_not_emulated(instruction: str, target: str) -> None:
     with pytest.raises(Unsupported) as caught:
         attempt(instruction, target)

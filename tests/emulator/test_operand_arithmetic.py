@@ -13,13 +13,12 @@ from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
 from ptxlab.toolchain import link_ptx
+from tests.together import in_one_test
 
 # ---- register + constant: IADD3 with an immediate in the machine code of ptxas -----------------
 
 
-@pytest.mark.parametrize(
-    ("instruction", "expected"),
-    [
+@in_one_test(("instruction", "expected"), [
         ("st.global.u32 [d1], r0+4;", lambda n: n + 4),
         ("mov.u32 r2, r0+4; st.global.u32 [d1], r2;", lambda n: n + 4),
         ("add.u32 r2, r0+1, r0+2; st.global.u32 [d1], r2;", lambda n: 2 * n + 3),
@@ -36,8 +35,7 @@ from ptxlab.toolchain import link_ptx
         ("st.global.b8 [d1], r0+254;", lambda n: (n + 254) % 256),
         ("cvt.u64.u32 d2, r0; st.global.u64 [d1], d2+-5;", lambda n: n - 5),
         ("mov.u32 r3, 0; st.global.u32 [d1], r3; red.global.add.u32 [d1], r0+3;", lambda n: n + 3),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_constant_is_added_to_a_register(run: Any, instruction: str, expected: Any) -> None:
     words = run(instruction, words=2)[:, 0]
     assert np.array_equal(words, expected(np.arange(32)).astype(np.int64).astype(np.uint32))
@@ -91,9 +89,7 @@ BEFORE = """
 """.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    ("instruction", "word"),
-    [
+@in_one_test(("instruction", "word"), [
         ("ld.global.u32 r2, words[4];", 44),
         ("ld.global.u32 r2, words[1+2];", 33),
         ("ld.global.u32 r2, bytes[4];", 0x07060504),
@@ -107,14 +103,13 @@ BEFORE = """
         ("mov.u32 r3, 9; st.global.u32 words[15], r3; ld.global.u32 r2, [words+60];", 9),
         (".shared .u32 own[8]; st.shared.u32 own[3], 8; mov.u32 r3, own[3]; "
          "ld.shared.u32 r2, [r3];", 8),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_an_index_counts_elements(run: Any, instruction: str, word: int) -> None:
     words = run(f"{instruction} st.global.u32 [d1], r2;", before=BEFORE, block=1)
     assert int(words[0, 0]) == word
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("instruction", "message"),
     [
         ("ld.global.u32 r2, lone[1];", "'lone' is not an array"),
@@ -153,8 +148,8 @@ WIDTHS = {"r3": (32, False), "s": (32, True), "d3": (64, False), "h3": (16, Fals
           "sh": (16, True), "b": (8, False), "sb": (8, True)}  # fmt: skip
 
 
-@pytest.mark.parametrize("array", ["words", "halves", "pairs", "own", "constants"])
-@pytest.mark.parametrize("register", WIDTHS)
+@in_one_test("array", ["words", "halves", "pairs", "own", "constants"])
+@in_one_test("register", WIDTHS)
 def test_a_register_counts_elements(run: Any, register: str, array: str) -> None:
     size, (bits, signed) = {"halves": 2, "own": 8}.get(array, 4), WIDTHS[register]
     cases = list(product((3, 0x1_8000_80FF, 0xFFFF_FFFF), (0, 5, -1, 0x1_0001_80F0)))

@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pytest
 from tensor_layouts import CopyAtom, MMAAtom, atoms_nv
 
 from ptxlab.arrays import Array
@@ -19,6 +18,7 @@ from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LdMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
+from tests.together import in_one_test
 
 MMA_ATOMS: dict[str, MMAAtom] = {
     a.name: a for a in vars(atoms_nv).values() if isinstance(a, MMAAtom)
@@ -96,7 +96,7 @@ def offsets(layout: Any, threads: tuple[int, ...], values: int) -> Array:
     return np.array([[layout(thread, value) for value in range(values)] for thread in threads])
 
 
-@pytest.mark.parametrize("atom", COMPARED, ids=lambda atom: atom.name)
+@in_one_test("atom", COMPARED)
 def test_multiplications(atom: MMAAtom) -> None:
     form = instruction(atom)
     assert (form.m, form.n, form.k) == atom.shape_mnk
@@ -136,7 +136,7 @@ def move(atom: CopyAtom) -> LdMatrix | StMatrix:
     return form
 
 
-@pytest.mark.parametrize("atom", COPIES, ids=lambda atom: atom.name)
+@in_one_test("atom", COPIES)
 def test_rows_of_shared_memory(atom: CopyAtom) -> None:
     form = move(atom)
     assert form.name.startswith(atom.ptx.split(".")[0])

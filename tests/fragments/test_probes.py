@@ -31,6 +31,7 @@ from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
+from tests.together import in_one_test
 
 Elements = Callable[[np.ndarray[Any, Any]], None]
 
@@ -282,8 +283,8 @@ def test_registers_of_wmma(name: str, operand: str, what: str) -> None:
     assert {m.operand for m in mismatches} == {operand}
 
 
-@pytest.mark.parametrize("change", [("row", 1, 6), ("col", 0, 3), ("register", 0, 1)])
-@pytest.mark.parametrize(
+@in_one_test("change", [("row", 1, 6), ("col", 0, 3), ("register", 0, 1)])
+@in_one_test(
     ("kind", "name"),
     [
         (LdMatrix, "ldmatrix.m8n8.x4.b16"),

@@ -17,6 +17,7 @@ from ptxlab.gemm.tile import require
 from ptxlab.isa.targets import TARGETS
 from ptxlab.toolchain import Resources, compile_cuda, link_ptx
 from tests.gemm.simt import KERNELS
+from tests.together import in_one_test
 
 CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
@@ -70,8 +71,8 @@ def test_compiles_without_spills(name: str, choice: int) -> None:
 SIZES = [(1, 1), (128, 128), (129, 127), (1000, 3000)]
 
 
-@pytest.mark.parametrize(("m", "n"), SIZES)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@in_one_test(("m", "n"), SIZES)
+@in_one_test("name", ALGORITHMS)
 def test_the_grid_covers_d_and_no_more(name: str, m: int, n: int) -> None:
     algorithm = ALGORITHMS[name]
     grid = algorithm.launch(Problem(m, n, 1, *algorithm.types[0]), algorithm.tile).grid
@@ -81,7 +82,7 @@ def test_the_grid_covers_d_and_no_more(name: str, m: int, n: int) -> None:
     assert grid == (min(ctas, algorithm.resident or ctas), 1, 1)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@in_one_test("name", ALGORITHMS)
 def test_macros_are_those_of_the_file(name: str) -> None:
     """The table's tile has every macro of the kernel and no other; its first rung has its defaults."""
     algorithm = ALGORITHMS[name]
@@ -96,7 +97,7 @@ def test_macros_are_those_of_the_file(name: str) -> None:
         assert {"GROUP": macros["GROUP"], **defaults} == macros
 
 
-@pytest.mark.parametrize("name", LADDER)
+@in_one_test("name", LADDER)
 def test_each_rung_says_what_it_is(name: str) -> None:
     rung = LADDER[name]
     assert rung.name == name

@@ -26,6 +26,7 @@ from ptxlab.gemm.reference import (
     reference,
 )
 from ptxlab.isa.targets import TARGETS, DotProduct
+from tests.together import in_one_test
 
 AMPERE = TARGETS["sm_80"].dot16
 HOPPER = TARGETS["sm_90a"].dot16
@@ -330,9 +331,9 @@ def sums_of(dtype: str, acc: str) -> Array:
     return fma(a, b) if dtype == "f32" else mma(a, b, acc, HOPPER)
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("kind", EPILOGUES, ids=str)
-@pytest.mark.parametrize("types", ["f32 f32", "bf16 f32", "f16 f16"])
+@in_one_test("fused", [True, False])
+@in_one_test("kind", EPILOGUES)
+@in_one_test("types", ["f32 f32", "bf16 f32", "f16 f16"])
 def test_a_finished_sum_stays_within_the_bound(
     types: str, kind: dict[str, Any], fused: bool
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ptxlab.isa.occupancy import MULTIPROCESSORS, occupancy
 from ptxlab.isa.targets import TARGETS
+from tests.together import in_one_test
 
 CASES = [
     # target, threads, registers, bytes of shared memory, barriers, CTAs in an SM
@@ -63,7 +64,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "threads", "registers", "shared", "barriers", "ctas"), CASES)
+@in_one_test(("name", "threads", "registers", "shared", "barriers", "ctas"), CASES)
 def test_as_the_calculator_of_cuda(
     name: str, threads: int, registers: int, shared: int, barriers: int, ctas: int
 ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from ptxlab.isa.targets import TARGETS
 from ptxlab.numbers.types import TYPES
+from tests.together import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("target", "needed", "runs"),
     [
         ("sm_90a", "sm_80", True),

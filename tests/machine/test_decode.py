@@ -21,6 +21,7 @@ from ptxlab.machine.operands import (
 from ptxlab.machine.row import accessed_bytes, matrices
 from ptxlab.machine.table import ROWS
 from tests.machine.test_operations import instruction
+from tests.together import in_one_test
 
 OPERANDS: dict[str, Operand] = {
     "R5": SassRegister(5),
@@ -56,7 +57,7 @@ OPERANDS: dict[str, Operand] = {
 }
 
 
-@pytest.mark.parametrize("text", OPERANDS)
+@in_one_test("text", OPERANDS)
 def test_an_operand_is_read(text: str) -> None:
     assert read(text) == OPERANDS[text]
 
@@ -105,7 +106,7 @@ WRITTEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", WRITTEN)
+@in_one_test("text", WRITTEN)
 def test_registers_that_are_written_are_counted(text: str) -> None:
     assert instruction(text).written == WRITTEN[text]
 

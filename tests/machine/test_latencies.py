@@ -12,6 +12,7 @@ from ptxlab.isa.targets import target_named
 from ptxlab.machine import uses
 from ptxlab.machine.latencies import LONGEST, Latencies
 from tests.machine.test_operations import instruction
+from tests.together import in_one_test
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "constants.toml"
 ON_RECORD: dict[str, Any] = tomllib.loads(FILE.read_text(encoding="utf-8"))
@@ -68,8 +69,8 @@ PAIRS = {
 """Of two instructions the cycles between: Mesa's sm80_instr_latencies.rs and latencies/sm100."""
 
 
-@pytest.mark.parametrize(("earlier", "later"), PAIRS)
-@pytest.mark.parametrize("capability", [80, 90, 100, 120])
+@in_one_test(("earlier", "later"), PAIRS)
+@in_one_test("capability", [80, 90, 100, 120])
 def test_a_pair_is_as_far_apart_as_nvidia_says(earlier: str, later: str, capability: int) -> None:
     first, second = instruction(earlier), instruction(later)
     shared = uses.written(first) & uses.read(second)

@@ -15,6 +15,7 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.sass import read_sass
 from ptxlab.machine.values import ALL, Array
+from tests.together import in_one_test
 
 LANES = 64
 MASK, WIDE = (1 << 32) - 1, (1 << 64) - 1
@@ -139,7 +140,7 @@ WORDS: dict[str, Callable[[int, int, int], int]] = {
 """By instruction, of what R1, R2 and R3 hold."""
 
 
-@pytest.mark.parametrize("text", WORDS)
+@in_one_test("text", WORDS)
 def test_a_word_is_that_of_pythons_integers(text: str) -> None:
     r = run(text)
     want = [

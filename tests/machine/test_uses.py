@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ptxlab.machine import uses
 from tests.machine.test_operations import instruction
+from tests.together import in_one_test
 
 USED = {
     # What is written, and what is read.
@@ -69,7 +68,7 @@ USED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", USED)
+@in_one_test("text", USED)
 def test_registers_that_are_written_and_read(text: str) -> None:
     i = instruction(text)
     written, read = (" ".join(uses.names(bits)) for bits in (uses.written(i), uses.read(i)))

@@ -20,6 +20,7 @@ from ptxlab.matrix.descriptor import (
     of_tile,
 )
 from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
+from tests.together import in_one_test
 
 Values = dict[str, FieldValue]
 
@@ -184,7 +185,7 @@ def test_a_wrong_offset_reads_something_else() -> None:
         addresses(fields | {"base offset": 1}, "k", 16, 16)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("make", "message"),
     [
         (lambda: SharedTile(12, 16, 16, "k", MODES["none"]), "mn is 12, no multiple of 8"),
@@ -323,7 +324,7 @@ def test_instruction_descriptors_by_hand() -> None:
     assert encode("mxf4", packed | {"scale type": "ue8m0"}) == encode("mxf4nvf4", packed) | 1 << 23
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "values", "message"),
     [
         ("f16", {"a type": "tf32"}, "a type tf32 has no code here; it is bf16, f16"),

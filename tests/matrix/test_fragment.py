@@ -17,6 +17,7 @@ from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.position import Arrangement
+from tests.together import in_one_test
 
 Case = Callable[[int, int, int], tuple[int, int]]
 
@@ -220,9 +221,7 @@ def differences(layout: FragmentLayout, manual: Case) -> int:
     return count
 
 
-@pytest.mark.parametrize(
-    ("layout", "manual"), [row[1:] for row in MANUAL], ids=[row[0] for row in MANUAL]
-)
+@in_one_test(("layout", "manual"), [row[1:] for row in MANUAL])
 def test_layout_is_the_manuals(layout: FragmentLayout, manual: Case) -> None:
     assert differences(layout, manual) == 0
 
@@ -258,7 +257,7 @@ def test_table_agrees_with_element_and_cannot_be_written() -> None:
         table[0, 0, 0, 0] = 1
 
 
-@pytest.mark.parametrize("layout", [row[1] for row in MANUAL], ids=[row[0] for row in MANUAL])
+@in_one_test("layout", [row[1] for row in MANUAL])
 def test_pack_places_each_element_and_unpack_brings_it_back(layout: FragmentLayout) -> None:
     generator = np.random.default_rng(7)
     limit = 1 << layout.bits
@@ -353,9 +352,7 @@ def quad_pair(name: str, operand: str, lane: int, i: int) -> tuple[int, int]:
     return x + half, (i & 4) + (lane & 2) + (i & 1)
 
 
-@pytest.mark.parametrize(
-    "form", [f for f in MMA if f.shape == "m8n8k4" and f.a_type == "f16"], ids=lambda f: f.name
-)
+@in_one_test("form", [f for f in MMA if f.shape == "m8n8k4" and f.a_type == "f16"])
 def test_m8n8k4_has_four_matrices(form: MatrixInstruction) -> None:
     a_order, b_order = form.name.split(".")[4:6]
     for operand, name in (("A", a_order), ("B", b_order), ("C", form.c_type), ("D", form.d_type)):

@@ -12,6 +12,7 @@ from ptxlab.matrix.descriptor import READERS, of_tile
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
 from tests.emulator.matrix.warpgroups import SPANS, Placed
+from tests.together import in_one_test
 
 READER = READERS["wgmma"]
 SIZES = {"bf16": 2, "tf32": 4, "e4m3": 1}
@@ -53,9 +54,9 @@ def test_every_step_along_k_of_a_tile(name: str, swizzle: str, size: int, major:
         assert np.array_equal(actual, matrices[:, :, number * step : (number + 1) * step])
 
 
-@pytest.mark.parametrize("swizzle", SPANS)
-@pytest.mark.parametrize("name", ["A", "B"])
-@pytest.mark.parametrize("major", ["k", "mn"])
+@in_one_test("swizzle", SPANS)
+@in_one_test("name", ["A", "B"])
+@in_one_test("major", ["k", "mn"])
 def test_any_offsets_at_any_start(swizzle: str, name: str, major: str) -> None:
     """Starts inside a pattern, atoms anywhere, many descriptors of different patterns at once."""
     random = np.random.default_rng(len(swizzle))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
+from tests.together import in_one_test
 
 Case = Callable[[int, int], tuple[int, int]]
 
@@ -48,7 +47,7 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("move", TENSOR_MEMORY_MOVES[::3], ids=lambda move: move.name)
+@in_one_test("move", TENSOR_MEMORY_MOVES[::3])
 def test_a_register_holds_a_column_or_two(move: TensorMemoryMove) -> None:
     layout = move.layout
     table = layout.table()

@@ -12,6 +12,7 @@ from ptxlab.layouts.layout import Layout
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.thread_value import steps, thread_value
+from tests.together import in_one_test
 
 FRAGMENTS = tuple(
     {
@@ -47,9 +48,7 @@ def test_there_are_many_fragments() -> None:
     assert len(FRAGMENTS) > 30
 
 
-@pytest.mark.parametrize(
-    "fragment", FRAGMENTS, ids=lambda f: f"{f.kind}-{f.rows}x{f.cols}-{f.bits}"
-)
+@in_one_test("fragment", FRAGMENTS)
 def test_lane_and_value_lead_to_the_element(fragment: FragmentLayout) -> None:
     layout = thread_value(fragment)
     is_b = fragment.kind in ("b", "quad b.row", "quad b.col")

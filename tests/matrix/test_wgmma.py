@@ -15,6 +15,7 @@ from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import EVERY_N, INTEGER_N, MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, shared_place, trace
 from ptxlab.matrix.wgmma import WGMMA
+from tests.together import in_one_test
 
 
 def form(name: str) -> MatrixInstruction:
@@ -23,7 +24,7 @@ def form(name: str) -> MatrixInstruction:
     return instruction
 
 
-@pytest.mark.parametrize("n", EVERY_N)
+@in_one_test("n", EVERY_N)
 def test_d_is_that_of_the_isa(n: int) -> None:
     """Row 16 warp + g, 8 further down for every other pair of elements; pairs of columns, 8 apart."""
     single, half = (

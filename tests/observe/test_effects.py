@@ -12,6 +12,7 @@ import ptxlab.observe
 from ptxlab.emulator.prepare.effects import NO_EFFECTS, Effects
 from ptxlab.emulator.prepare.forms import REFUSED, find
 from ptxlab.emulator.prepare.row import ROWS
+from tests.together import in_one_test
 
 FOLDER = Path(ptxlab.observe.__file__).parent
 OPCODES = ROWS.keys() | {name.partition(".")[0] for name in REFUSED}
@@ -133,7 +134,7 @@ EFFECTS = {
 }
 
 
-@pytest.mark.parametrize("name", EFFECTS)
+@in_one_test("name", EFFECTS)
 def test_effects(name: str) -> None:
     opcode, *modifiers = name.split(".")
     assert find(opcode, tuple(modifiers)).effects == EFFECTS[name]

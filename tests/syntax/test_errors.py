@@ -10,6 +10,7 @@ import pytest
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.syntax import locate, parse
 from ptxlab.syntax.tree import Position, SourceText
+from tests.together import in_one_test
 
 MARK = "¦"
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -148,12 +149,12 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize(("marked", "message", "hint"), TEXT + STATEMENTS + DECLARATIONS)
+@in_one_test(("marked", "message", "hint"), TEXT + STATEMENTS + DECLARATIONS)
 def test_in_a_function(marked: str, message: str, hint: str | None) -> None:
     check(f"{HEAD}.func f\n{{\n  {marked}\n}}\n", message, hint)
 
 
-@pytest.mark.parametrize(("marked", "message", "hint"), MODULES)
+@in_one_test(("marked", "message", "hint"), MODULES)
 def test_in_a_module(marked: str, message: str, hint: str | None) -> None:
     check(marked, message, hint)
 

@@ -41,6 +41,7 @@ from ptxlab.syntax.tree import (
     Symbol,
     Vector,
 )
+from tests.together import in_one_test
 
 Assemble = Callable[..., dict[str, bytes]]
 
@@ -78,7 +79,7 @@ def item(text: str) -> object:
 X = Name("x")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "tree"),
     [
         ("x", X),
@@ -261,7 +262,7 @@ def test_pragmas() -> None:
 # ---- declarations ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "tree"),
     [
         (".reg .b32 %r<5>, a;", Declaration("reg", "b32", (Declarator("%r", 5), Declarator("a")))),

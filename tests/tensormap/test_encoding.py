@@ -14,6 +14,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.tensormap.encoding import MAP_BYTES, decode, encode, replace
 from ptxlab.tensormap.tensor_map import ELEMENT_TYPES, Im2col, TensorMap
 from tests.tensormap.maps import pixels, tiled
+from tests.together import in_one_test
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 ATOMS = {"128B.atom32B": 1, "128B.atom32B.flip8B": 2, "128B.atom64B": 3}
@@ -65,7 +66,7 @@ def written(tensor_map: TensorMap) -> bytes:
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@in_one_test("seed", range(60))
 def test_every_field_is_where_the_header_has_it(seed: int) -> None:
     tensor_map = drawn(seed)
     assert encode(tensor_map) == written(tensor_map)
@@ -187,7 +188,7 @@ def test_replacing_is_what_ptxas_makes_of_it() -> None:
             data = after
 
 
-@pytest.mark.parametrize("seed", range(30))
+@in_one_test("seed", range(30))
 def test_a_map_can_be_made_from_zeros(seed: int) -> None:
     """As Triton does on the device: every field is replaced, in the instruction's numbers."""
     draw = random.Random(seed)
@@ -227,7 +228,7 @@ def test_what_is_read_of_a_map_is_its_first_half() -> None:
     assert decode(encode(tensor_map)[:64] + b"\xff" * 64) == tensor_map
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("field", "value", "ordinal"),
     [
         ("rank", 8, 0),
@@ -258,7 +259,7 @@ def damaged(bit: int, bits: int, value: int) -> bytes:
     return (word & ~(((1 << bits) - 1) << bit) | value << bit).to_bytes(128, "little")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "message"),
     [
         (damaged(68, 3, 5), "rank 6 is none that a tensor map has"),

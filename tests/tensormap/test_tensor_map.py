@@ -18,6 +18,7 @@ from ptxlab.tensormap.tensor_map import (
     Im2col,
     TensorMap,
 )
+from tests.together import in_one_test
 
 TILED = TensorMap("bf16", 0x1000, (256, 128, 8), (512, 65536), (64, 64, 2), (1, 1, 1), "128B")
 FOUR = TensorMap("b4x16_p64", 0x1000, (256, 8), (128,), (128, 8), (1, 1))
@@ -37,7 +38,7 @@ def changed(tensor_map: TensorMap, changes: dict[str, Any]) -> TensorMap:
     return replace(tensor_map, **outer)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "changes",
     [
         {"address": 0},  # null may be filled in later
@@ -59,7 +60,7 @@ def test_what_the_driver_takes(changes: dict[str, Any]) -> None:
     changed(TILED, changes)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("changes", "message"),
     [
         ({"dtype": "f8"}, "element type f8 is none of u8, u16,"),
@@ -121,9 +122,7 @@ def test_what_the_driver_takes_for_blackwell(
     replace(tensor_map, **changes)
 
 
-@pytest.mark.parametrize(
-    ("tensor_map", "changes", "message"),
-    [
+@in_one_test(("tensor_map", "changes", "message"), [
         (FOUR, {"address": 0x1010}, "address 0x1010 is no multiple of 32"),
         (SIX, {"strides": (208,)}, "stride 208 of dimension 1 is no multiple of 32"),
         (SIX, {"dims": (192, 8)}, "size 192 of dimension 0 is no multiple of 128, as with b6x16_p32"),
@@ -134,8 +133,7 @@ def test_what_the_driver_takes_for_blackwell(
         (SIX, {"fill": "nan"}, "b6x16_p32 has no NaN to fill with"),
         (CLOSE, {"dims": (255, 8)}, "size 255 of dimension 0 is no multiple of 2, as with b4x16"),
         (CLOSE, {"box": (16, 8)}, "8 bytes of the box along dimension 0 are no multiple of 16"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_the_driver_refuses_for_blackwell(
     tensor_map: TensorMap, changes: dict[str, Any], message: str
 ) -> None:
@@ -157,7 +155,7 @@ def test_what_the_driver_takes_of_pixels(changes: dict[str, Any]) -> None:
     changed(PIXELS, changes)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("changes", "message"),
     [
         ({"dims": (64, 9)}, "it has 2 dimensions, not 3 to 5"),

@@ -11,6 +11,7 @@ import pytest
 from ptxlab.emulator.run.mbarriers import MOST, Arrive, Mbarriers, MbarrierState, UndefinedUse
 from ptxlab.errors import LaunchError
 from tests.emulator.hopper.conftest import Run
+from tests.together import in_one_test
 
 
 class Model:
@@ -35,7 +36,7 @@ class Model:
         return before
 
 
-@pytest.mark.parametrize("seed", range(40))
+@in_one_test("seed", range(40))
 def test_arrivals_of_many_threads_are_arrivals_one_after_the_other(seed: int) -> None:
     dice = random.Random(seed)
     objects = Mbarriers(np.zeros(6, np.uint64), 32)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from ptxlab.emulator.prepare.row import UnknownForm
+from tests.together import in_one_test
 
 INTEGERS = tuple(f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64))
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -79,8 +80,8 @@ def test_integer_to_float(reference: Any, source: str, target: str) -> None:
         )
 
 
-@pytest.mark.parametrize("source", FLOATS)
-@pytest.mark.parametrize("target", INTEGERS)
+@in_one_test("source", FLOATS)
+@in_one_test("target", INTEGERS)
 def test_float_to_integer_saturates(reference: Any, source: str, target: str) -> None:
     width = int(target[1:])
     if width == 8 and source == "bf16":
@@ -119,8 +120,8 @@ def _widths(reference: Any, name: str) -> tuple[int, int]:
     return widths
 
 
-@pytest.mark.parametrize("source", FLOATS)
-@pytest.mark.parametrize("target", FLOATS)
+@in_one_test("source", FLOATS)
+@in_one_test("target", FLOATS)
 def test_float_to_float(reference: Any, source: str, target: str) -> None:
     (a,) = reference.floats(source, 1, 1000, 4)
     exact = {("f16", "f32"), ("bf16", "f32"), ("f16", "f64"), ("bf16", "f64"), ("f32", "f64")}
@@ -287,8 +288,8 @@ def _tiny_values(name: str) -> dict[int, Fraction]:
     return values
 
 
-@pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("relu", [False, True])
+@in_one_test("name", TINY)
+@in_one_test("relu", [False, True])
 def test_tiny_formats(reference: Any, name: str, relu: bool) -> None:
     exponent_bits, fraction_bits, _, largest, nan, distance = TINY[name]
     values = [*_tiny_values(name).values()]

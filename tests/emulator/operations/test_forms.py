@@ -10,9 +10,10 @@ from ptxlab.emulator.prepare.forms import find, forms, opcodes
 from ptxlab.emulator.prepare.row import ROWS, UnknownForm
 from ptxlab.isa.targets import TARGETS
 from scripts import certify_operations as certify
+from tests.together import in_one_test
 
 
-@pytest.mark.parametrize("opcode", opcodes())
+@in_one_test("opcode", opcodes())
 def test_every_opcode_has_forms(opcode: str) -> None:
     assert forms(opcode)
 
@@ -71,7 +72,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         "add.ftz.f64",

@@ -17,6 +17,7 @@ from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.view.palette import SCHEMES, lane_colour
+from tests.together import in_one_test
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = re.compile(r"(\w+)\[(\d+)(?:\.\.(\d+))?,(\d+)(?:\.\.(\d+))?\]: (.*)")
@@ -78,7 +79,7 @@ def expected(layout: FragmentLayout, matrix: int) -> set[tuple[int, ...]]:
     }
 
 
-@pytest.mark.parametrize("instruction", DIFFERENT, ids=lambda i: i.name)
+@in_one_test("instruction", DIFFERENT)
 def test_every_cell_says_what_the_layout_says(instruction: MatrixInstruction) -> None:
     text = svg(instruction)
     assert len(text.encode()) < 160_000
@@ -122,7 +123,7 @@ def test_a_warpgroup_is_drawn_by_eight_columns(col: int, first: int) -> None:
     assert "A[56..63,8..15]: 8 lines of 16 bytes from start + 7 SBO + LBO on" in text
 
 
-@pytest.mark.parametrize("move", [*LDMATRIX, *STMATRIX], ids=lambda m: m.name)
+@in_one_test("move", [*LDMATRIX, *STMATRIX])
 def test_rows_stand_beside_the_lanes_that_give_their_addresses(move: LdMatrix | StMatrix) -> None:
     """Lane r gives the address of row r of all matrices below each other, as the PTX ISA's table has it."""
     root = ElementTree.fromstring(svg(move, Selection(lane=3)))

@@ -13,6 +13,7 @@ from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.tables import csv, latex, markdown, tables
+from tests.together import in_one_test
 
 BF16 = multiplication("m16n8k16", "bf16")
 DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in MULTIPLICATIONS}.values()
@@ -95,9 +96,7 @@ def read_latex(text: str) -> list[Rows]:
     return tables
 
 
-@pytest.mark.parametrize(
-    "instruction", [*DIFFERENT, multiplication("wgmma.m64n24k16")], ids=lambda i: i.name
-)
+@in_one_test("instruction", [*DIFFERENT, multiplication("wgmma.m64n24k16")])
 def test_the_tables_are_the_layouts(instruction: MatrixInstruction) -> None:
     check(instruction, [[list(t.head), *map(list, t.lines)] for t in tables(instruction)])
 

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.expression import FUNCTIONS, METHODS, evaluate
+from tests.together import in_one_test
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
 B = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -22,7 +23,7 @@ NAMES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "value"),
     [
         ("a @ b + 1", A @ B + 1),
@@ -91,7 +92,7 @@ def test_an_argument_goes_before_a_type_of_its_name() -> None:
     assert evaluate("f32 + 1", {"f32": 2}) == 3
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "why"),
     [
         ("__import__('os').system('true')", r"there is no \.system\(\)"),
