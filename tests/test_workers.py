@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,12 @@ from ptxlab.fragments import sweep as fragments
 from ptxlab.gemm import ALGORITHMS, LADDER, Problem
 from ptxlab.gemm import survey as gemm_survey
 from ptxlab.gemm.explain import explain
-from ptxlab.gemm.survey import survey
+from ptxlab.gemm.survey import LadderSurvey, survey
 from ptxlab.gemm.tiles import compare_counted
 from ptxlab.isa.gpus import GPUS
 from ptxlab.main import main
 from ptxlab.matrix.catalog import forms
+from ptxlab.matrix.form import Form
 from ptxlab.workers import VARIABLE, cores, executor, results, usual
 
 PLACE = Location("x.ptx", 3, 5, "    bad;")
@@ -62,17 +65,48 @@ def workers_of(where: str) -> Iterator[Executor | None]:
         yield stack.enter_context(executor(where))
 
 
+@dataclass(frozen=True)
+class Alone:
+    """What comes of jobs that are not shared out."""
+
+    outcomes: tuple[fragments.FormOutcome, ...]
+    surveyed: LadderSurvey
+    told: Any
+    compared: Any
+
+
+PROBLEM, TYPES = Problem(20, 21, 22, seed=1), [("f32", "f32")]
+RUNGS = [(ALGORITHMS[name], Problem(32, 32, 32, "f32")) for name in ("naive", "coalescing")]
+TILES = Problem(32, 32, 32, "f32"), ALGORITHMS["naive"]
+
+
+@pytest.fixture(scope="module")
+def alone(device: Device) -> Iterator[Alone]:
+    """Have few jobs of each kind from now on, and do them here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fragments, "_RUN_TOGETHER", 2)
+        few = ("numpy", "cublas", "naive", "coalescing")
+        patch.setattr(gemm_survey, "LADDER", {name: LADDER[name] for name in few})
+        yield Alone(
+            fragments.sweep(device, chosen_forms(), everywhere=True),
+            survey(device, PROBLEM, TYPES),
+            explain(device, RUNGS, GPUS[0]),
+            compare_counted(device, *TILES, lambda *_: None),
+        )
+
+
 @pytest.mark.parametrize("where", ["1", "2", "cluster"])
 def test_jobs_are_done_the_same_everywhere(
-    where: str, device: Device, monkeypatch: pytest.MonkeyPatch
+    where: str, device: Device, request: pytest.FixtureRequest
 ) -> None:
     """All kinds of jobs in the same processes, whose start takes longer than the jobs."""
     with workers_of(where) as workers:
         results_are_in_order_and_errors_whole(workers)
         if device.kind == "emulator":
-            instructions_are_verified_the_same(workers, device, monkeypatch)
-            the_ladder_is_the_same(workers, device, monkeypatch)
-            tiles_are_the_same(workers, device)
+            alone = request.getfixturevalue("alone")
+            instructions_are_verified_the_same(workers, device, alone)
+            the_ladder_is_the_same(workers, device, alone)
+            tiles_are_the_same(workers, device, alone)
 
 
 def results_are_in_order_and_errors_whole(workers: Executor | None) -> None:
@@ -91,30 +125,25 @@ def results_are_in_order_and_errors_whole(workers: Executor | None) -> None:
     assert (error.location, error.hint, error.kind) == (PLACE, "mend it", "bounds")
 
 
-def instructions_are_verified_the_same(
-    workers: Executor | None, device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What runs, what is only assembled, for several targets, and what ptxas refuses."""
-    monkeypatch.setattr(fragments, "_RUN_TOGETHER", 2)
+def chosen_forms() -> list[Form]:
+    """Return what runs, and what is only assembled, for several targets, some of which ptxas refuses."""
     every = list(forms())
     run = [form for form in every if form.family == "mma"][::60]
     assembled = [form for form in every if form.family in ("wgmma.fence", "wgmma.commit_group")]
-    chosen = [*run, *assembled]
-    here = fragments.sweep(device, chosen, everywhere=True)
-    assert fragments.sweep(device, chosen, everywhere=True, executor=workers) == here
-    assert {outcome.status for outcome in here} == {"emulator", "assembled"}
+    return [*run, *assembled]
 
 
-def the_ladder_is_the_same(
-    workers: Executor | None, device: Device, monkeypatch: pytest.MonkeyPatch
+def instructions_are_verified_the_same(
+    workers: Executor | None, device: Device, alone: Alone
 ) -> None:
-    names = ("numpy", "cublas", "naive", "coalescing")
-    monkeypatch.setattr(gemm_survey, "LADDER", {name: LADDER[name] for name in names})
-    problem, types = Problem(20, 21, 22, seed=1), [("f32", "f32")]
-    rungs = [(ALGORITHMS[name], Problem(32, 32, 32, "f32")) for name in ("naive", "coalescing")]
-    here, told = survey(device, problem, types), explain(device, rungs, GPUS[0])
-    there = survey(device, problem, types, workers)
-    assert explain(device, rungs, GPUS[0], executor=workers) == told
+    there = fragments.sweep(device, chosen_forms(), everywhere=True, executor=workers)
+    assert there == alone.outcomes
+    assert {outcome.status for outcome in there} == {"emulator", "assembled"}
+
+
+def the_ladder_is_the_same(workers: Executor | None, device: Device, alone: Alone) -> None:
+    here, there = alone.surveyed, survey(device, PROBLEM, TYPES, workers)
+    assert explain(device, RUNGS, GPUS[0], executor=workers) == alone.told
     assert there.agreements == here.agreements
     assert there.absent == here.absent
     assert [(result.rung, result.verdict) for result in there.results] == [
@@ -122,13 +151,12 @@ def the_ladder_is_the_same(
     ]
 
 
-def tiles_are_the_same(workers: Executor | None, device: Device) -> None:
-    problem, rung = Problem(32, 32, 32, "f32"), ALGORITHMS["naive"]
+def tiles_are_the_same(workers: Executor | None, device: Device, alone: Alone) -> None:
     told: list[tuple[int, int]] = []
-    here = compare_counted(device, problem, rung, lambda *_: None)
-    assert compare_counted(device, problem, rung, lambda *at: told.append(at), workers) == here
+    compared = compare_counted(device, *TILES, lambda *at: told.append(at), workers)
+    assert compared == alone.compared
     assert told == [(i + 1, len(told)) for i in range(len(told))]
-    assert len(here.candidates) == len(told) > 1
+    assert len(compared.candidates) == len(told) > 1
 
 
 def test_a_worker_that_dies_is_an_error() -> None:
