@@ -14,6 +14,7 @@ from ptxlab.native import compiler, cores
 from tests.emulator.blackwell.cells import after
 from tests.emulator.blackwell.operands import Problem as TensorProblem
 from tests.emulator.hopper.conftest import hopper_text
+from tests.native.engines import multiply_by
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
 
@@ -181,7 +182,7 @@ def test_a_pipeline_has_the_bits_of_arrays(
 ) -> None:
     results, problem = [], Problem(256, 256, 512, dtype="bf16")
     for engine in ("array", "native"):
-        monkeypatch.setenv("PTXLAB_ENGINE", engine)
+        multiply_by(monkeypatch, engine)
         device = open_device("emulator", arch=arch)
         results.append(compute(device, problem, problem.inputs(), ALGORITHMS[name]).d)
     np.testing.assert_array_equal(results[1], results[0])
