@@ -6,10 +6,13 @@ group of threads is alive, because another group may still need its own threads'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
 INTERVAL = 8
@@ -39,7 +42,7 @@ class Liveness:
     """
 
     flow: BlockFlow
-    live: set[int]
+    live: AbstractSet[int]
     keep: set[int]
     unread: set[int]
 
@@ -70,42 +73,77 @@ class Liveness:
 
     def _dying(self) -> list[frozenset[int]]:
         """Return the registers that nobody needs after each instruction, which is the last to name them."""
-        live, dying = set(self.live), []
+        named = {each for use in self.flow.uses for each in use.reads | use.writes}
+        live, dying = {each for each in named if each in self.live}, []
         for use in reversed(self.flow.uses):
             dying.append((use.reads | use.writes) - live - self.keep)
             _step_back(use, live)
         return dying[::-1]
 
 
-def live_out(flows: Sequence[BlockFlow]) -> list[set[int]]:
+class _Registers(AbstractSet[int]):
+    """Registers as the bits of a number: a large function has thousands, of which each block knows hundreds."""
+
+    __slots__ = ("_bits",)
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+
+    def __contains__(self, register: object) -> bool:
+        return isinstance(register, int) and bool(self._bits >> register & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        each = np.frombuffer(self._bits.to_bytes(self._bits.bit_length() // 8 + 1, "little"), "u1")
+        return iter(np.flatnonzero(np.unpackbits(each, bitorder="little")).tolist())
+
+    def __len__(self) -> int:
+        return self._bits.bit_count()
+
+
+def _bits(registers: Iterable[int]) -> int:
+    """Return the number whose bits are ``registers``."""
+    bits = 0
+    for register in registers:
+        bits |= 1 << register
+    return bits
+
+
+def live_out(flows: Sequence[BlockFlow]) -> Sequence[AbstractSet[int]]:
     """Return the registers that are read after each block."""
     # With nothing read behind it a block tells what it reads itself; what it writes wholly is not
     # read before it for another's sake.
-    reads = [_read(flow, set()) for flow in flows]
-    writes = [set().union(*(use.writes for use in flow.uses if not use.partial)) for flow in flows]
+    reads = [_bits(_read(flow, set())) for flow in flows]
+    unwritten = [~_bits(_written(flow)) for flow in flows]
     before: list[list[int]] = [[] for _ in flows]
     for number, flow in enumerate(flows):
         for successor in flow.successors:
             before[successor].append(number)
     live_in = list(reads)
-    result: list[set[int]] = [set() for _ in flows]
+    result = [0] * len(flows)
     waiting = dict.fromkeys(range(len(flows)))  # the last block is taken first
     while waiting:
         number, _ = waiting.popitem()
-        live = set().union(*(live_in[s] for s in flows[number].successors))
-        if len(live) > len(result[number]):
+        live = 0
+        for successor in flows[number].successors:
+            live |= live_in[successor]
+        if live != result[number]:
             result[number] = live
-            live_in[number] = reads[number] | (live - writes[number])
+            live_in[number] = reads[number] | live & unwritten[number]
             waiting |= dict.fromkeys(before[number])
-    return result
+    return [_Registers(bits) for bits in result]
 
 
-def _read(flow: BlockFlow, live: set[int]) -> set[int]:
+def _written(flow: BlockFlow) -> set[int]:
+    """Return the registers that a block writes for all threads."""
+    return set().union(*(use.writes for use in flow.uses if not use.partial))
+
+
+def _read(flow: BlockFlow, live: AbstractSet[int]) -> set[int]:
     """Return the registers that are read before the first instruction, those ``live`` behind it among them."""
-    live = set(live)
+    read = set(live)
     for use in reversed(flow.uses):
-        _step_back(use, live)
-    return live
+        _step_back(use, read)
+    return read
 
 
 def _step_back(use: Uses, live: set[int]) -> None:
@@ -115,11 +153,11 @@ def _step_back(use: Uses, live: set[int]) -> None:
     live |= use.reads
 
 
-def _backward(flow: BlockFlow, live: set[int]) -> list[set[int]]:
+def _backward(flow: BlockFlow, live: AbstractSet[int]) -> list[set[int]]:
     """Return the registers that are read before the first instruction, and after each of them."""
-    before = [live]
+    before = [set(live)]
     for use in reversed(flow.uses):
-        live = set(live)
-        _step_back(use, live)
-        before.append(live)
+        read = set(before[-1])
+        _step_back(use, read)
+        before.append(read)
     return before[::-1]
