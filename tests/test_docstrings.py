@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ PUBLIC = [
     *(file for room in ROOMS for file in sorted((ROOT / room).glob("*.py"))),
     *(ROOT / f"{name}.py" for name in MODULES),
 ]
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def raised(node: ast.AST) -> Iterator[str]:
@@ -59,7 +65,7 @@ def untold(text: str) -> list[str]:
     What the private functions of the same file raise that they call is theirs too, where they have a docstring:
     without one they do what the method says that they override.
     """
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    nodes = [node for node in ast.walk(parsed(text)) if isinstance(node, ast.FunctionDef)]
     functions = {node.name: node for node in nodes}
 
     def errors(function: ast.FunctionDef, seen: set[str]) -> Iterator[str]:
@@ -94,7 +100,7 @@ def bare(node: ast.Module | ast.ClassDef) -> list[str]:
 
 @in_one_test("file", PUBLIC)
 def test_what_is_public_has_a_docstring(file: Path) -> None:
-    assert bare(ast.parse(file.read_text(encoding="utf-8"))) == []
+    assert bare(parsed(file.read_text(encoding="utf-8"))) == []
 
 
 def test_what_has_no_docstring_is_found() -> None:
@@ -115,7 +121,7 @@ def undescribed(text: str) -> list[str]:
     One without a docstring does what the method says that it overrides.
     """
     missing = []
-    for function in ast.walk(ast.parse(text)):
+    for function in ast.walk(parsed(text)):
         if not isinstance(function, ast.FunctionDef) or function.name.startswith("_"):
             continue
         every = (*function.args.args, *function.args.kwonlyargs)
@@ -166,7 +172,7 @@ _UNITS = {
 def unitless(text: str) -> list[str]:
     """Return the numbers of public functions and classes of which their docstring does not say the unit."""
     missing = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
             continue
         if isinstance(node, ast.ClassDef):
@@ -258,7 +264,7 @@ def says_its_source(text: str) -> bool:
     """Say whether a docstring, of the module or of what is in it, names where its facts are from."""
     strings = (
         node.value.value
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     )
     return any(isinstance(string, str) and _SOURCE.search(string) for string in strings)

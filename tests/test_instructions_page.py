@@ -14,6 +14,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax import parse
 from scripts import certify_operations, instructions
+from tests.together import in_one_test
 
 PROGRAM = """\
 .version 9.3
@@ -68,7 +69,7 @@ def test_the_page_lists_each_form_of_the_grammar_once() -> None:
     assert listed().keys() == known
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("form", "sources", "needs", "fidelity"),
     [
         # PTX ISA, "Target ISA Notes" and "PTX ISA Notes" of each; sm_75 and 6.3 are not written.

@@ -12,6 +12,7 @@ import pytest
 from scripts import mutants_table
 from scripts.mutants_code import StaleError
 from scripts.mutants_table import Mistake
+from tests.together import in_one_test
 
 ROOT = Path(__file__).parents[1]
 MISTAKES = mutants_table.table(ROOT)
@@ -97,7 +98,7 @@ def test_a_mistake_is_found_by_its_tree(
     assert ("(a  # the first" in changed) == (within in ("Sums.TABLE", "")), "the rest stays"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("within", "old", "new", "expected"),
     [
         ("Sums.ad", "a - b", "b", "there is no Sums.ad; nearest: Sums.add"),

@@ -22,6 +22,7 @@ from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
 from ptxlab.verbs.launching import values
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.values import MapValue
+from tests.together import in_one_test
 
 NAMES = resources.names()
 PROGRAMS = [name for name in NAMES if not name.endswith(".cuh")]
@@ -42,7 +43,7 @@ def header_of(name: str) -> Header:
 # ---- headers --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 def test_header_says_what_the_file_is(name: str) -> None:
     header = header_of(name)
     assert header.title.endswith(".")
@@ -52,7 +53,7 @@ def test_header_says_what_the_file_is(name: str) -> None:
     assert header.section
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@in_one_test("name", PROGRAMS)
 def test_header_says_how_to_run_it(name: str) -> None:
     header = header_of(name)
     assert header.launch
@@ -68,14 +69,14 @@ def test_header_says_how_to_run_it(name: str) -> None:
     assert set(header.parameters) == given - ONLY_MAPPED
 
 
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n.endswith(".cu")])
+@in_one_test("name", [n for n in PROGRAMS if n.endswith(".cu")])
 def test_header_lists_the_macros(name: str) -> None:
     assert set(header_of(name).macros) == set(
         re.findall(r"#ifndef (\w+)\n#define \1 ", text_of(name))
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 def test_lines_fit_the_page(name: str) -> None:
     assert max(map(len, text_of(name).splitlines())) <= 100
 

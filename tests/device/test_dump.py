@@ -12,6 +12,7 @@ from ptxlab.emulator.run import grid
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
+from tests.together import in_one_test
 
 TEXT = """\
 .version 8.0
@@ -242,7 +243,7 @@ def test_a_rewritten_kernel_has_the_variables_and_leaves_them_changed() -> None:
         assert module.variable("where").numpy().tolist() == pointer
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("asked", "message", "hint"),
     [
         (Dump("mma.sync"), "k has no label or instruction mma.sync", None),

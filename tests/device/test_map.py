@@ -20,6 +20,7 @@ from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import check
 from tests.device.fake_driver import FakeDriver
+from tests.together import in_one_test
 
 SIZES = {"b8": 1, "b16": 2, "b32": 4, "b64": 8, "v4.b32": 16}
 
@@ -209,7 +210,7 @@ def test_any_order_of_elements_that_lie_together(device: Device, array: Any) -> 
     device.unmap(device.map(array))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("memory", "nbytes", "words", "hint"),
     [
         (np.zeros((4, 4), np.float32)[:, :2], None, r"array float32\[4, 2\] has gaps", "np.ascontiguous"),

@@ -12,6 +12,7 @@ from ptxlab import resources
 from ptxlab.device.opening import open_device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
+from tests.together import in_one_test
 
 FILL = """.version 8.0
 .target sm_75
@@ -30,7 +31,7 @@ FILL = """.version 8.0
 """
 
 
-@pytest.mark.parametrize("arch", TARGETS)
+@in_one_test("arch", TARGETS)
 def test_the_emulator_is_what_arch_says(arch: str) -> None:
     with open_device("emulator", arch=arch) as device:
         assert (device.kind, device.target.name, device.note) == ("emulator", arch, "")

@@ -20,6 +20,7 @@ from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.tensormap.encoding import decode, encode
 from ptxlab.tensormap.tensor_map import TensorMap
 from tests.device.fake_driver import FakeDriver
+from tests.together import in_one_test
 
 COPY = """.version 8.0
 .target sm_90
@@ -64,7 +65,7 @@ def test_a_box_of_an_array(device: Device) -> None:
     assert made.data == encode(made.map)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@in_one_test("seed", range(20))
 def test_any_view_of_numpys_that_a_map_can_say(device: Device, seed: int) -> None:
     """Shape, strides and begin of a slice are those that NumPy itself gives it."""
     draw = np.random.default_rng(seed)
@@ -103,7 +104,7 @@ def test_pixels(device: Device) -> None:
     assert made.box == Im2col(lower=(-2, -1), upper=(1, 0), channels=32, pixels=128)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("held", "asked", "name"),
     [
         (np.float16, None, "f16"),
@@ -126,7 +127,7 @@ def test_types(device: Device, held: Any, asked: str | None, name: str) -> None:
     assert device.tensor_map(a, 16, dtype=asked).map.dtype == name
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "message"),
     [
         ({}, "either box= or im2col="),

@@ -17,6 +17,7 @@ from ptxlab.device.protocol import Device, Dump
 from ptxlab.errors import LaunchError, PtxlabError, PtxSyntaxError
 from ptxlab.launch_config import LaunchConfig
 from tests.device.fake_driver import FakeDriver
+from tests.together import in_one_test
 
 HEAD = ".version 8.3\n.target sm_80\n.address_size 64\n"
 TEXT = (
@@ -129,7 +130,7 @@ def test_what_is_taken(device: Device, name: str, value: Any, expected: Any) -> 
     assert variable.numpy().tobytes() == (plain if expected is None else expected.tobytes())
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "value", "words", "hint"),
     [
         ("table", np.zeros(63, np.uint8), r"variable table is \.b8\[64\], which .* 63 bytes, not 64", None),

@@ -113,7 +113,7 @@ def ptxas_takes(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "line",
     [
         "ld.u32 r3, [in_const];",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError
+from tests.together import in_one_test
 
 
 @pytest.mark.parametrize("block", [32, 70, 256])
@@ -130,8 +131,8 @@ def test_a_counted_barrier_counts_warps_whose_other_threads_have_ended(run: Any)
 # barrier is reinitialized so that it can be immediately reused."
 
 
-@pytest.mark.parametrize("warps", [1, 2, 3])
-@pytest.mark.parametrize("rounds", [1, 2, 5])
+@in_one_test("warps", [1, 2, 3])
+@in_one_test("rounds", [1, 2, 5])
 def test_more_warps_than_a_barrier_is_for_arrive_at_once(
     emulate: Any, warps: int, rounds: int
 ) -> None:
@@ -328,7 +329,7 @@ done:
     assert words.tolist() == [0] * 16 + [7] * 48
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "what"),
     [
         ("mov.u32 r4, 16; bar.sync r4;", "barrier 16 of 16"),

@@ -93,8 +93,8 @@ def test_the_first_and_the_last_byte(emulator: Device, space: str, kind: str, ve
                 )
 
 
-@pytest.mark.parametrize("mine", [16, 20, 400])
-@pytest.mark.parametrize("size", [4, 16, 100])
+@in_one_test("mine", [16, 20, 400])
+@in_one_test("size", [4, 16, 100])
 def test_local_memory_ends_with_the_deepest_call(emulate: Any, mine: int, size: int) -> None:
     before = f"""
 .func f(.reg .b64 at) {{ .local .align 4 .b8 v[{size}]; .reg .b64 d; mov.u64 d, v; add.u64 d, d, at;

@@ -10,9 +10,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pytest
 
 from ptxlab.device.protocol import Device
+from tests.together import in_one_test
 
 EDGES = (0, 1, 2, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF)
 WORDS = (1 << 32) - 1
@@ -35,7 +35,7 @@ MIDDLE = {"addc.cc.u32": 0, "subc.cc.u32": WORDS}
 LAST = {"addc.u32": 0, "subc.u32": WORDS}
 
 
-@pytest.mark.parametrize(("first", "middle", "last"), list(product(FIRST, MIDDLE, LAST)))
+@in_one_test(("first", "middle", "last"), list(product(FIRST, MIDDLE, LAST)))
 def test_every_mixture(run: Any, device: Device, first: str, middle: str, last: str) -> None:
     pairs = np.array(list(product(EDGES, EDGES)), np.uint32)
     body = f"""{LOAD}

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxSyntaxError
+from tests.together import in_one_test
 
 BEGIN = """
     .shared .align 16 .b8 tile[2048];
@@ -173,7 +174,7 @@ def test_waiting_in_one_branch_lands_that_branchs_copies(emulate: Any, emulator:
     assert (words[10:] == 7).all()
 
 
-@pytest.mark.parametrize("size", range(17))
+@in_one_test("size", range(17))
 def test_bytes_past_the_source_size_are_zero(run: Any, device: Device, size: int) -> None:
     middle = f"cp.async.cg.shared.global [r3], [d2], 16, {size}; cp.async.wait_all;"
     words = np.ascontiguousarray(copied(run, device, middle)[:, 0]).view(np.uint8)
@@ -199,8 +200,8 @@ def test_source_sizes_that_differ_and_addresses_that_are_not_read(run: Any, devi
     assert np.array_equal(words, expected)
 
 
-@pytest.mark.parametrize("size", [4, 8, 16])
-@pytest.mark.parametrize("given", [3, 4, 5, 8, 9, 16, 17, (1 << 32) - 1])
+@in_one_test("size", [4, 8, 16])
+@in_one_test("given", [3, 4, 5, 8, 9, 16, 17, (1 << 32) - 1])
 def test_a_source_is_not_larger_than_its_copy(
     emulate: Any, emulator: Device, size: int, given: int
 ) -> None:

@@ -22,7 +22,9 @@ def run(module: str) -> None:
 
 
 # ptxas refuses each of these, and takes each of test_taken; the messages are our own.
-@in_one_test(("body", "what"), [
+@in_one_test(
+    ("body", "what"),
+    [
         (".reg .b32 a; .reg .b32 a;", "'a' is declared already, in line 6"),
         (".reg .b32 a; .reg .b64 a;", "'a' is declared already, in line 6"),
         (".reg .b32 a<5>;\n.reg .b32 a<5>;", "'a' is declared already, in line 6"),
@@ -52,7 +54,8 @@ def run(module: str) -> None:
         ("neg.s32 r1, !q;", "'!' negates a predicate only"),
         (".shared .b32 w; st.global.b128 [d1], w;", "st.global.b128 takes no address of 'w'"),
         ("t: .callprototype _ (.param .texref _);", "'_' of type .texref belongs outside"),
-    ])  # fmt: skip
+    ],
+)  # fmt: skip
 def test_refused_in_a_body(body: str, what: str) -> None:
     with pytest.raises(PtxSyntaxError) as caught:
         run(text(body))
@@ -61,7 +64,9 @@ def test_refused_in_a_body(body: str, what: str) -> None:
     assert caught.value.location.line in (6, 7)
 
 
-@in_one_test(("before", "what"), [
+@in_one_test(
+    ("before", "what"),
+    [
         (".global .u32 g; .global .u32 g;", "'g' is declared already, in line 3"),
         (".weak .global .u32 g; .weak .global .u32 g;", "'g' is declared already, in line 3"),
         (".global .u32 g; .func g() { ret; }", "function 'g' is declared already, in line 3"),
@@ -97,7 +102,8 @@ def test_refused_in_a_body(body: str, what: str) -> None:
         (".extern .global .u32 g = 1;", ".extern .global variable 'g' takes no initial value"),
         (".const .b8 h[65537];", "65537 bytes of constants in a module, 65536 at most"),
         (".const .b8 h[65536]; .const .b8 i[1];", "65537 bytes of constants in a module"),
-    ])  # fmt: skip
+    ],
+)  # fmt: skip
 def test_refused_in_a_module(before: str, what: str) -> None:
     with pytest.raises(PtxSyntaxError) as caught:
         run(text("mov.u64 d0, g;" if ".func" in before else "", before))
@@ -106,7 +112,9 @@ def test_refused_in_a_module(before: str, what: str) -> None:
     assert caught.value.location.line == 3
 
 
-@in_one_test(("body", "before"), [
+@in_one_test(
+    ("body", "before"),
+    [
         (".reg .b32 a<5>; .reg .b32 a; .reg .b32 a5; .reg .b32 a03;", ""),
         (".reg .b32 a<50>; .reg .b32 a1<5>;", ""),
         (".reg .b32 a; { .reg .b64 a; mov.b64 a, 1; }", ""),
@@ -122,7 +130,8 @@ def test_refused_in_a_module(before: str, what: str) -> None:
         ("", ".global .v2 .u32 g[2] = {{1, 2}, {3, 4}}; .global .u32 h[0] = {1};"),
         ("", ".global .u32 h; .global .u64 g = h; .global .u64 i = i; .global .u8 j[2] = {0xFF(h), 0xFF00(h)};"),
         ("", ".const .b8 h[65536];"),
-    ])  # fmt: skip
+    ],
+)  # fmt: skip
 def test_taken(body: str, before: str) -> None:
     run(text(body, before))
 

@@ -13,6 +13,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import TARGETS
+from tests.together import in_one_test
 
 PRINTF = ".extern .func (.param .b32 result) vprintf (.param .b64 format, .param .b64 list);\n"
 
@@ -211,7 +212,7 @@ def test_trap_stops_in_the_name_of_its_thread(emulate: Any, opcode: str) -> None
     assert opcode in caught.value.location.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         *(f"membar.{level};" for level in ("cta", "gl", "sys")),

@@ -13,9 +13,10 @@ from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxSyntaxError
+from tests.together import in_one_test
 
 
-@pytest.mark.parametrize("kind", ["u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32"])
+@in_one_test("kind", ["u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32"])
 def test_narrow_loads_extend_by_their_type(run: Any, device: Device, kind: str) -> None:
     data = np.random.default_rng(1).integers(0, 256, 256).astype(np.uint8)
     size = int(kind[1:]) // 8
@@ -31,10 +32,8 @@ def test_narrow_loads_extend_by_their_type(run: Any, device: Device, kind: str) 
     assert np.array_equal(words, expected.astype(np.uint32))
 
 
-@pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
-@pytest.mark.parametrize(
-    ("vector", "kind"), [(2, "u32"), (4, "u32"), (2, "u64"), (4, "u16"), (1, "u64")]
-)
+@in_one_test("space", ["global", "shared", "local", "generic"])
+@in_one_test(("vector", "kind"), [(2, "u32"), (4, "u32"), (2, "u64"), (4, "u16"), (1, "u64")])
 def test_vectors_round_trip_through_every_space(
     run: Any, space: str, vector: int, kind: str
 ) -> None:
@@ -185,7 +184,7 @@ def test_dynamic_shared_memory_begins_after_static(emulate: Any) -> None:
     assert words.tolist() == [(1024 + 16) << 16 | lane for lane in range(32)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "said"),
     [
         ("st.global.u32 [d1+128], r0;", "bytes past the end of the nearest allocation"),

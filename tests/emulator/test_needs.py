@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ptxlab.emulator.prepare.forms import find
 from ptxlab.isa.legality import Needs
 from ptxlab.isa.targets import TARGETS
+from tests.together import in_one_test
 
 BEFORE = {
     "sm_80": "sm_75",
@@ -22,7 +21,7 @@ def needs(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -
     return find(opcode, modifiers, sources).needs
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "sources", "target", "version"),
     [
         ("redux.sync.add.u32", 2, "sm_80", (7, 0)),
@@ -53,7 +52,7 @@ def test_the_least_target_and_version(
     assert need.ptx == version
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@in_one_test("target", TARGETS)
 def test_what_every_target_has(target: str) -> None:
     for name in ("xor.b32", "fma.rn.f32", "cvt.rn.f16.f32", "max.f32", "min.s32", "atom.add.u32"):
         opcode, *modifiers = name.split(".")

@@ -18,7 +18,9 @@ from tests.together import in_one_test
 # ---- register + constant: IADD3 with an immediate in the machine code of ptxas -----------------
 
 
-@in_one_test(("instruction", "expected"), [
+@in_one_test(
+    ("instruction", "expected"),
+    [
         ("st.global.u32 [d1], r0+4;", lambda n: n + 4),
         ("mov.u32 r2, r0+4; st.global.u32 [d1], r2;", lambda n: n + 4),
         ("add.u32 r2, r0+1, r0+2; st.global.u32 [d1], r2;", lambda n: 2 * n + 3),
@@ -35,7 +37,8 @@ from tests.together import in_one_test
         ("st.global.b8 [d1], r0+254;", lambda n: (n + 254) % 256),
         ("cvt.u64.u32 d2, r0; st.global.u64 [d1], d2+-5;", lambda n: n - 5),
         ("mov.u32 r3, 0; st.global.u32 [d1], r3; red.global.add.u32 [d1], r0+3;", lambda n: n + 3),
-    ])  # fmt: skip
+    ],
+)  # fmt: skip
 def test_a_constant_is_added_to_a_register(run: Any, instruction: str, expected: Any) -> None:
     words = run(instruction, words=2)[:, 0]
     assert np.array_equal(words, expected(np.arange(32)).astype(np.int64).astype(np.uint32))
@@ -89,7 +92,9 @@ BEFORE = """
 """.replace("\n", " ")
 
 
-@in_one_test(("instruction", "word"), [
+@in_one_test(
+    ("instruction", "word"),
+    [
         ("ld.global.u32 r2, words[4];", 44),
         ("ld.global.u32 r2, words[1+2];", 33),
         ("ld.global.u32 r2, bytes[4];", 0x07060504),
@@ -103,7 +108,8 @@ BEFORE = """
         ("mov.u32 r3, 9; st.global.u32 words[15], r3; ld.global.u32 r2, [words+60];", 9),
         (".shared .u32 own[8]; st.shared.u32 own[3], 8; mov.u32 r3, own[3]; "
          "ld.shared.u32 r2, [r3];", 8),
-    ])  # fmt: skip
+    ],
+)  # fmt: skip
 def test_an_index_counts_elements(run: Any, instruction: str, word: int) -> None:
     words = run(f"{instruction} st.global.u32 [d1], r2;", before=BEFORE, block=1)
     assert int(words[0, 0]) == word
@@ -166,7 +172,7 @@ def test_a_register_counts_elements(run: Any, register: str, array: str) -> None
     assert dict(zip(cases, words.tolist(), strict=True)) == dict(zip(cases, expected, strict=True))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("instruction", "word"),
     [
         ("ld.global.u32 r2, words[r0];", lambda n: 11 * n),

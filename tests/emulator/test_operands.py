@@ -24,6 +24,7 @@ from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.numbers.types import is_type
 from ptxlab.syntax import parse
 from ptxlab.toolchain.nvjitlink import link_ptx
+from tests.together import in_one_test
 
 DECLARED = re.findall(
     r"\S+", "b8 u8 s8 b16 u16 s16 f16 b32 u32 s32 f32 f16x2 b64 u64 s64 f64 pred b128"
@@ -449,7 +450,7 @@ D, C = "{%xf32_0,%xf32_1,%xf32_2,%xf32_3}, ", ", {%xf32_0,%xf32_1,%xf32_2,%xf32_
 A = "{%xb32_0,%xb32_1,%xb32_2,%xb32_3}, {%xb32_0,%xb32_1,%xb32_2,%xb32_3}"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "at", "what", "hint"),
     [
         (

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError
 from ptxlab.toolchain import link_ptx
+from tests.together import in_one_test
 
 VECTORS = """
 .func (.reg .v4 .b32 r) spread(.reg .v2 .b32 x, .reg .b32 y) {
@@ -101,7 +102,7 @@ def test_the_programs_here_are_those_of_ptxas() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "message"),
     [
         ("ld.param.b32 r3, [v];", "no call before returns 'v'"),

@@ -10,6 +10,7 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.errors import PtxSyntaxError, Unsupported
+from tests.together import in_one_test
 
 LAST = "createpolicy.fractional.L2::evict_last"
 FIRST = "createpolicy.fractional.L2::evict_first"
@@ -22,7 +23,7 @@ def policy(run: Any, instructions: str) -> int:
     return int(words[0]) | int(words[1]) << 32
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("instructions", "word"),
     [
         # CUTLASS, include/cute/arch/copy_sm90_desc.hpp: TMA::CacheHintSm90.

@@ -13,6 +13,7 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from tests.together import in_one_test
 
 ENDLESS = """
 .func f(.reg .b32 a);
@@ -153,7 +154,7 @@ again:
     assert sorted(words.tolist()) == list(range(192))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         *(f"ld{q}.global.u32 r4, [d0];" for q in (".weak", ".volatile", ".relaxed.gpu", ".acquire.sys")),
@@ -168,7 +169,7 @@ def test_loads_in_every_order_and_through_every_cache(run: Any, text: str) -> No
     assert (run(body + "\nbar.sync 0; st.global.u32 [d1], r4;") == 77).all()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         *(f"st{q}.global.u32 [d1], r0;" for q in (".weak", ".volatile", ".relaxed.cta", ".release.gpu")),
@@ -180,7 +181,7 @@ def test_stores_in_every_order_and_through_every_cache(run: Any, text: str) -> N
     assert np.array_equal(run("mov.u64 d5, 0;\n" + text)[:, 0], np.arange(32))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "ld.relaxed.global.u32 r4, [d0];", "ld.gpu.global.u32 r4, [d0];",

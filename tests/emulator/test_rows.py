@@ -12,6 +12,7 @@ from ptxlab.emulator.prepare.forms import find, forms
 from ptxlab.emulator.prepare.row import ROWS, OperandClass, UnknownForm, row
 from ptxlab.isa.targets import TARGETS
 from ptxlab.numbers.types import TYPES
+from tests.together import in_one_test
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_the_number_of_sources_decides_between_alike_forms() -> None:
     assert find("min", ("f32",), 4).sources == 2
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "why"),
     [
         ("add.foo.f32", "modifier .foo is not modelled"),

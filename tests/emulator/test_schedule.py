@@ -11,6 +11,7 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.errors import LaunchError
+from tests.together import in_one_test
 
 MOST_BLOCKS = 10_000
 FEW_BLOCKS = 1_000
@@ -255,11 +256,9 @@ done:
         bounded(body.format(store=""), before=before)
 
 
-@pytest.mark.parametrize("block", [1, 2, 33])
-@pytest.mark.parametrize(
-    "together", ["bar.sync 0;", "bar.red.popc.u32 r8, 0, p2;", "bar.sync 0; bar.sync 1;"]
-)
-@pytest.mark.parametrize("waits_above", [True, False])
+@in_one_test("block", [1, 2, 33])
+@in_one_test("together", ["bar.sync 0;", "bar.red.popc.u32 r8, 0, p2;", "bar.sync 0; bar.sync 1;"])
+@in_one_test("waits_above", [True, False])
 def test_who_waits_across_barriers_does_not_starve_another_cta(
     bounded: Any, block: int, together: str, waits_above: bool
 ) -> None:

@@ -15,6 +15,7 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax import parse
 from ptxlab.toolchain import disassemble, link_ptx
 from tests.emulator.conftest import functions
+from tests.together import in_one_test
 
 HEAD = [
     ".version {version}",
@@ -125,7 +126,7 @@ def machine_code(target: str) -> dict[str, str]:
     return functions(disassemble(link_ptx(text, arch=target)))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "target",
     [
         "sm_75",
@@ -147,7 +148,7 @@ def test_a_cta_s_shared_memory_begins_where_machine_code_has_it(target: str) -> 
     assert behind == (target not in ("sm_75", "sm_80", "sm_89"))
 
 
-@pytest.mark.parametrize(("name", "target", "operand", "offset"), RESERVED)
+@in_one_test(("name", "target", "operand", "offset"), RESERVED)
 def test_what_is_reserved_of_shared_memory(
     name: str, target: str, operand: str, offset: int
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, Unsupported
+from tests.together import in_one_test
 
 PARAMETERS = ", .param .u64 values, .param .u64 masks"
 LOAD = """
@@ -106,10 +107,8 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("arrival", ["together", "apart"])
-@pytest.mark.parametrize(
-    ("model", "mode", "text"), FORMS, ids=[f"{f[0].__name__}.{f[1]}" for f in FORMS]
-)
+@in_one_test("arrival", ["together", "apart"])
+@in_one_test(("model", "mode", "text"), FORMS)
 def test_among_lanes(
     run: Any, device: Device, model: Any, mode: str, text: str, arrival: str
 ) -> None:

@@ -11,6 +11,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.numbers.tensor_core import multiply_add
+from tests.together import in_one_test
 
 
 def shuffled(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
@@ -184,9 +185,9 @@ LDMATRIX = """
 """
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-@pytest.mark.parametrize("trans", [False, True])
-@pytest.mark.parametrize("mode", ["shared", "generic"])
+@in_one_test("count", [1, 2, 4])
+@in_one_test("trans", [False, True])
+@in_one_test("mode", ["shared", "generic"])
 def test_ldmatrix_from_rows_anywhere(
     run: Any, device: Device, count: int, trans: bool, mode: str
 ) -> None:
@@ -275,8 +276,8 @@ def lane_words(matrix: Any, kind: str) -> Any:
     return words
 
 
-@pytest.mark.parametrize("arch", [None, "sm_80", "sm_90a"])
-@pytest.mark.parametrize(("dtype", "acc"), [("bf16", "f32"), ("f16", "f32"), ("f16", "f16")])
+@in_one_test("arch", [None, "sm_80", "sm_90a"])
+@in_one_test(("dtype", "acc"), [("bf16", "f32"), ("f16", "f32"), ("f16", "f16")])
 def test_mma_of_many_warps(
     run_on: Any, device: Device, arch: str | None, dtype: str, acc: str
 ) -> None:

@@ -22,6 +22,7 @@ from ptxlab.gemm.problem import DeviceOperands
 from ptxlab.gemm.run import launch
 from ptxlab.isa.targets import TARGETS
 from ptxlab.numbers.types import TYPES
+from tests.together import in_one_test
 
 Run = Callable[..., Array]
 
@@ -232,7 +233,7 @@ def test_a_wave_has_little_memory(emulator: Device, kind: str) -> None:
 # ---- lanes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u4", "f4", "i8", "f8", "V16", "rows"])
+@in_one_test("dtype", ["?", "u1", "i2", "u4", "f4", "i8", "f8", "V16", "rows"])
 def test_merge_and_fill_choose_by_the_mask(dtype: str) -> None:
     generator = np.random.default_rng(3)
     mask = generator.random(96) < 0.4

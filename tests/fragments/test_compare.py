@@ -23,6 +23,7 @@ from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.runs import Selection
+from tests.together import in_one_test
 
 SM90 = TARGETS["sm_90a"]
 NUMBERED: Fill = "numbered"
@@ -83,8 +84,8 @@ def right_report(instruction: MatrixInstruction, fill: Fill = NUMBERED) -> Fragm
     return FragmentReport(instruction, "cuda", "Test GPU", SM90, runs, 0, (), None)
 
 
-@pytest.mark.parametrize("instruction", verifiable(), ids=lambda i: i.name)
-@pytest.mark.parametrize("fill", [NUMBERED, ONES, ADDRESSING])
+@in_one_test("instruction", verifiable())
+@in_one_test("fill", [NUMBERED, ONES, ADDRESSING])
 def test_right_registers_compare_equal(instruction: MatrixInstruction, fill: Fill) -> None:
     assert mismatches(instruction, [right_run(instruction, fill)]) == ()
 
@@ -128,8 +129,8 @@ def exact_product(instruction: MatrixInstruction, fill: Fill, chunk: int) -> Arr
     return d
 
 
-@pytest.mark.parametrize("instruction", verifiable(), ids=lambda i: i.name)
-@pytest.mark.parametrize("fill", [NUMBERED, ONES, ADDRESSING])
+@in_one_test("instruction", verifiable())
+@in_one_test("fill", [NUMBERED, ONES, ADDRESSING])
 def test_product_is_exact_arithmetic_whatever_a_target_fuses(
     instruction: MatrixInstruction, fill: Fill
 ) -> None:

@@ -14,6 +14,7 @@ from ptxlab.fragments.moves_ptx import ptx
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.toolchain import link_ptx
+from tests.together import in_one_test
 
 BF16 = multiplication("m16n8k16", "bf16")
 F16 = multiplication("m16n8k16", "f16", "f16")
@@ -105,11 +106,7 @@ def run(recipe: Moves, values: Array, text: str, arch: str) -> Array:
             return recipe.a.unpack(out.numpy())
 
 
-@pytest.mark.parametrize(
-    ("first", "following", "kinds"),
-    CASES,
-    ids=[f"{a.a_type}-{b.shape}.{b.a_type}" for a, b, _ in CASES],
-)
+@in_one_test(("first", "following", "kinds"), CASES)
 def test_the_moves_make_a_of_d(
     first: MatrixInstruction, following: MatrixInstruction, kinds: str
 ) -> None:
@@ -122,11 +119,7 @@ def test_the_moves_make_a_of_d(
     assert (run(recipe, values, text, arch) == converted(values, following.a_type)).all()
 
 
-@pytest.mark.parametrize(
-    ("first", "following"),
-    [(a, b) for a, b, kinds in CASES if "shuffle" in kinds],
-    ids=[f"{a.d_type}-{b.shape}.{b.a_type}" for a, b, kinds in CASES if "shuffle" in kinds],
-)
+@in_one_test(("first", "following"), [(a, b) for a, b, kinds in CASES if "shuffle" in kinds])
 def test_without_shuffles_a_is_the_same_but_for_the_order_of_k(
     first: MatrixInstruction, following: MatrixInstruction
 ) -> None:

@@ -17,6 +17,7 @@ from ptxlab.isa.gpus import GPUS
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.observe.counters import Counts
 from tests.gemm.rungs import counting, made, on_tensor_cores
+from tests.together import in_one_test
 
 H200 = next(gpu for gpu in GPUS if gpu.name == "H200 SXM")
 BEFORE = made("naive", shared_wavefronts=9000, shared_ideal=6000, shared_requests=6000,
@@ -94,7 +95,7 @@ CHANGES: list[tuple[str, Callable[[KernelFacts], KernelFacts], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("measure", "change", "text"), CHANGES, ids=[each[0] for each in CHANGES])
+@in_one_test(("measure", "change", "text"), CHANGES)
 def test_what_changed_is_what_is_told(
     measure: str, change: Callable[[KernelFacts], KernelFacts], text: str
 ) -> None:

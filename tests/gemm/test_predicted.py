@@ -16,6 +16,7 @@ from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.main import main
 from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, gpu_driven, names, spelled
 from ptxlab.verbs.gemm.predicted import as_json, text
+from tests.together import in_one_test
 
 
 def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -129,7 +130,7 @@ def test_a_gpu_is_found_however_it_is_spelled(name: str) -> None:
     assert spelled(gpu_called(name).name).endswith(spelled(name))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("driven", "capability", "sms", "name"),
     [
         ("NVIDIA H100 80GB HBM3", 90, 132, "H100 SXM"),

@@ -12,6 +12,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import Problem
 from ptxlab.gemm.problem import gathered, spread, to_tf32, uploaded
+from tests.together import in_one_test
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_flops() -> None:
     assert Problem(3, 4, 5).flops == 120
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("given", "said"),
     [
         ({"m": -1}, "m = -1"),
@@ -131,7 +132,6 @@ def test_flops() -> None:
         ({"lda": 2, "layout": "tn"}, "lda = 2 is not between 3"),
         ({"ldd": 2**31}, "ldd = 2147483648"),
     ],
-    ids=str,
 )
 def test_what_is_no_problem(given: dict[str, Any], said: str) -> None:
     with pytest.raises(PtxlabError) as caught:

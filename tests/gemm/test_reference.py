@@ -128,9 +128,9 @@ KINDS = ["normal", "wide", "cancelling", "positive"]
 SHAPE = (4, 5, 70)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("arithmetic", [AMPERE, HOPPER], ids=["sm_80", "sm_90a"])
-@pytest.mark.parametrize("types", ["bf16 f32", "f16 f32", "f16 f16"])
+@in_one_test("kind", KINDS)
+@in_one_test("arithmetic", [AMPERE, HOPPER])
+@in_one_test("types", ["bf16 f32", "f16 f32", "f16 f16"])
 def test_a_tensor_core_stays_within_the_bound(
     types: str, arithmetic: DotProduct, kind: str
 ) -> None:
@@ -143,8 +143,8 @@ def test_a_tensor_core_stays_within_the_bound(
         assert worst.error > bound.coefficient / 40
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+@in_one_test("kind", KINDS)
+@in_one_test("dtype", ["f32", "bf16", "f16"])
 def test_a_chain_of_fma_stays_within_the_bound(dtype: str, kind: str) -> None:
     a, b = inputs(kind, dtype, SHAPE)
     bound = error_bound("fma", HOPPER, a, b, "f32")
@@ -195,8 +195,8 @@ CASES: list[tuple[Method, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "dtype", "acc"), CASES)
-@pytest.mark.parametrize("k", [1, 16, 200])
+@in_one_test(("method", "dtype", "acc"), CASES)
+@in_one_test("k", [1, 16, 200])
 def test_wrong_results_are_caught(method: Method, dtype: str, acc: str, k: int) -> None:
     a, b = inputs("normal", dtype, (60, 50, k))
     bound = error_bound(method, HOPPER, a, b, acc)

@@ -28,6 +28,7 @@ from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import compile_cuda, link_ptx
 from tests.gemm.simt import QUICK, one_of_each
+from tests.together import in_one_test
 
 KERNEL = ALGORITHMS["tensor_core"]
 SMALL = QUICK["tensor_core"]
@@ -177,7 +178,7 @@ def test_tiles_that_are_refused(device: Device, sizes: dict[str, int], said: str
         compute(device, problem, whole_numbers(problem), KERNEL, sizes)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("size", "dtype", "arch", "bm", "bn"),
     [
         (1024, "bf16", "sm_90a", 64, 64),

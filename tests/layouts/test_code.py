@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from ptxlab import open_device
 from ptxlab.layouts.code import code, swizzled
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, Swizzle
 from ptxlab.toolchain.nvrtc import compile_cuda
+from tests.together import in_one_test
 
 TILE = Layout.row_major((8, 64))
 LAYOUTS: list[Mapping] = [
@@ -36,7 +36,7 @@ def coordinates(layout: Mapping) -> list[tuple[int, ...]]:
     return list(np.ndindex(*(part.size for part in plain.parts)))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.notation)
+@in_one_test("layout", LAYOUTS)
 def test_python_gives_the_offsets(layout: Mapping) -> None:
     function = offset_of(layout)
     for coordinate in coordinates(layout):
@@ -52,7 +52,7 @@ def test_the_swizzle_of_128_bytes_by_hand() -> None:
     assert swizzled(Swizzle(3, 3, 3)) == "offset ^ (offset >> 3 & 56)"
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.notation)
+@in_one_test("layout", LAYOUTS)
 def test_ptx_gives_the_offsets(layout: Mapping) -> None:
     places = coordinates(layout)
     names = [f"i{i}" for i in range(len(places[0]))]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import ptxlab.layouts.layout
 import ptxlab.matrix.thread_value
 from ptxlab.layouts.layout import IDENTITY, ComposedLayout, Layout, Swizzle, table
+from tests.together import in_one_test
 
 sizes = st.integers(1, 5)
 flat_shapes = st.lists(sizes, min_size=1, max_size=4).map(tuple)
@@ -87,8 +88,8 @@ def test_wrong_coordinates_are_refused() -> None:
         layout((1, 1), 2)
 
 
-@pytest.mark.parametrize("shift", [3, 4, -3, -4])
-@pytest.mark.parametrize(("bits", "base"), [(0, 4), (1, 4), (2, 4), (3, 4), (3, 3)])
+@in_one_test("shift", [3, 4, -3, -4])
+@in_one_test(("bits", "base"), [(0, 4), (1, 4), (2, 4), (3, 4), (3, 3)])
 def test_swizzle_moves_bits_and_is_its_own_inverse(bits: int, base: int, shift: int) -> None:
     swizzle = Swizzle(bits, base, shift)
     source, target = (base + shift, base) if shift >= 0 else (base, base - shift)

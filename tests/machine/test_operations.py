@@ -293,8 +293,8 @@ SOURCES: dict[str, Callable[[int], int]] = {
 }
 
 
-@pytest.mark.parametrize("way", SOURCES)
-@pytest.mark.parametrize("segment", [32, 8])
+@in_one_test("way", SOURCES)
+@in_one_test("segment", [32, 8])
 def test_words_come_from_other_lanes_of_a_segment(way: str, segment: int) -> None:
     r = registers()
     clamp = (32 - segment) << 8 | (0 if way == "UP" else 31)

@@ -11,6 +11,7 @@ from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
+from tests.together import in_one_test
 
 OTHERS = [
     *(o for form in WGMMA for o in form.operands if form.n in (24, 256)),
@@ -28,7 +29,7 @@ def formulas(fields: BitFields) -> dict[str, str]:
     return {output.variable.name: output.expression for output in fields.outputs}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda o: f"{o.kind}-{o.rows}x{o.cols}-{o.bits}")
+@in_one_test("layout", LAYOUTS)
 def test_the_printed_formulas_are_true_at_every_place_and_back(layout: FragmentLayout) -> None:
     there = formulas(of_fragment(layout))
     back = formulas(of_fragment(layout).inverse())

@@ -7,6 +7,7 @@ import pytest
 
 from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, find, forms, multiplication
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix
+from tests.together import in_one_test
 
 
 def test_the_first_forms_of_m16n8k16() -> None:
@@ -30,7 +31,7 @@ def test_every_name_says_what_the_record_says() -> None:
         assert i.satfinite == ("satfinite" in i.name)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "name"),
     [
         (("m16n8k32", "e4m3"), "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),

@@ -269,11 +269,7 @@ def test_bits_that_mean_nothing(word: int) -> None:
         RECORD.decode(word)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [WGMMA_DESCRIPTOR, TCGEN05_DESCRIPTOR, *INSTRUCTION_DESCRIPTORS.values()],
-    ids=lambda r: r.name,
-)
+@in_one_test("record", [WGMMA_DESCRIPTOR, TCGEN05_DESCRIPTOR, *INSTRUCTION_DESCRIPTORS.values()])
 def test_every_value_comes_back(record: BitRecord) -> None:
     for field in record.fields:
         numbers = [n * field.unit for n in range(1 << field.bits) if n * field.unit >= field.least]

@@ -318,7 +318,7 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "types", "count", "first", "further"), WINDOWS)
+@in_one_test(("shape", "types", "count", "first", "further"), WINDOWS)
 def test_sparse_a_comes_from_the_manuals_windows(
     shape: str, types: str, count: int, first: Callable[[int], int], further: int
 ) -> None:

@@ -18,6 +18,7 @@ from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain.nvjitlink import link_ptx
 from scripts import certify
+from tests.together import in_one_test
 
 FAMILIES = {
     "10x": ("sm_100f", "sm_110f"),
@@ -160,7 +161,7 @@ def by_least_target() -> dict[str, list[Form]]:
     return by_target
 
 
-@pytest.mark.parametrize("target", by_least_target())
+@in_one_test("target", by_least_target())
 def test_forms_compile_for_their_least_target(target: str) -> None:
     """Each in a program: all warp-level ones, and some of the thousands of the warpgroup."""
     entries = by_least_target()[target]

@@ -80,8 +80,8 @@ def test_any_offsets_at_any_start(swizzle: str, name: str, major: str) -> None:
             assert np.array_equal(by_mn, tile.address(rows, cols, size))
 
 
-@pytest.mark.parametrize("swizzle", SPANS)
-@pytest.mark.parametrize("major", ["k", "mn"])
+@in_one_test("swizzle", SPANS)
+@in_one_test("major", ["k", "mn"])
 def test_a_core_matrix_has_each_bank_once(swizzle: str, major: str) -> None:
     """From any start, whatever the offsets: 8 lines of 16 bytes are 4 bytes of each of the 32 banks."""
     random = np.random.default_rng(len(swizzle))

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.matrix.mma import MMA_SPARSE
 from ptxlab.matrix.sparse import InvalidMetadata, Metadata
+from tests.together import in_one_test
 
 F16_K16, F16_K32 = Metadata(16, 16, ordered=False), Metadata(32, 16, ordered=False)
 TF32_K8, TF32_K16 = Metadata(8, 32, ordered=False), Metadata(16, 32, ordered=True)
@@ -59,7 +60,7 @@ def test_lanes_are_those_cutlass_loads_for() -> None:
         assert S8_K64.place(row, 8 * col) == (2 * line + word, 0)
 
 
-@pytest.mark.parametrize("metadata", ALL)
+@in_one_test("metadata", ALL)
 def test_a_lane_of_a_selector_holds_32_bits_that_count(metadata: Metadata) -> None:
     seen: set[int] = set()
     for selector in metadata.selectors:
@@ -79,7 +80,7 @@ def test_a_lane_of_a_selector_holds_32_bits_that_count(metadata: Metadata) -> No
         metadata.place(0, 0, len(metadata.selectors))
 
 
-@pytest.mark.parametrize("metadata", ALL)
+@in_one_test("metadata", ALL)
 def test_decode_undoes_encode(metadata: Metadata) -> None:
     random = np.random.default_rng(1)
     values = random.integers(0, 16, (3, 16, metadata.chunks))
@@ -96,7 +97,7 @@ def test_columns_one_chunk_at_a_time() -> None:
     assert S4_K64.columns(np.full((16, 8), 0b1101))[0, :8].tolist() == [2, 3, 6, 7, 10, 11, 14, 15]
 
 
-@pytest.mark.parametrize("metadata", ALL)
+@in_one_test("metadata", ALL)
 def test_columns_are_the_bits_that_the_units_cover(metadata: Metadata) -> None:
     """A chunk is four units of as many bits; its metadata places two of them, one bit after another."""
     _, of = metadata.granularity
@@ -136,7 +137,7 @@ def test_allowed_values() -> None:
     assert (caught.value.matrix, caught.value.row, caught.value.chunk) == (1, 4, 9)
 
 
-@pytest.mark.parametrize("metadata", ALL)
+@in_one_test("metadata", ALL)
 def test_compress_and_expand(metadata: Metadata) -> None:
     random = np.random.default_rng(2)
     kept, of = metadata.granularity

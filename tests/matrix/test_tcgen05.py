@@ -8,6 +8,7 @@ from ptxlab.fragments.probe_kernel import statement
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.form import AsyncInstruction, in_steps
 from ptxlab.matrix.tcgen05 import TCGEN05
+from tests.together import in_one_test
 
 
 def shapes(name: str) -> list[tuple[tuple[int, ...], str, int]]:
@@ -19,7 +20,7 @@ def shapes(name: str) -> list[tuple[tuple[int, ...], str, int]]:
 EVERY_8, EVERY_16 = "8 to 256 in steps of 8", "16 to 256 in steps of 16"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "m", "n", "k"),
     [
         ("tcgen05.mma.cta_group::1.kind::f16.ss", (64, 128), EVERY_8, 16),

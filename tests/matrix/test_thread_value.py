@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 from tensor_layouts import MMAAtom, atoms_nv
 
 from ptxlab.layouts.layout import Layout
@@ -23,7 +22,7 @@ FRAGMENTS = tuple(
 )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("shape", "dtype", "operand", "expected"),
     [
         # cute/atom/mma_traits_sm80.hpp: SM80_16x8x16_F32F16F16F32_TN, SM80_16x8x8_F32TF32TF32F32_TN,

@@ -14,6 +14,7 @@ from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Whereabouts, trace
+from tests.together import in_one_test
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -106,7 +107,7 @@ def run(form: MatrixInstruction, arch: str, held: dict[str, Array]) -> Array:
             return out.numpy()
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@in_one_test("form", FORMS)
 def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> None:
     rng = np.random.default_rng(3)
     arch = form.targets[-1]

@@ -15,6 +15,7 @@ from ptxlab.numbers.dissect import SumStep, explain
 from ptxlab.numbers.fused_step import OPERANDS
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes
+from tests.together import in_one_test
 
 Rules = DotProduct | UnpackedDotProduct
 WORDS: dict[str, type[np.unsignedinteger]] = {"f16": np.uint16, "f32": np.uint32}
@@ -76,7 +77,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("target", "a_type", "b_type", "acc"), CASES)
+@in_one_test(("target", "a_type", "b_type", "acc"), CASES)
 def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str, acc: str) -> None:
     rng = np.random.default_rng(15)
     chip, k = TARGETS[target], 32 if OPERANDS[a_type].word_bits == 8 else 16

@@ -21,6 +21,7 @@ from ptxlab.isa.targets import TARGETS, DotProduct
 from ptxlab.numbers import tensor_core
 from ptxlab.numbers.tensor_core import multiply_add
 from tests.numbers.powers import exponent_of, power
+from tests.together import in_one_test
 
 VECTORS = Path(__file__).parent / "vectors"
 PAIRS = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]
@@ -117,7 +118,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "field", "by"), FAULTS)
+@in_one_test(("name", "field", "by"), FAULTS)
 def test_vectors_notice_wrong_rules(name: str, field: str, by: int) -> None:
     """Each number in the rules decides some recorded bits, so it cannot be wrong unseen."""
     wrong = RULES[name]
@@ -352,9 +353,9 @@ def operands(
 SHAPES = [(16, 8, 16, 2), (3, 5, 7, 3), (1, 1, 1, 1), (8, 8, 4, 2), (2, 1, 33, 4), (1, 2, 19, 100)]
 
 
-@pytest.mark.parametrize("rules", [AMPERE, HOPPER], ids=["Ampere", "Hopper"])
-@pytest.mark.parametrize(("dtype", "acc"), PAIRS)
-@pytest.mark.parametrize("raw", [True, False], ids=["bits", "numbers"])
+@in_one_test("rules", [AMPERE, HOPPER])
+@in_one_test(("dtype", "acc"), PAIRS)
+@in_one_test("raw", [True, False])
 def test_agrees_with_the_model(dtype: str, acc: str, rules: DotProduct, raw: bool) -> None:
     for m, n, k, warps in SHAPES:
         a, b, c = operands(dtype, acc, m, n, k, warps, raw=raw)

@@ -20,6 +20,7 @@ from ptxlab.numbers.fused_step import OPERANDS
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes
 from tests.numbers.powers import exponent_of, power
+from tests.together import in_one_test
 
 VECTORS = Path(__file__).parent / "vectors"
 LIBRARY = {
@@ -112,7 +113,7 @@ def test_every_target_with_bytes_is_recorded() -> None:
     assert set(ARCHITECTURES) == {n for n, t in TARGETS.items() if t.arithmetic.dot8 is not None}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("target", "field", "by"),
     [
         ("sm_89", "fraction_bits", -1),
@@ -181,9 +182,9 @@ def model(a: list[float], b: list[float], c: int, types: str, rules: DotProduct)
     return c
 
 
-@pytest.mark.parametrize("acc", ["f32", "f16"])
-@pytest.mark.parametrize("pair", ["e4m3.e5m2", "e5m2.e5m2", "e3m2.e4m3", "e2m1.e2m3"])
-@pytest.mark.parametrize("target", ["sm_89", "sm_120"])
+@in_one_test("acc", ["f32", "f16"])
+@in_one_test("pair", ["e4m3.e5m2", "e5m2.e5m2", "e3m2.e4m3", "e2m1.e2m3"])
+@in_one_test("target", ["sm_89", "sm_120"])
 def test_agrees_with_the_model(target: str, pair: str, acc: str) -> None:
     rules = TARGETS[target].arithmetic.dot8
     assert isinstance(rules, DotProduct)

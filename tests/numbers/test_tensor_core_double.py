@@ -8,11 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from ptxlab.numbers.doubles import (
     multiply_add_double,
 )
+from tests.together import in_one_test
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -52,8 +52,8 @@ def rounded(value: Fraction, mode: str) -> Fraction:
     return Fraction(ROUND[mode](value / unit)) * unit
 
 
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
-@pytest.mark.parametrize("k", [4, 16])
+@in_one_test("mode", ["rn", "rz", "rm", "rp"])
+@in_one_test("k", [4, 16])
 def test_every_multiply_add_rounds_once(mode: str, k: int) -> None:
     rng = np.random.default_rng(k)
     a = rng.standard_normal((2, k, 20)) * 8.0 ** rng.integers(-3, 4, (2, k, 20))

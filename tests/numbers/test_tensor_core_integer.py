@@ -7,6 +7,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.numbers.tensor_core_integer import multiply_add_bits, multiply_add_integer
+from tests.together import in_one_test
 
 PAIRS = [("s8", "s8"), ("s8", "u8"), ("u8", "s8"), ("u8", "u8")]
 PAIRS += [("s4", "s4"), ("s4", "u4"), ("u4", "s4"), ("u4", "u4")]
@@ -39,8 +40,8 @@ def operands(k: int, warps: int = 40) -> tuple[Array, Array, Array]:
     return a, b, c
 
 
-@pytest.mark.parametrize(("a_type", "b_type"), PAIRS)
-@pytest.mark.parametrize("k", [16, 32, 64, 128, 300])
+@in_one_test(("a_type", "b_type"), PAIRS)
+@in_one_test("k", [16, 32, 64, 128, 300])
 def test_products_are_exact_and_the_sum_wraps_or_saturates(
     a_type: str, b_type: str, k: int
 ) -> None:

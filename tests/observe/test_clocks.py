@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.observe.agents import Agents
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import FENCED, HEARD
 from ptxlab.observe.releases import Releases
+from tests.together import in_one_test
 
 CTAS, WIDTH, OBJECTS = 2, 96, 3
 ALL = CTAS * WIDTH
@@ -125,8 +125,8 @@ def test_a_thread_that_has_ended_tells_nothing() -> None:
     assert (heard[:2].tolist(), heard[2] > 1) == ([0, 0], True)
 
 
-@pytest.mark.parametrize("cluster", [1, 2])
-@pytest.mark.parametrize("seed", range(4))
+@in_one_test("cluster", [1, 2])
+@in_one_test("seed", range(4))
 def test_threads_know_what_each_would_by_itself(cluster: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     alive = np.arange(ALL) % WIDTH < (WIDTH if seed % 2 else 90)

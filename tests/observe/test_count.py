@@ -21,6 +21,7 @@ from ptxlab.observe.work import InstructionWork, work
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Instruction
 from tests.observe.programs import PROBE, device, here, marked, probe
+from tests.together import in_one_test
 
 LANES = np.arange(32)
 
@@ -193,7 +194,7 @@ def instruction(text: str) -> Instruction:
     return body[0]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "expected"),
     [
         ("add.f32 a, b, c", InstructionWork("floating point", flops=1)),

@@ -11,6 +11,7 @@ import pytest
 
 from ptxlab.observe.counters import Counts
 from tests.observe.programs import here, marked, probe
+from tests.together import in_one_test
 
 LANES = np.arange(32)
 
@@ -103,8 +104,8 @@ def patterns(draw: random.Random, size: int, threads: int, grid: int) -> list[li
 ADDRESSES = {"global": "q", "shared": "offset", "local": "offset", "": "generic"}
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-@pytest.mark.parametrize("space", ["global", "shared", "local", ""])
+@in_one_test("size", [1, 2, 4, 8, 16])
+@in_one_test("space", ["global", "shared", "local", ""])
 def test_random_patterns(space: str, size: int) -> None:
     draw = random.Random(f"{space}{size}")
     threads, grid = 80, 3  # the last warp of a CTA is half
@@ -177,7 +178,7 @@ def test_conflict_ways(ways: int) -> None:
     assert conflict.addresses == tuple(range(0, 128 * ways, 128))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "offsets", "actual", "ideal"),
     [
         ("st.shared.v4.b32 [offset], {i, i, i, i}; // here", 16 * LANES, 4, 4),
@@ -189,7 +190,6 @@ def test_conflict_ways(ways: int) -> None:
         ("ld.shared.b32 x1, [offset]; // here", 128 * (LANES % 2), 2, 1),
         ("ld.shared.b32 x1, [offset]; // here", 132 * LANES, 1, 1),
     ],
-    ids=["128", "128 strided", "128 same", "64", "64 strided", "8", "two words", "padded"],
 )
 def test_wavefronts(body: str, offsets: np.ndarray, actual: int, ideal: int) -> None:
     counts = counted(body, offsets)

@@ -32,6 +32,7 @@ from ptxlab.prediction.tensor_work import Columns, Commit, TensorCopy, TensorPro
 from ptxlab.prediction.timing import timings
 from ptxlab.prediction.warps import NEVER, Warp
 from tests.machine.test_operations import instruction
+from tests.together import in_one_test
 
 B200 = find("b200")
 WAIT = B200.latency["shared"]
@@ -58,14 +59,14 @@ def taken(product: TensorProduct, count: int) -> float:
     return core.done(Commit(KEY, product.ctas), 0) + WAIT
 
 
-@pytest.mark.parametrize(("product", "cycles"), ALONE.items())
+@in_one_test(("product", "cycles"), ALONE.items())
 def test_one_product_takes_what_was_measured(
     product: tuple[int, int, int, bool], cycles: int
 ) -> None:
     assert taken(TensorProduct(*product), 1) == pytest.approx(cycles, abs=11)
 
 
-@pytest.mark.parametrize(("product", "cycles"), IN_A_ROW.items())
+@in_one_test(("product", "cycles"), IN_A_ROW.items())
 def test_products_in_a_row_take_what_was_measured(
     product: tuple[int, int, int, bool], cycles: float
 ) -> None:

@@ -9,13 +9,14 @@ from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.timing import InstructionTiming, timings
 from tests.machine.test_operations import instruction
+from tests.together import in_one_test
 
 
 def timed(text: str, gpu: str = "rtx3090") -> InstructionTiming:
     return timings([instruction(text)], [0], find(gpu), {})[0]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "name", "more"),
     [
         ("LDS R0, [R4]", "shared", 0), ("LDS.128 R0, [R4]", "shared", 2), ("LDG.E R0, [R4.64]", "global", 0),
@@ -29,7 +30,7 @@ def test_what_waits_for_a_scoreboard_takes_a_latency_of_the_chip(
     assert timed(text).latency == find("rtx3090").latency[name] + more
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "pipes", "hold"),
     [
         ("FFMA R0, R1, R2, R3", ("fmalite", "fmaheavy"), 2), ("IMAD R0, R1, R2, R3", ("fmaheavy",), 2),
@@ -45,7 +46,7 @@ def test_a_pipe_is_held_as_long_as_its_lanes_take(
     assert (timing.pipes, timing.hold) == (pipes, hold)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "gpu", "hold"),
     [
         ("HMMA.16816.F32 R0, R4, R8, R0", "a100", 8), ("HMMA.16816.F32 R0, R4, R8, R0", "rtx3090", 32),
@@ -78,7 +79,7 @@ def test_registers_are_read_by_bank_and_slot() -> None:
     assert timed("LDG.E R0, [R4.64]").reads == ()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "kind", "group"),
     [
         ("EXIT", kinds.EXIT, (0, 0)), ("BAR.SYNC.DEFER_BLOCKING 0x3, 0x40", kinds.BARRIER, (3, 64)),

@@ -13,6 +13,7 @@ import pytest
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.syntax import parse
 from ptxlab.syntax.tree import Aggregate, Declaration, Float, Instruction, Integer
+from tests.together import in_one_test
 
 Assemble = Callable[[str], dict[str, bytes]]
 
@@ -158,7 +159,7 @@ def test_single_precision_keeps_its_bits() -> None:
     assert operands == [Float(0x7FA00001, 32), Float(0x80000000, 32)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("expression", "message"),
     [
         ("1/0", "division by zero"),

@@ -9,6 +9,7 @@ import pytest
 from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.printer import instruction_text, operand_text
 from ptxlab.syntax.tree import Address, Float, Instruction, Integer, Name, Symbol, Vector
+from tests.together import in_one_test
 
 Assemble = Callable[[str], dict[str, bytes]]
 
@@ -78,7 +79,7 @@ def test_long_instructions_wrap() -> None:
     assert parse(printed) == module
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("operand", "text"),
     [
         (Address(Name("a"), -8), "[a+-8]"),

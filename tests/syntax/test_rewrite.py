@@ -21,6 +21,7 @@ from ptxlab.syntax.tree import (
     Position,
     PtxModule,
 )
+from tests.together import in_one_test
 
 Assemble = Callable[[str], dict[str, bytes]]
 
@@ -82,7 +83,7 @@ def test_instructions_and_what_they_see() -> None:
     assert list(instructions(parse(TEXT.split(".func")[0] + ".func g;").functions[0])) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "expected"),
     [
         ("r0", "b32"),

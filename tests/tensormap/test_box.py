@@ -21,6 +21,7 @@ from ptxlab.tensormap.box import Box, box_of
 from ptxlab.tensormap.encoding import encode
 from ptxlab.tensormap.tensor_map import Im2col, TensorMap
 from tests.tensormap.maps import BASE, pixels, tiled
+from tests.together import in_one_test
 
 Bytes = npt.NDArray[np.uint8]
 MASKS = {"none": 0, "32B": 0x10, "64B": 0x30, "128B": 0x70}
@@ -303,10 +304,10 @@ def packed(values: list[int], bits: int) -> Bytes:
     return np.frombuffer(word.to_bytes(len(values) * bits // 8, "little"), np.uint8).copy()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("dtype", "bits", "pitch"), [("b4x16", 4, 8), ("b4x16_p64", 4, 16), ("b6x16_p32", 6, 16)]
 )
-@pytest.mark.parametrize("x", [0, 128, 256, -128])
+@in_one_test("x", [0, 128, 256, -128])
 def test_loads_of_packed_numbers(dtype: str, bits: int, pitch: int, x: int) -> None:
     """Sixteen together, from a unit of shared memory on; what is outside is zero."""
     draw = random.Random(7)

@@ -122,7 +122,9 @@ def test_what_the_driver_takes_for_blackwell(
     replace(tensor_map, **changes)
 
 
-@in_one_test(("tensor_map", "changes", "message"), [
+@in_one_test(
+    ("tensor_map", "changes", "message"),
+    [
         (FOUR, {"address": 0x1010}, "address 0x1010 is no multiple of 32"),
         (SIX, {"strides": (208,)}, "stride 208 of dimension 1 is no multiple of 32"),
         (SIX, {"dims": (192, 8)}, "size 192 of dimension 0 is no multiple of 128, as with b6x16_p32"),
@@ -133,7 +135,8 @@ def test_what_the_driver_takes_for_blackwell(
         (SIX, {"fill": "nan"}, "b6x16_p32 has no NaN to fill with"),
         (CLOSE, {"dims": (255, 8)}, "size 255 of dimension 0 is no multiple of 2, as with b4x16"),
         (CLOSE, {"box": (16, 8)}, "8 bytes of the box along dimension 0 are no multiple of 16"),
-    ])  # fmt: skip
+    ],
+)  # fmt: skip
 def test_what_the_driver_refuses_for_blackwell(
     tensor_map: TensorMap, changes: dict[str, Any], message: str
 ) -> None:

@@ -11,6 +11,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.main import main
 from ptxlab.syntax.names import called, matching
+from tests.together import in_one_test
 
 NAMES = {
     "_Z5scaleI13__nv_bfloat16Li64EEvPKT_PS1_fi": "scale<__nv_bfloat16, 64>",
@@ -45,12 +46,12 @@ int main() {
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 def test_names_are_those_of_the_source(name: str) -> None:
     assert called(name) == NAMES[name]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "kernels"),
     [
         ("plain", ["plain"]),

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import in_one_test
+
 INF = 0x7F800000
 MINUS_INF = 0xFF800000
 NAN = 0x7FFFFFFF
@@ -84,7 +86,7 @@ def test_transcendental_functions_to_half_an_ulp(
     assert np.all(np.abs(got - exact) <= 0.5000001 * np.spacing(np.abs(got)).astype(np.float64))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("instruction", "table"),
     [
         ("rcp.approx.f32", {0: INF, 1 << 31: MINUS_INF, INF: 0, MINUS_INF: 1 << 31}),

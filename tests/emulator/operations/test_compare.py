@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.together import in_one_test
+
 ORDERED: dict[str, Callable[[Any, Any], bool]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
@@ -71,7 +73,7 @@ def _check(reference: Any, instruction: str, a: list[int], b: list[int], t: list
         assert q.tolist() == [both(not x, y) for x, y in zip(t, c, strict=True)]
 
 
-@pytest.mark.parametrize("name", [f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64)])
+@in_one_test("name", [f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64)])
 def test_setp_integers(reference: Any, name: str) -> None:
     bits = int(name[1:])
     a, b = reference.integers(bits, 2, 100, 1)

@@ -41,7 +41,7 @@ def _number(reference: Any, pattern: int, name: str) -> int:
     return int(reference.signed(pattern, int(name[1:]))) if name[0] == "s" else pattern
 
 
-@pytest.mark.parametrize("source", INTEGERS)
+@in_one_test("source", INTEGERS)
 def test_integer_to_integer(reference: Any, source: str) -> None:
     a, _ = reference.integers(int(source[1:]), 2, 100, 1)
     for target in INTEGERS:
@@ -59,8 +59,8 @@ def test_integer_to_integer(reference: Any, source: str) -> None:
         )
 
 
-@pytest.mark.parametrize("source", INTEGERS)
-@pytest.mark.parametrize("target", FLOATS)
+@in_one_test("source", INTEGERS)
+@in_one_test("target", FLOATS)
 def test_integer_to_float(reference: Any, source: str, target: str) -> None:
     bits = int(source[1:])
     if bits == 8 and target == "bf16":
@@ -219,10 +219,10 @@ def _half_result(reference: Any, x: int, name: str, mode: str, relu: bool, finit
     return int(reference.encode(value, name, mode, reference.sign(x, "f32")))
 
 
-@pytest.mark.parametrize("name", ["f16", "bf16"])
-@pytest.mark.parametrize("mode", ["rn", "rz"])
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("finite", [False, True])
+@in_one_test("name", ["f16", "bf16"])
+@in_one_test("mode", ["rn", "rz"])
+@in_one_test("relu", [False, True])
+@in_one_test("finite", [False, True])
 def test_halves_from_single(reference: Any, name: str, mode: str, relu: bool, finite: bool) -> None:
     a, b = reference.floats("f32", 2, 600, 8)
     a += [x & 0xFFFF0000 | 0x8000 for x in a] + [0x477FE000, 0x477FEFFF, 0x477FF000, 0x477FF001]

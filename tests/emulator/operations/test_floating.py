@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import in_one_test
+
 MODES = ("rn", "rz", "rm", "rp")
 COUNT = {"f32": 1500, "f64": 600}
 
 
-@pytest.mark.parametrize("name", ["f32", "f64"])
-@pytest.mark.parametrize("mode", MODES)
+@in_one_test("name", ["f32", "f64"])
+@in_one_test("mode", MODES)
 def test_fma_rounds_once(reference: Any, name: str, mode: str) -> None:
     operands = reference.floats(name, 3, COUNT[name], 1)
     reference.matches(
@@ -55,8 +57,8 @@ def test_the_ties_catch_a_fma_rounded_twice(reference: Any) -> None:
     assert reference.run("fma.rn.f32", [a], [b], [c])[0] == 0x3F801001
 
 
-@pytest.mark.parametrize("name", ["f32", "f64"])
-@pytest.mark.parametrize("mode", MODES)
+@in_one_test("name", ["f32", "f64"])
+@in_one_test("mode", MODES)
 def test_sums_and_products(reference: Any, name: str, mode: str) -> None:
     top = 1 << sum(reference.fields[name])
     word_of_one = reference.encode(Fraction(1), name)
@@ -81,8 +83,8 @@ def test_sums_and_products(reference: Any, name: str, mode: str) -> None:
             reference.matches(f"{opcode}.{name}", expected, *(column[:300] for column in operands))
 
 
-@pytest.mark.parametrize("name", ["f32", "f64"])
-@pytest.mark.parametrize("mode", MODES)
+@in_one_test("name", ["f32", "f64"])
+@in_one_test("mode", MODES)
 def test_quotients_and_roots(reference: Any, name: str, mode: str) -> None:
     word_of_one = reference.encode(Fraction(1), name)
 
@@ -163,8 +165,8 @@ def _extremum(reference: Any, name: str, largest: bool, propagate: bool) -> Any:
     return expected, xorsign
 
 
-@pytest.mark.parametrize("name", ["f32", "f64", "f16", "bf16"])
-@pytest.mark.parametrize("opcode", ["min", "max"])
+@in_one_test("name", ["f32", "f64", "f16", "bf16"])
+@in_one_test("opcode", ["min", "max"])
 def test_min_and_max(reference: Any, name: str, opcode: str) -> None:
     operands = reference.floats(name, 2, 500, 6)
     expected, _ = _extremum(reference, name, opcode == "max", False)

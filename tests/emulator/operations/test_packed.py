@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ptxlab.emulator.prepare.row import UnknownForm
+from tests.together import in_one_test
 
 MODES = ("rn", "rz", "rm", "rp")
 ONE = {"f32": 0x3F800000}
@@ -43,8 +44,8 @@ def test_halves_as_integers(reference: Any, name: str) -> None:
         reference.matches(f"{opcode}.{name}", expected, a, b)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("ftz", ["", ".ftz"])
+@in_one_test("mode", MODES)
+@in_one_test("ftz", ["", ".ftz"])
 def test_pairs_of_f32(reference: Any, mode: str, ftz: str) -> None:
     columns = reference.floats("f32", 3, 250, 2)
     a, b, c = ([x << 32 | y for x, y in zip(o, o[::-1], strict=True)] for o in columns)
@@ -73,8 +74,8 @@ def test_pairs_of_f32(reference: Any, mode: str, ftz: str) -> None:
         reference.matches(f"{opcode}.{mode}{ftz}.f32x2", expected, *operands)
 
 
-@pytest.mark.parametrize("short", ["f16", "bf16"])
-@pytest.mark.parametrize("mode", MODES)
+@in_one_test("short", ["f16", "bf16"])
+@in_one_test("mode", MODES)
 def test_mixed_precision(reference: Any, short: str, mode: str) -> None:
     a, b = reference.floats(short, 2, 250, 3)
     (c,) = reference.floats("f32", 1, len(a) - len(reference.floats("f32", 1, 0, 4)[0]), 4)
@@ -152,7 +153,7 @@ def test_find_nth_set(reference: Any) -> None:
     reference.matches("fns.b32", expected, edges, [31, 31, 0, 0] * 2, [1 << 31, 1, MASK, 0] * 2)
 
 
-@pytest.mark.parametrize("name", ["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"])
+@in_one_test("name", ["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"])
 def test_cvt_pack(reference: Any, name: str) -> None:
     a, b, c = reference.integers(32, 3, 200, 7)
     bits = int(name[1:])
@@ -170,9 +171,9 @@ def test_cvt_pack(reference: Any, name: str) -> None:
         reference.matches(f"cvt.pack.sat.{name}.s32.b32", packed, a, b, c)
 
 
-@pytest.mark.parametrize("name", ["f16", "bf16"])
-@pytest.mark.parametrize("satfinite", ["", ".satfinite"])
-@pytest.mark.parametrize("relu", ["", ".relu"])
+@in_one_test("name", ["f16", "bf16"])
+@in_one_test("satfinite", ["", ".satfinite"])
+@in_one_test("relu", ["", ".relu"])
 def test_stochastic_rounding(reference: Any, name: str, satfinite: str, relu: str) -> None:
     """Between two neighbours the exact fraction, plus the random one, reaches 1 or not."""
     bits = {"f16": 13, "bf16": 16}[name]
@@ -261,7 +262,7 @@ def test_scales_as_bf16(reference: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         "add.sat.s16x2",

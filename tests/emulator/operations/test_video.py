@@ -12,6 +12,7 @@ from ptxlab.emulator.operations import video
 from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.errors import PtxlabError
+from tests.together import in_one_test
 
 MASK = 0xFFFFFFFF
 PARTS = {f"b{i}": (8 * i, 8) for i in range(4)} | {"h0": (0, 16), "h1": (16, 16), "": (0, 32)}
@@ -252,7 +253,7 @@ def test_in_a_kernel(run: Any) -> None:
     assert words == [0xFF8802F0, (-(0x81FF - 0x10000) * 7 + 7) & MASK, 0x00880088]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "expected"),
     [
         ("vadd.u32.u32.u32 r4, r0, r2;", lambda x: x + 300),

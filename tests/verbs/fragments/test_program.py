@@ -13,6 +13,7 @@ import pytest
 from ptxlab import find
 from ptxlab.main import main
 from ptxlab.verbs.dump.inferring import tile_of
+from tests.together import in_one_test
 
 GEMM = Path("ptx/gemm_m16n8k16_bf16_f32.ptx")
 OURS = "ptx/mma_m16n8k16_bf16_f32.ptx"
@@ -116,9 +117,9 @@ def arrays() -> dict[str, Any]:
     return {"a": a.reshape(48, 64), "b": b.reshape(64, 64), "n": 3}
 
 
-@pytest.mark.parametrize("end", ["", ".T"])
-@pytest.mark.parametrize("corner", [(0, 0), (5, 17), (16, 32)])
-@pytest.mark.parametrize("name", "AB")
+@in_one_test("end", ["", ".T"])
+@in_one_test("corner", [(0, 0), (5, 17), (16, 32)])
+@in_one_test("name", "AB")
 def test_the_tile_that_registers_hold(
     name: str, corner: tuple[int, int], end: str, arrays: dict[str, Any]
 ) -> None:

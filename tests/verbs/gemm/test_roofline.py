@@ -18,6 +18,7 @@ from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.verbs.gemm.roofline import svg
 from ptxlab.view.palette import SCHEMES
 from tests.gemm.rungs import counting, made, on_tensor_cores
+from tests.together import in_one_test
 from tests.verbs.browser import Browser, needs_browser
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -103,7 +104,7 @@ def marks(root: ElementTree.Element) -> Iterator[tuple[str, Point, Point, str]]:
         yield (title.text or "").split(":")[0], places["k"], places["w"], shape
 
 
-@pytest.mark.parametrize("gpu", GPUS[1:], ids=lambda gpu: gpu.name)
+@in_one_test("gpu", GPUS[1:])
 def test_marks_stand_where_the_numbers_are(gpu: Gpu) -> None:
     root = root_of(gpu)
     across, up = scales(root)
@@ -153,7 +154,7 @@ def test_a_rung_that_memory_holds_back_stands_on_its_line() -> None:
     assert speed["block_tiled"] < 30
 
 
-@pytest.mark.parametrize("gpu", GPUS[1:], ids=lambda gpu: gpu.name)
+@in_one_test("gpu", GPUS[1:])
 def test_names_do_not_cover_each_other_or_marks(gpu: Gpu) -> None:
     root = root_of(gpu)
     names = texts(root, "h")

@@ -8,7 +8,6 @@ import math
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.gemm import LADDER
@@ -20,6 +19,7 @@ from ptxlab.gemm.verification import Verdict
 from ptxlab.verbs.gemm.text import as_json, text, text_of_all
 from ptxlab.view.json import write
 from ptxlab.view.text import aligned, number, values
+from tests.together import in_one_test
 
 RESULT = GemmResult(
     rung=LADDER["tensor_core"],
@@ -102,7 +102,7 @@ def test_json_of_what_is_not_finite_or_not_there() -> None:
     assert "no elements" in text(empty)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "shown"),
     [
         (3, "3"),

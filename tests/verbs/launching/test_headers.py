@@ -20,6 +20,7 @@ from ptxlab.verbs.launching import launch
 from ptxlab.verbs.launching.launch import Argument, bind, bind_launch, fill_in, read_launch
 from ptxlab.verbs.launching.options import add_run, compilation
 from ptxlab.verbs.launching.watching import whole_cta
+from tests.together import in_one_test
 
 KERNEL = """
 .version 8.0
@@ -139,7 +140,7 @@ class _Named:
     parameters: tuple[Any, ...] = ()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("parameters", "given", "mapped", "expected"),
     [
         ("a b", "x y", "", "x y"),

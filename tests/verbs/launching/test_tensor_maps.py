@@ -14,6 +14,7 @@ from ptxlab.main import main
 from ptxlab.tensormap.encoding import decode
 from ptxlab.tensormap.tensor_map import Im2col
 from ptxlab.verbs.launching.values import MapValue, read
+from tests.together import in_one_test
 
 TEXT = """\
 // Writes the tensor map it is given to out, and 7 to where that begins.
@@ -112,7 +113,7 @@ def test_pixels_of_im2col() -> None:
     assert value.options == {"im2col": Im2col((-1, -2), (0, 1), 32, 64)}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "why"),
     [
         ("tma()", "'' is no argument"),

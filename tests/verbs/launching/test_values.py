@@ -16,6 +16,7 @@ from ptxlab.cli.readers import dimensions
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, errors, npz
 from ptxlab.verbs.launching.values import is_array, read, split
+from tests.together import in_one_test
 
 SEED = (0, 0)
 
@@ -55,7 +56,7 @@ def test_split_says_what_an_argument_looks_like(text: str) -> None:
         split(text)
 
 
-@pytest.mark.parametrize("name", sorted(ELEMENT_TYPES))
+@in_one_test("name", sorted(ELEMENT_TYPES))
 def test_every_type_can_be_filled(name: str) -> None:
     dtype = ELEMENT_TYPES[name].dtype
     assert np.array_equal(array(f"zeros(2x3,{name})").array, np.zeros((2, 3), dtype))
@@ -194,7 +195,7 @@ def test_any_text_is_a_value_or_an_error() -> None:
     assert values > 100
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     ["32", "2,3", "1,1,1", "0", "", "1,2,3,4", "-1", "1.5", "³", "9" * 5000, "1,,2", " 1", "0x10"],
 )
@@ -207,7 +208,7 @@ def test_sizes_of_a_launch(text: str) -> None:
         assert not right
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "why"),
     [
         ("zeros(99999999x99999999,f32)", "this machine has"),
@@ -268,7 +269,7 @@ def test_an_array_is_no_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> N
         read("A", "zeros(126,u8)", SEED)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "expected"),
     [
         ("@x.npy", True), ("zeros(4,f32)", True), ("randn(4x4, f16 ,seed=3)", True), ("zeros(f32)", False),

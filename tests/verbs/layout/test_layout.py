@@ -14,6 +14,7 @@ from ptxlab.main import main
 from ptxlab.matrix.matrix_plan import FORMS
 from ptxlab.verbs.layout.notation import parse_layout
 from ptxlab.verbs.layout.shared_memory import _vectors, check_shared
+from tests.together import in_one_test
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -39,7 +40,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return err
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("written", "notation"),
     [
         ("2x6", "(2,6):(6,1)"),
@@ -59,7 +60,7 @@ def test_layouts_are_read(written: str, notation: str) -> None:
     assert parse_layout(layout.notation) == layout
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("written", "column", "words"),
     [
         ("", 1, "integer"),
