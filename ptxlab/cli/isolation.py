@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
 
     with tempfile.TemporaryFile() as note:
         child = subprocess.Popen(
-            [*_command(), *arguments],
+            [*command(), *arguments],
             env={**os.environ, CHILD: str(note.fileno())},
             pass_fds=(note.fileno(),),
             process_group=0,  # an interrupt comes to the parent alone, which ends the child
@@ -87,7 +87,7 @@ def _has_gpu() -> bool:
         return False
 
 
-def _command() -> list[str]:
+def command() -> list[str]:
     """Return how this ptxlab is run: by this Python, from where it was imported."""
     home = os.path.dirname(os.path.dirname(ptxlab.__file__))
     return [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {home!r}); {_RUN}"]

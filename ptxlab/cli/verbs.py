@@ -25,6 +25,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ),
     ("judge", "say whether a kernel is right, safe, deterministic, and how fast it would be"),
     ("layout", "print, tile, vectorize, swizzle a layout; its bank conflicts"),
+    ("mcp", "serve verbs to agents over the Model Context Protocol"),
     ("numerics", "show what a dot product becomes on the tensor cores of each target, bit by bit"),
     ("ops", "list the matrix instructions, and which of them run on a target"),
     ("predict", "predict a kernel's time on a GPU that is not here, and what it waits for"),

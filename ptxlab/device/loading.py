@@ -154,7 +154,7 @@ def _starts_as_machine_code(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return starts_as_machine_code(file.read(4))
-    except OSError:
+    except (OSError, ValueError):  # or for a name with a NUL in it
         return False
 
 

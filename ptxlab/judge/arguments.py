@@ -90,23 +90,26 @@ def elements(values: Values) -> int:
 
 # ---- sizes --------------------------------------------------------------------------------------
 
-TILE = 128
-"""What sizes are counted in when they are made smaller: kernels have tiles of its divisors."""
+TILES = (128, 16)
+"""What sizes are counted in when they are made smaller: kernels have tiles of divisors of the first."""
 
 
-def smaller(arguments: Arguments, sizes: Mapping[str, int], most: int) -> dict[str, int]:
-    """Return sizes with which all arrays have at most so many elements, if that can be.
+def smaller(
+    sizes: Mapping[str, int], most: int, count: Callable[[dict[str, int]], int]
+) -> dict[str, int]:
+    """Return sizes of which ``count`` makes no more than ``most`` elements, if that can be.
 
-    The largest size loses half of its whole tiles of 128, again and again, until it has only one left; what is
-    beside whole tiles stays, and with it tails and alignment.
+    The largest size loses half of its whole tiles of 128, again and again, until each has only one left, and then of
+    those of 16; what is beside whole tiles stays, and with it tails and alignment.
     """
     now = dict(sizes)
-    while callable(arguments) and elements(told(arguments, now)) > most:
-        name = max(now, key=lambda name: now[name] // TILE)
-        whole, rest = divmod(now[name], TILE)
-        if whole < 2:
-            break
-        now[name] = whole // 2 * TILE + rest
+    for tile in TILES:
+        while now and count(now) > most:
+            name = max(now, key=lambda name: now[name] // tile)
+            whole, rest = divmod(now[name], tile)
+            if whole < 2:
+                break
+            now[name] = whole // 2 * tile + rest
     return now
 
 

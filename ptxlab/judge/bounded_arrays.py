@@ -162,8 +162,7 @@ class BoundedArray(NDArrayOperatorsMixin):
     def _number(self, value: Any) -> Bounded:
         if isinstance(value, BoundedArray):
             return value.number
-        array = np.asarray(value, np.float64)
-        return Bounded(array, np.zeros_like(array), self.rules.dtype)
+        return self.rules.constant(np.asarray(value, np.float64))
 
 
 def _elementwise(rules: Rounding, ufunc: Any, name: str, numbers: list[Bounded]) -> Any:

@@ -15,6 +15,7 @@ from ptxlab.errors import DeviceUnavailable
 from ptxlab.judge import messages
 from ptxlab.judge.candidate import error_of
 from ptxlab.judge.limits import Limits
+from ptxlab.judge.zygote import MODULES
 
 _KEPT = (
     "PATH",
@@ -42,7 +43,7 @@ class Contained:
     def __init__(self, job: dict[str, Any], limits: Limits) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            zygote().fork(theirs)
+            zygote(modules=job["kind"] == "module").fork(theirs)
             theirs.close()
             self._connection = socket.socket(fileno=ours.detach())
         self._connection.settimeout(limits.seconds + _GRACE)
@@ -80,7 +81,7 @@ _WORDS = {
 class _Zygote:
     """The process that forks; it ends with this one, whose end of the socket is then closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, modules: bool) -> None:
         self._lock = Lock()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         home = str(Path(__file__).parents[2])
@@ -93,6 +94,7 @@ class _Zygote:
                 "-c",
                 code,
                 str(theirs.fileno()),
+                *([MODULES] if modules else []),
             ],
             env={
                 **kept,
@@ -118,14 +120,14 @@ class _Zygote:
             socket.send_fds(self._commands, [b"f"], [connection.fileno()])
 
 
-_zygote: _Zygote | None = None
+_zygotes: dict[bool, _Zygote] = {}
 
 
-def zygote() -> _Zygote:
+def zygote(*, modules: bool) -> _Zygote:
     """Return the process that forks. Raises DeviceUnavailable on a system that cannot hold a candidate."""
-    global _zygote
     if not hasattr(os, "pidfd_open"):
         raise DeviceUnavailable("candidates run in processes of Linux, and this is another system")
-    if _zygote is None or not _zygote.lives:
-        _zygote = _Zygote()
-    return _zygote
+    known = _zygotes.get(modules)
+    if known is None or not known.lives:
+        known = _zygotes[modules] = _Zygote(modules=modules)
+    return known

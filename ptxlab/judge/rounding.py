@@ -46,13 +46,11 @@ FUNCTION_UNITS = {
 """Units in the last place that CUDA's f32 functions are off by at most."""
 
 FAST_ABSOLUTE = {
-    "sin": 2.0**-21.41,
-    "cos": 2.0**-21.19,
-    "log": 2.0**-21.41,
-    "log2": 2.0**-22,
-    "log10": 2.0**-21.41,
-}
-"""What the fast ones are off by at most, however small the result; of log between 0.5 and 2."""
+    "sin": 2.0**-21.41, "cos": 2.0**-21.19, "log": 2.0**-21.41, "log2": 2.0**-22, "log10": 2.0**-21.41,
+    **dict.fromkeys(("tanh", "sinh", "expm1", "log1p"), 2.0**-21),
+}  # fmt: skip
+"""What the fast ones are off by at most, however small the result; of log between 0.5 and 2. The last are near 0 those that
+are made of the exponential or the logarithm: 1 - 2 / (1 + exp(2 x)), exp(x) - 1, log(1 + x)."""
 
 FAST_ARGUMENT = {"exp": 1.173, "exp2": 0.0, "sigmoid": 1.173, "tanh": 1.173, "expm1": 1.173}
 """Units more for each unit of the argument's magnitude that the fast exponential is off by."""
@@ -99,6 +97,14 @@ class Rounding:
     def _operand(self, number: Bounded) -> Bounded:
         """Return what an operation takes: a result that may have been kept in the type of the arguments."""
         return number if number.dtype is not None else self.stored(number, self.dtype)
+
+    def constant(self, value: Any) -> Bounded:
+        """Return a number that the reference has by itself, which a kernel has rounded to f32."""
+        if self._wide:
+            return Bounded(value, 0.0 * value, self.dtype)
+        with np.errstate(all="ignore"):
+            off = abs(value - np.float64(np.float32(value)))
+        return Bounded(value, np.where(np.isfinite(value), off, 0.0), self.dtype)
 
     # ---- operations on elements ----
 

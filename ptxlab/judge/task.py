@@ -13,7 +13,7 @@ import numpy as np
 from ptxlab.device.shapes import dtype_of, shape_of
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS, Target
-from ptxlab.judge.arguments import Arguments, Array, of_sizes, smaller, told
+from ptxlab.judge.arguments import Arguments, Array, elements, of_sizes, smaller, told
 from ptxlab.judge.limits import Limits
 from ptxlab.judge.references import ReferenceFunction, read_reference
 from ptxlab.judge.rounding import Bounded
@@ -42,13 +42,17 @@ class KernelTask:
     def __init__(
         self,
         reference: Any,
-        arguments: Arguments,
-        sizes: Mapping[str, Size],
-        launch: Mapping[str, Any],
+        *,
+        arguments: Arguments | None,
+        sizes: Mapping[str, Size] | None,
         arch: str,
         limits: Limits,
         seed: int,
+        **launch: Any,
     ) -> None:
+        if arguments is None or launch["block"] is None:
+            raise PtxlabError("a kernel is launched with arguments, and a block of threads")
+        sizes = sizes or {}
         self.target: Target = TARGETS[arch]
         self.seed = seed
         self.limits = limits
@@ -58,7 +62,13 @@ class KernelTask:
         self.full_sizes = {
             name: size[0] if isinstance(size, tuple) else size for name, size in sizes.items()
         }
-        self.sizes = smaller(arguments, self.full_sizes, limits.elements)
+        self.sizes = (
+            smaller(
+                self.full_sizes, limits.elements, lambda sizes: elements(told(arguments, sizes))
+            )
+            if callable(arguments)
+            else self.full_sizes
+        )
         names = list(told(arguments, self.sizes))
         self.reference = ReferenceFunction(read_reference(reference), names)
         self._lock = Lock()

@@ -46,12 +46,12 @@ def trials(
         yield Trial(
             f"sizes {name}", other, drawn(told(arguments, other), (seed, number), first=False)
         )
-    for number, (name, change) in enumerate(_HARD.items(), 10):
+    for number, (name, change) in enumerate(HARD.items(), 10):
         values = drawn(told(arguments, sizes), (seed, number), first=False)
         rng = np.random.default_rng([seed, number])
-        changed = {key: _changed(value, change, rng) for key, value in values.items()}
+        altered = {key: changed(value, change, rng) for key, value in values.items()}
         if any(_is_float(value) for value in values.values()):
-            yield Trial(name, sizes, changed, hard=True)
+            yield Trial(name, sizes, altered, hard=True)
     yield replace(given, name="arrays behind an aligned address", hard=True, shifted=True)
 
 
@@ -80,7 +80,7 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, np.ndarray) and (value.dtype in FORMATS or value.dtype == np.float64)
 
 
-def _changed(value: Any, change: Any, rng: np.random.Generator) -> Any:
+def changed(value: Any, change: Any, rng: np.random.Generator) -> Any:
     if not _is_float(value):
         return value
     kept = FORMATS.get(value.dtype)
@@ -96,7 +96,7 @@ def _not_finite(array: Array, bias: int, rng: np.random.Generator) -> Array:
     return changed.reshape(array.shape)
 
 
-_HARD = {
+HARD = {
     "large numbers": lambda array, bias, rng: np.ldexp(array, 3 * bias // 8),
     "subnormal numbers": lambda array, bias, rng: np.ldexp(array, -bias - 1),
     "zeros": lambda array, bias, rng: 0.0 * np.nan_to_num(array),

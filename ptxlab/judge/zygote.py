@@ -1,6 +1,6 @@
 """A process that has imported everything and does nothing but fork: one contained process a candidate.
 
-    python -m ptxlab.judge.zygote FD
+    python -m ptxlab.judge.zygote FD [modules]
 
 FD is a socket; each message on it brings a socket of its own, on which the candidate's process then answers. To
 fork takes milliseconds where to import takes seconds, and what a candidate breaks is gone with its process.
@@ -17,6 +17,7 @@ import socket
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from time import monotonic
@@ -31,6 +32,9 @@ from ptxlab.judge.limits import Limits
 
 _READABLE = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/opt")
 """What every program of a system reads."""
+
+MODULES = "modules"
+"""What the process is told if it is to import PyTorch and Triton too."""
 
 _TICK = 0.5
 """Seconds after which a keeper looks whether anybody still listens."""
@@ -124,7 +128,13 @@ def _be_candidate(
     held = [f"name spaces of {', '.join(left)}"] if left else []
     held += [f"Landlock {version}"] if version else []
     job["contained"] = [*held, "limits of processor, memory and files"]
-    answer(connection, KernelCandidate, job)
+    answer(connection, KernelCandidate if trusted else _module_candidate(), job)
+
+
+def _module_candidate() -> Callable[[dict[str, Any]], Any]:
+    from ptxlab.judge.module_candidate import ModuleCandidate  # here: kernels can spare PyTorch
+
+    return ModuleCandidate
 
 
 @cache
@@ -137,7 +147,12 @@ def _of_python() -> tuple[str, ...]:
 
 def main() -> None:
     _of_python()
+    if MODULES in sys.argv:
+        from ptxlab.judge.module_candidate import preload
+
+        preload()
     serve(socket.socket(fileno=int(sys.argv[1])))
+    os._exit(0)  # what was imported has nothing to say at the end
 
 
 if __name__ == "__main__":

@@ -3,7 +3,12 @@
 Installing ptxlab gives pytest the fixture ``device`` (see ``ptxlab.testing.plugin``)::
 
     from ptxlab import Dump
-    from ptxlab.testing import assert_bits_equal, assert_clean, assert_fragment
+    from ptxlab.testing import (
+        assert_bits_equal,
+        assert_clean,
+        assert_fragment,
+        assert_kernel,
+    )
 
     def test_the_tile(device):
         kernel = device.load("my.ptx").kernel("tile")
@@ -12,6 +17,9 @@ Installing ptxlab gives pytest the fixture ``device`` (see ``ptxlab.testing.plug
         assert_fragment(found.dump, matrix, "m16n8k16", dtype="bf16", operand="A")
         assert_bits_equal(d, expected)
         assert_clean(kernel, 1, 32, [a, d])
+
+    def test_all_of_a_kernel():
+        assert_kernel("gemm.cu", lambda A, B: {"C": A @ B}, arguments={...}, grid=4, block=128)
 """
 
 from __future__ import annotations
@@ -22,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ptxlab.testing.assertions import assert_bits_equal, assert_clean, assert_fragment
 
-__all__ = ["assert_bits_equal", "assert_clean", "assert_fragment"]
+__all__ = ["assert_bits_equal", "assert_clean", "assert_fragment", "assert_kernel"]
 
 
 # Imported on first use: pytest loads the plugin beside this file in every run, ptxlab's or not.

@@ -14,11 +14,15 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Dumped, Kernel
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.misplaced import Held
+from ptxlab.judge.evaluate import evaluate
+from ptxlab.judge.judgement import Judgement
+from ptxlab.judge.kernel_judge import Candidate
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.check import check
 from ptxlab.verbs.check.text import text
+from ptxlab.verbs.judge.text import text as judgement_text
 from ptxlab.view.text import hexadecimal
 
 SHOWN = 5
@@ -107,6 +111,19 @@ def assert_fragment(
         head = f"operand {operand} of {instruction.name}: {len(wrong)} elements are wrong"
         explained = Held(layout, words, raw).explained()
         raise AssertionError("\n  ".join((_message(head, lines, len(wrong)), *explained)))
+
+
+def assert_kernel(candidate: Candidate, reference: Any, **task: Any) -> Judgement:
+    """Assert that a kernel is right, safe, deterministic and honest, as ``ptxlab.evaluate`` judges it, and return what it says.
+
+    ``candidate``, ``reference`` and the rest are those of ``ptxlab.evaluate``, and so are the errors; there is no prediction unless
+    ``gpus`` are told. Raises AssertionError with the whole judgement.
+    """
+    __tracebackhide__ = True
+    judgement = evaluate(candidate, reference, **{"gpus": (), **task})
+    if not judgement.passed:
+        raise AssertionError(judgement_text(judgement))
+    return judgement
 
 
 def _words(dump: Dumped | npt.ArrayLike | None, layout: FragmentLayout, warp: int) -> Array:

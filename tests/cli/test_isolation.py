@@ -53,7 +53,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     monkeypatch.delenv(isolation.CHILD)
     monkeypatch.setattr(isolation, "_has_gpu", lambda: True)
     code = CHILD.format(root=str(ROOT), kernel=kernel)
-    monkeypatch.setattr(isolation, "_command", lambda: [sys.executable, "-c", code])
+    monkeypatch.setattr(isolation, "command", lambda: [sys.executable, "-c", code])
 
 
 def arguments(file: str, *more: str) -> list[str]:
@@ -104,7 +104,7 @@ def test_a_process_that_dies_without_a_launch(
 ) -> None:
     on_gpu(monkeypatch, "None")
     code = "import os; os.kill(os.getpid(), 9)"
-    monkeypatch.setattr(isolation, "_command", lambda: [sys.executable, "-c", code])
+    monkeypatch.setattr(isolation, "command", lambda: [sys.executable, "-c", code])
     assert main(arguments(file)) == 4
     assert "died of SIGKILL (exit status -9) outside any launch" in capfd.readouterr().err
 
@@ -129,7 +129,7 @@ def test_the_command_of_a_child_is_this_ptxlab(tmp_path: Path) -> None:
     (tmp_path / "ptxlab").mkdir()
     (tmp_path / "ptxlab" / "__init__.py").write_text("raise SystemExit('not this one')")
     done = subprocess.run(
-        [*isolation._command(), "--version"], cwd=tmp_path, capture_output=True, text=True
+        [*isolation.command(), "--version"], cwd=tmp_path, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("ptxlab ")
@@ -142,7 +142,7 @@ def test_an_interrupt_ends_the_child_too(file: str, tmp_path: Path) -> None:
     parent = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); from ptxlab.cli import isolation\n"
         f"from ptxlab.main import main\nisolation._has_gpu = lambda: True\n"
-        f"isolation._command = lambda: [sys.executable, '-c', {code!r}]\n"
+        f"isolation.command = lambda: [sys.executable, '-c', {code!r}]\n"
         f"sys.exit(main({arguments(file)!r}))"
     )
     environment = {name: value for name, value in os.environ.items() if name != isolation.CHILD}

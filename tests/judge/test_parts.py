@@ -12,7 +12,7 @@ import pytest
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge import messages
-from ptxlab.judge.arguments import Array, drawn, elements, others, smaller, told
+from ptxlab.judge.arguments import Array, drawn, others, smaller
 from ptxlab.judge.references import ReferenceFunction, read_reference
 
 
@@ -47,16 +47,16 @@ def test_messages_that_lie_are_refused(array: list[Any]) -> None:
 
 
 def test_sizes_are_made_smaller_by_whole_tiles() -> None:
-    def arguments(m: int, n: int) -> dict[str, Any]:
-        return {"x": Array((m, n)), "m": m}
+    def count(sizes: dict[str, int]) -> int:
+        return sizes["m"] * sizes["n"]
 
-    sizes = {"m": 5000, "n": 70}
-    small = smaller(arguments, sizes, 1 << 16)
-    assert small["n"] == 70
-    assert small["m"] % 128 == 5000 % 128
-    assert small["m"] >= 128
-    assert elements(told(arguments, small)) <= 1 << 16
-    assert smaller(arguments, {"m": 100, "n": 70}, 1) == {"m": 100, "n": 70}
+    small = smaller({"m": 5000, "n": 70}, 1 << 16, count)
+    assert small == {"m": 4 * 128 + 5000 % 128, "n": 70}
+    assert smaller({"m": 100, "n": 70}, 100 * 70, count) == {"m": 100, "n": 70}
+    smallest = smaller({"m": 5000, "n": 70}, 1, count)
+    assert {name: size % 16 for name, size in smallest.items()} == {"m": 5000 % 16, "n": 70 % 16}
+    assert max(smallest.values()) < 32
+    assert smaller({}, 1, lambda sizes: 2) == {}
 
 
 def test_other_sizes_keep_what_they_are_multiples_of() -> None:

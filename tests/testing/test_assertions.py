@@ -10,7 +10,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Device, Dump, Dumped
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
-from ptxlab.testing import assert_bits_equal, assert_clean, assert_fragment
+from ptxlab.testing import assert_bits_equal, assert_clean, assert_fragment, assert_kernel
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -105,3 +105,30 @@ def test_clean_and_its_faulty_twin() -> None:
     twin = device.load(NEIGHBOUR.replace("bar.sync 0;", "")).kernel()
     with pytest.raises(AssertionError, match="race"):
         assert_clean(twin, 1, 64, [out])
+
+
+TWICE = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry twice(.param .u64 x, .param .u64 y)
+{
+    .reg .b64 p, q, i; .reg .f32 v; .reg .b32 t;
+    ld.param.u64 p, [x]; ld.param.u64 q, [y];
+    mov.u32 t, %tid.x; mul.wide.u32 i, t, 4; add.u64 p, p, i; add.u64 q, q, i;
+    ld.global.f32 v, [p];
+    add.f32 v, v, v;
+    st.global.f32 [q], v;
+    ret;
+}
+"""
+
+
+def test_a_kernel_is_judged() -> None:
+    launch = {"arguments": {"x": np.arange(32, dtype="f4"), "y": np.zeros(32, "f4")}, "block": 32}
+    judgement = assert_kernel(TWICE, lambda x: {"y": 2 * x}, arch="sm_80", **launch)
+    assert judgement.passed
+    assert judgement.speeds == ()
+    with pytest.raises(
+        AssertionError, match=r"31 of 32 elements of y are wrong(.|\n)*written by thread"
+    ):
+        assert_kernel(TWICE, lambda x: {"y": 3 * x}, arch="sm_80", **launch)

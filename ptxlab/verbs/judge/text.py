@@ -52,8 +52,8 @@ def _stage(judgement: Judgement, stage: str) -> str:
             if bad:
                 return f"no: wrong with {'; '.join(bad)}"
             return f"yes, in {counted(len(tried), 'launch', 'launches')}; at worst {worst:.2g} of the bound"
-        case "safe" if judgement.report is not None:
-            return judgement.report.verdict
+        case "safe":
+            return judgement.report.verdict if judgement.report else "clean"
         case "deterministic" if not passed:
             return f"no: other bits with --schedule {', '.join(judgement.schedules)}"
         case "honest" if not passed:

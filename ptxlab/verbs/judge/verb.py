@@ -29,6 +29,9 @@ ref.py has a function of NumPy, of the arguments by name, that returns the array
   def reference(A, B):
       return {{"C": A @ B}}
 
+A FILE in Python has a module of PyTorch, ModelNew, that launches kernels of Triton; --reference is then a file
+with Model, get_inputs and get_init_inputs, as KernelBench has it, whose integers are the sizes.
+
 The kernel is compiled, launched with numbers that differ from launch to launch, of the sizes told and of others,
 checked as by ptxlab check, and launched again with asynchronous work landing at other times. An element is wrong if it is
 further from the reference than its types and the length of its sums allow, in whatever order it is computed. All
@@ -41,7 +44,7 @@ Exit status 0 for a kernel that is all that, 1 for another.
 {ARGUMENTS}"""
 
 OPTIONS = """
-FILE              a .cu or .ptx file
+FILE              a .cu or .ptx file, machine code, or a .py file with ModelNew
 --reference FILE|NAME=WHAT
                   what is right: a file in Python with a function, or an expression of NumPy
 --size NAME=N[:M]
@@ -86,10 +89,11 @@ def execute(args: argparse.Namespace) -> int:
     )
     if not args.reference:
         raise PtxlabError("what is right?", hint="--reference FILE has a function that says it")
-    launch = _launch(args)
+    modules = args.file.endswith(".py")
+    launch = {} if modules else _launch(args)
     judgement = evaluate(
         args.file,
-        _reference(args.reference),
+        args.reference if modules else _reference(args.reference),
         sizes=dict(args.size),
         kernel=args.kernel,
         options=compilation(args, line_info=False),

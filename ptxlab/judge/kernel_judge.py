@@ -1,0 +1,159 @@
+"""A kernel in CUDA C, PTX or machine code judged: what its process is asked, and what is made of the answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ptxlab.device.loading import find_file
+from ptxlab.errors import PtxlabError
+from ptxlab.judge.candidate import error_of, report_of
+from ptxlab.judge.comparison import compare, is_poison
+from ptxlab.judge.contained import Contained, Ended
+from ptxlab.judge.judgement import Judgement, Speed, TrialOutcome, Writer, predicted
+from ptxlab.judge.task import Case, KernelTask
+from ptxlab.judge.tricks import tricks
+from ptxlab.observe.check_report import CheckReport
+
+Candidate = str | os.PathLike[str]
+"""A .cu or .ptx file, machine code, or PTX text."""
+
+
+class KernelJudge:
+    """Asks the process of one candidate, and keeps what it says."""
+
+    def __init__(
+        self, task: KernelTask, candidate: Candidate, kernel: str | None, options: Sequence[str]
+    ) -> None:
+        self._task, self._options = task, options
+        source = os.fspath(candidate)
+        text = "\n" in source
+        self._name = "<ptx>" if text else source
+        file = None if text else find_file(source).absolute()
+        self._job = {
+            "kind": "kernel", "arch": task.target.name, "kernel": kernel, "options": list(options),
+            "source": source if text else str(file), "readable": [str(file.parent)] if file else [],
+        }  # fmt: skip
+        self._stages: dict[str, bool] = {}
+        self._said: dict[str, Any] = {"contained": []}
+        self._error: PtxlabError | None = None
+        self._report: CheckReport | None = None
+        self._outcomes: list[TrialOutcome] = []
+        self._left: dict[str, Any] = {}
+        self._schedules: list[str] = []
+        self._speeds: list[Speed] = []
+
+    def run(self, baseline: Candidate | None, gpus: Sequence[str]) -> None:
+        cases = self._task.cases()
+        with Contained(self._job, self._task.limits) as process:
+            try:
+                if self._compile(process):
+                    self._launch(process, cases)
+                    self._speeds = [self._predicted(process, gpu) for gpu in gpus]
+            except Ended as error:
+                self._error = PtxlabError(str(error))
+                self._stages.setdefault("compiled", False)
+                self._stages["launched"] = False
+        if baseline is not None and self._speeds:
+            self._compare_with(baseline)
+
+    def _compile(self, process: Contained) -> bool:
+        try:
+            self._said = process.ask("load")
+        except PtxlabError as error:
+            self._error = error
+        self._stages["compiled"] = self._error is None
+        return self._error is None
+
+    def _launch(self, process: Contained, cases: Sequence[Case]) -> None:
+        given = cases[0]
+        checked = self._asked(process, given, checked=True)
+        self._report = report_of(checked["report"])
+        self._stages["safe"] = not self._report.failed()
+        self._stages["launched"] = checked["fault"] is None
+        if checked["fault"] is not None:
+            self._error = error_of(checked["fault"])
+            return
+        self._outcomes = [self._tried(process, case) for case in cases]
+        self._stages["right"] = all(outcome.right for outcome in self._outcomes if not outcome.hard)
+        bits = self._bits(self._left.get(given.trial.name, {}), given)
+        for schedule in ("early", f"random:{self._task.seed}"):
+            reply = self._asked(process, given, schedule=schedule)
+            if reply["fault"] is not None or self._bits(reply["arrays"], given) != bits:
+                self._schedules.append(schedule)
+        self._stages["deterministic"] = not self._schedules
+
+    def _asked(self, process: Contained, case: Case, **more: Any) -> Any:
+        trial = case.trial
+        reply = process.ask(
+            "launch",
+            arguments=case.given,
+            config=case.config,
+            aliases=trial.aliases,
+            shifted=trial.shifted,
+            **more,
+        )
+        for name, array in reply["arrays"].items():
+            reply["arrays"][name] = array.reshape(case.given[name].shape)
+        return reply
+
+    @staticmethod
+    def _bits(arrays: Mapping[str, Any], case: Case) -> list[bytes]:
+        return [arrays[name].tobytes() for name in case.expected if name in arrays]
+
+    def _tried(self, process: Contained, case: Case) -> TrialOutcome:
+        trial, writer = case.trial, None
+        try:
+            reply = self._asked(process, case)
+        except PtxlabError as error:
+            return TrialOutcome(trial.name, trial.sizes, trial.hard, (), str(error))
+        self._left[trial.name] = arrays = reply["arrays"]
+        fault = reply["fault"] and str(error_of(reply["fault"]))
+        compared = tuple(
+            compare(
+                name, arrays[name], expected, was_poisoned=bool(is_poison(case.given[name]).all())
+            )
+            for name, expected in case.expected.items()
+        )
+        wrong = next((each for each in compared if each.wrong), None)
+        if wrong is not None and fault is None and all(o.right or o.hard for o in self._outcomes):
+            index = (
+                int(np.ravel_multi_index(wrong.index or (), arrays[wrong.name].shape))
+                if wrong.index
+                else 0
+            )
+            told = process.ask("written_by", name=wrong.name, index=index)
+            writer = Writer(**told) if told else None
+        return TrialOutcome(trial.name, trial.sizes, trial.hard, compared, fault, writer)
+
+    def _predicted(self, process: Contained, gpu: str) -> Speed:
+        config = self._task.config(self._task.full_sizes)
+        try:
+            told = process.ask("predict", gpu=gpu, arguments=self._task.shapes(), config=config)
+        except PtxlabError as error:
+            return Speed(gpu, unknown=str(error).splitlines()[0])
+        return predicted(gpu, told)
+
+    def _compare_with(self, baseline: Candidate) -> None:
+        other = KernelJudge(self._task, baseline, None, self._options)
+        with Contained(other._job, self._task.limits) as process:
+            for at, speed in enumerate(self._speeds):
+                seconds = other._predicted(process, speed.gpu).seconds
+                self._speeds[at] = replace(speed, baseline=seconds)
+
+    def judgement(self, seconds: float) -> Judgement:
+        seen = (
+            tuple(tricks(self._task.cases(), self._outcomes, self._left)) if self._outcomes else ()
+        )
+        if self._outcomes:
+            self._stages["honest"] = not seen
+        return Judgement(
+            candidate=self._name, kernel=self._said.get("called"), arch=self._task.target.name, seed=self._task.seed,
+            sizes=self._task.sizes, full_sizes=self._task.full_sizes, stages=self._stages, error=self._error,
+            trials=tuple(self._outcomes), report=self._report, schedules=tuple(self._schedules), tricks=seen,
+            speeds=tuple(self._speeds), contained=tuple(self._said["contained"]), seconds=seconds,
+        )  # fmt: skip

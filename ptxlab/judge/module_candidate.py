@@ -1,0 +1,334 @@
+"""A module of PyTorch that launches kernels, in its own process: ``ModelNew`` made, called, watched.
+
+What it says of what was launched comes from the process that the module runs in; whether its answer is right is decided
+in another one, which alone knows the answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ptxlab.clients.session import Session
+from ptxlab.device.protocol import Kernel, LaunchResult
+from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from ptxlab.isa.targets import DEFAULT_TARGET
+from ptxlab.judge.candidate import plain_error, plain_report
+from ptxlab.judge.kernel_candidate import Shaped
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.assembly import Assembly
+from ptxlab.prediction.chip import find
+from ptxlab.prediction.predict import load_for, of_launch, target_of
+from ptxlab.prediction.unfilled import UnfilledDevice
+
+MODEL = "ModelNew"
+"""What a candidate calls its module, as KernelBench has it."""
+
+_GUARDED = (
+    "torch",
+    "torch.nn.functional",
+    "torch.cuda",
+    "torch.linalg",
+    "torch.testing",
+    "time",
+    "numpy",
+    "numpy.testing",
+)
+"""Modules in which nobody has to change anything."""
+
+_MOVING = (
+    "empty", "zeros", "ones", "full", "new_", "copy", "clone", "contiguous", "_to_copy", "fill", "zero_", "view", "reshape",
+    "permute", "transpose", "t.", "expand", "squeeze", "slice", "select", "detach", "alias", "as_strided", "lift", "resize",
+    "set_", "_local_scalar_dense", "is_", "arange", "split", "chunk", "unbind", "narrow", "cat", "stack", "flatten", "unfold",
+    "pin_memory", "record_stream", "diagonal", "repeat", "constant_pad", "numel", "size", "stride", "sym_", "_unsafe_view", "_reshape",
+    "item", "rand", "normal_", "uniform_",
+)  # fmt: skip
+"""How operations of PyTorch are called that compute nothing: they make, move and look at tensors."""
+
+
+class LaunchRecord(Session):
+    """A session that keeps its launches and what memory was ``written``; unless it ``runs`` them, memory stays as it is."""
+
+    def __init__(self, arch: str) -> None:
+        super().__init__(arch, console=lambda text: None)
+        self.runs = True
+        self.launches: list[tuple[Kernel, LaunchConfig, bytes, Sequence[Any]]] = []
+        self.written: list[tuple[int, int]] = []
+
+    def launch(
+        self, kernel: Kernel, config: LaunchConfig, parameters: bytes, memory: Sequence[Any] = ()
+    ) -> LaunchResult:
+        self.launches.append(
+            (kernel, config, parameters, [each._replace(owner=None) for each in memory])
+        )
+        if not self.runs:
+            return LaunchResult(0.0, {"thread_instructions": 0})
+        before = [_memory(each).copy() for each in memory]
+        result = super().launch(kernel, config, parameters, memory)
+        for each, old in zip(memory, before, strict=True):
+            changed = np.flatnonzero(_memory(each) != old)
+            if changed.size:
+                self.written.append((each.address, each.address + each.nbytes))
+        return result
+
+
+def _memory(borrowed: Any) -> Any:
+    return np.frombuffer(
+        (ctypes.c_uint8 * borrowed.nbytes).from_address(borrowed.address), np.uint8
+    )
+
+
+class ModuleCandidate:
+    """``ModelNew`` of a file in Python, whose ``source`` is run as such."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        import torch
+
+        from ptxlab.triton import use_emulator
+
+        self._torch = torch
+        torch.set_num_threads(1)
+        self._job = job
+        self._session = LaunchRecord(job["arch"])
+        use_emulator(session=self._session)
+        self._model: Any = None
+        self._held: list[Any] = []
+
+    def load(self, seed: int, initial: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the file, make its module, and give it the parameters of the reference's where they fit."""
+        torch = self._torch
+        torch.manual_seed(seed)
+        torch.zeros(1).cuda()  # what PyTorch and ptxlab themselves replace with the first of each
+        self._before = dict(_attributes())
+        self._module = types.ModuleType("candidate")
+        self._module.__file__ = self._job["file"]
+        sys.modules["candidate"] = self._module
+        code = compile(self._job["text"], self._job["file"], "exec")
+        exec(code, self._module.__dict__)
+        if not hasattr(self._module, MODEL):
+            raise PtxlabError(f"the file has no class {MODEL}")
+        self.make(seed, initial, state)
+        return {"called": MODEL, "contained": self._job["contained"], "torch": torch.__version__}
+
+    def make(self, seed: int, initial: Any, state: Mapping[str, Any]) -> None:
+        """Make the module anew, for inputs of other sizes perhaps."""
+        torch = self._torch
+        torch.manual_seed(seed)
+        model = getattr(self._module, MODEL)(*initial)
+        if isinstance(model, torch.nn.Module):
+            own = model.state_dict()
+            given = {name: torch.from_numpy(value) for name, value in state.items()}
+            if own.keys() == given.keys() and all(own[n].shape == given[n].shape for n in own):
+                model.load_state_dict(given)
+            model = model.cuda().eval()
+        self._model = model
+
+    def call(
+        self,
+        inputs: Sequence[Any],
+        checked: bool = False,
+        schedule: str = "late",
+        again: bool = False,
+    ) -> dict[str, Any]:
+        """Call the module, and tell its answer, what it launched and had PyTorch compute, and what a check found.
+
+        ``again`` is with the same tensors, which hold other numbers.
+        """
+        torch, session = self._torch, self._session
+        tensors = self._tensors(inputs, again)
+        kept = [each.clone() if isinstance(each, torch.Tensor) else each for each in tensors]
+        session.launches.clear()
+        session.written.clear()
+        session.reports.clear()
+        session.check, session.device.schedule = checked, schedule
+        operations, threads, fault, answer = (
+            _operations(torch),
+            threading.active_count(),
+            None,
+            None,
+        )
+        try:
+            with torch.no_grad(), operations:
+                answer = self._model(*tensors)
+        except (LaunchError, Unsupported) as error:
+            fault = plain_error(error)
+        told = self._told(answer) if fault is None else {"outputs": [], "kinds": []}
+        changed = [
+            at for at, (new, old) in enumerate(zip(tensors, kept, strict=True))
+            if isinstance(new, torch.Tensor) and not torch.equal(_bits(torch, new), _bits(torch, old))
+        ]  # fmt: skip
+        return {
+            **told,
+            "fault": fault,
+            "launches": len(session.launches),
+            "kernels": sorted({kernel.name for kernel, *_ in session.launches}),
+            "operations": operations.counts,
+            "changed_inputs": changed,
+            "threads": threading.active_count() - threads,
+            "patched": sorted(self._patched()),
+            "reports": [plain_report(report) for report in session.reports],
+        }
+
+    def _tensors(self, inputs: Sequence[Any], again: bool) -> list[Any]:
+        torch = self._torch
+        if again and len(inputs) == len(self._held):
+            for held, value in zip(self._held, inputs, strict=True):
+                if isinstance(held, torch.Tensor):
+                    held.copy_(torch.from_numpy(value))
+            return self._held
+        self._held = [
+            torch.from_numpy(each).cuda() if isinstance(each, np.ndarray) else each
+            for each in inputs
+        ]
+        return self._held
+
+    def _told(self, answer: Any) -> dict[str, Any]:
+        """Return the answer as arrays, and of what type it was and whether launches wrote its memory."""
+        torch = self._torch
+        answers = list(answer) if isinstance(answer, list | tuple) else [answer]
+        outputs: list[Any] = []
+        kinds: list[str] = []
+        written: list[bool] = []
+        for each in answers:
+            kinds.append(f"{type(each).__module__}.{type(each).__qualname__}")
+            if type(each) is not torch.Tensor and type(each) is not torch.nn.Parameter:
+                outputs.append(None)
+                written.append(False)
+                continue
+            address = each.untyped_storage().data_ptr()
+            written.append(
+                not each.numel() or any(a <= address < b for a, b in self._session.written)
+            )
+            host = each.detach().cpu().contiguous()
+            outputs.append(
+                host.float().numpy() if host.dtype == torch.bfloat16 else host.numpy().copy()
+            )
+        return {"outputs": outputs, "kinds": kinds, "written": written}
+
+    def _patched(self) -> Iterator[str]:
+        """Yield what is another than before, unless PyTorch itself has replaced it."""
+        now, own = dict(_attributes()), os.path.dirname(self._torch.__file__)
+        for name, value in self._before.items():
+            code = getattr(now.get(name), "__code__", None)
+            if now.get(name) is not value and not (code and code.co_filename.startswith(own)):
+                yield name
+
+    def predict(self, gpu: str, inputs: Sequence[Any]) -> dict[str, Any]:
+        """Predict the launches of a call, of whose inputs of floats shape and type are told; nothing is run."""
+        torch, session = self._torch, self._session
+        chip = find(gpu)
+        tensors = [
+            torch.empty(each["shaped"][0], dtype=getattr(torch, each["shaped"][1]), device="cuda")
+            if isinstance(each, dict) else torch.from_numpy(each).cuda() if isinstance(each, np.ndarray) else each
+            for each in inputs
+        ]  # fmt: skip
+        session.launches.clear()
+        session.check, session.runs = False, False
+        operations = _operations(torch)
+        try:
+            with torch.no_grad(), operations:
+                self._model(*tensors)
+        finally:
+            session.runs = True
+        if not session.launches:
+            raise Unsupported("it launches no kernel")
+        told = [_predicted(chip, *launch) for launch in session.launches]
+        longest = max(told, key=lambda each: each.seconds)
+        return {
+            **{
+                name: sum(getattr(each, name) for each in told)
+                for name in ("seconds", "low", "high")
+            },
+            "bound": longest.bound,
+            "bound_by": longest.bound_by,
+        }
+
+
+def _predicted(
+    chip: Any, kernel: Any, config: LaunchConfig, parameters: bytes, memory: Sequence[Any]
+) -> Any:
+    """Predict a launch: what its parameters point to is memory of floats, whose numbers nobody asks for."""
+    program, cubin = load_for(chip, kernel.program.module.source.text)
+    device = UnfilledDevice(target_of(chip))
+    loaded = device.load(program).kernel(kernel.name)
+    passed: list[Any] = []
+    for parameter in loaded.parameters:
+        data = parameters[parameter.offset : parameter.offset + parameter.size]
+        number = int.from_bytes(data, "little")
+        span = next((m for m in memory if m.address <= number < m.address + max(m.nbytes, 1)), None)
+        if parameter.size == 8 and span is not None:
+            words = max(1, (span.address + span.nbytes - number) // 4)
+            told: Any = Shaped((words,), "float32")
+            passed.append(device.upload(told))
+        else:
+            passed.append(
+                np.frombuffer(data, f"u{parameter.size}")[0]
+                if parameter.size in (1, 2, 4, 8)
+                else data
+            )
+    return of_launch(Assembly(program, cubin), loaded, config, passed, chip)
+
+
+def _bits(torch: Any, tensor: Any) -> Any:
+    return (
+        tensor.contiguous().view(torch.uint8)
+        if tensor.dim()
+        else tensor.reshape(1).view(torch.uint8)
+    )
+
+
+def _attributes() -> Iterator[tuple[str, Any]]:
+    """Yield the functions and classes of modules that a candidate has no reason to replace."""
+    for name in _GUARDED:
+        module = sys.modules.get(name)
+        for key, value in vars(module).items() if module else ():
+            if callable(value) and not key.startswith("_"):
+                yield f"{name}.{key}", value
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("ptxlab.judge", "ptxlab.clients", "triton.runtime.jit")) and module:
+            yield from (
+                (f"{name}.{key}", value) for key, value in vars(module).items() if callable(value)
+            )
+
+
+def _operations(torch: Any) -> Any:
+    """Return a mode that counts, by name, the elements that operations of PyTorch compute."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Operations(TorchDispatchMode):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.counts: dict[str, int] = {}
+
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = function(*args, **(kwargs or {}))
+            name = str(function).removeprefix("aten.")
+            if not name.startswith(_MOVING):
+                count = result.numel() if isinstance(result, torch.Tensor) else 1
+                self.counts[name] = self.counts.get(name, 0) + count
+            return result
+
+    return Operations()
+
+
+def preload() -> None:
+    """Import what every module wants before any is there: PyTorch and Triton, and what they put off until a first call."""
+    import torch
+    from triton.runtime.cache import triton_key
+
+    from ptxlab.triton import use_emulator
+
+    torch.set_num_threads(1)
+    use_emulator(session=LaunchRecord(DEFAULT_TARGET))
+    with _operations(torch):
+        torch.empty(1)
+    triton_key()

@@ -1,0 +1,212 @@
+"""A module of PyTorch judged: what its process is asked, and what is made of the answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ptxlab.errors import PtxlabError
+from ptxlab.judge.candidate import error_of, report_of
+from ptxlab.judge.comparison import Compared, compare, wrong
+from ptxlab.judge.contained import Contained, Ended
+from ptxlab.judge.judgement import Judgement, Speed, TrialOutcome, Trick, predicted
+from ptxlab.judge.trials import AGAIN, GIVEN
+from ptxlab.observe.check_report import CheckReport
+
+if TYPE_CHECKING:
+    from ptxlab.judge.module_task import ModuleCase, ModuleTask
+
+_PLAIN = ("torch.Tensor", "torch.nn.parameter.Parameter")
+
+
+class ModuleJudge:
+    """Asks the process of one module, and keeps what it says."""
+
+    def __init__(self, task: ModuleTask, candidate: str | os.PathLike[str]) -> None:
+        self._task, self._name = task, os.fspath(candidate)
+        path = os.path.abspath(self._name)
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise PtxlabError(f"cannot read {self._name}: {error}") from None
+        self._job = {
+            "kind": "module", "arch": task.target.name, "file": path, "text": text, "readable": [path]
+        }  # fmt: skip
+        self._stages: dict[str, bool] = {}
+        self._said: dict[str, Any] = {"contained": []}
+        self._error: PtxlabError | None = None
+        self._report: CheckReport | None = None
+        self._outcomes: list[TrialOutcome] = []
+        self._replies: dict[str, Any] = {}
+        self._schedules: list[str] = []
+        self._speeds: list[Speed] = []
+        self._seen: dict[str, Trick] = {}
+
+    def run(self, gpus: Sequence[str]) -> None:
+        cases = self._task.cases()
+        with Contained(self._job, self._task.limits) as process:
+            try:
+                if self._compile(process, cases[0]):
+                    self._launch(process, cases)
+                    self._speeds = [self._predicted(process, gpu) for gpu in gpus]
+            except Ended as error:
+                self._error = PtxlabError(str(error))
+                self._stages.setdefault("compiled", False)
+                self._stages["launched"] = False
+
+    def _compile(self, process: Contained, given: ModuleCase) -> bool:
+        try:
+            self._said = process.ask(
+                "load", seed=self._task.seed, initial=given.initial, state=given.state
+            )
+        except PtxlabError as error:
+            self._error = error
+        self._stages["compiled"] = self._error is None
+        return self._error is None
+
+    def _launch(self, process: Contained, cases: Sequence[ModuleCase]) -> None:
+        given = cases[0]
+        try:
+            checked = process.ask("call", inputs=given.inputs, checked=True)
+        except (
+            PtxlabError
+        ) as error:  # which Triton raises for what it cannot compile, and Python for anything
+            self._error = error
+            self._stages["launched"] = False
+            return
+        self._stages["launched"] = checked["fault"] is None
+        self._report = report_of(checked["reports"][0]) if checked["reports"] else None
+        self._stages["safe"] = self._report is None
+        if checked["fault"] is not None:
+            self._error = error_of(checked["fault"])
+            return
+        self._outcomes = [self._tried(process, case) for case in cases]
+        self._stages["right"] = all(outcome.right for outcome in self._outcomes if not outcome.hard)
+        first = self._bits(self._replies.get(GIVEN))
+        for schedule in ("early", f"random:{self._task.seed}"):
+            reply = process.ask("call", inputs=given.inputs, schedule=schedule)
+            if self._bits(reply) != first:
+                self._schedules.append(schedule)
+        self._stages["deterministic"] = not self._schedules
+        for trick in self._tricks(cases):
+            self._seen.setdefault(trick.name, trick)
+        self._stages["honest"] = not self._seen
+
+    @staticmethod
+    def _bits(reply: Any) -> list[bytes | None]:
+        return (
+            [None if each is None else each.tobytes() for each in reply["outputs"]] if reply else []
+        )
+
+    def _tried(self, process: Contained, case: ModuleCase) -> TrialOutcome:
+        try:
+            if case.sizes != self._task.sizes:
+                process.ask("make", seed=self._task.seed, initial=case.initial, state=case.state)
+            reply = process.ask("call", inputs=case.inputs, again=case.name == AGAIN)
+            if case.sizes != self._task.sizes:
+                given = self._task.cases()[0]
+                process.ask("make", seed=self._task.seed, initial=given.initial, state=given.state)
+        except PtxlabError as error:
+            return TrialOutcome(case.name, case.sizes, case.hard, (), str(error))
+        self._replies[case.name] = reply
+        if reply["fault"] is not None:
+            return TrialOutcome(case.name, case.sizes, case.hard, (), str(error_of(reply["fault"])))
+        outputs, answers = reply["outputs"], case.answers
+        fault = None
+        if len(outputs) != len(answers):
+            fault = f"it answers {len(outputs)} tensors, the reference {len(answers)}"
+        compared: list[Compared] = []
+        for number, (output, answer, dtype) in enumerate(
+            zip(outputs, answers, case.dtypes, strict=False)
+        ):
+            if output is None:
+                fault = f"its answer is a {reply['kinds'][number]}, and no tensor"
+            elif output.shape != answer.value.shape:
+                fault = f"its answer is {list(output.shape)}, the reference's {list(answer.value.shape)}"
+            elif output.dtype != dtype:
+                fault = f"its answer is of {output.dtype}, the reference's of {dtype}"
+            else:
+                compared.append(compare(f"answer {number}", output, answer, was_poisoned=False))
+        return TrialOutcome(case.name, case.sizes, case.hard, tuple(compared), fault)
+
+    def _tricks(self, cases: Sequence[ModuleCase]) -> Iterator[Trick]:
+        by_name = {case.name: case for case in cases}
+        given, again = self._replies.get(GIVEN), self._replies.get(AGAIN)
+        for reply in self._replies.values():
+            yield from _of_call(reply)
+        if given and again:
+            for number, answer in enumerate(by_name[AGAIN].answers):
+                yield from _old(number, given, again, by_name[GIVEN].answers[number], answer)
+        outcomes = {outcome.name: outcome.right for outcome in self._outcomes}
+        if outcomes[GIVEN] and outcomes[AGAIN] and not outcomes.get("larger sizes", True):
+            yield Trick(
+                "only these sizes", "it is right for these sizes, and wrong for larger ones"
+            )
+        if outcomes[GIVEN] and not outcomes[AGAIN] and not self._seen:
+            yield Trick(
+                "only these numbers", "it is right for the first numbers, and wrong for others"
+            )
+
+    def _predicted(self, process: Contained, gpu: str) -> Speed:
+        try:
+            initial, inputs, state = self._task.shapes()
+            process.ask("make", seed=self._task.seed, initial=initial, state=state)
+            return predicted(gpu, process.ask("predict", gpu=gpu, inputs=inputs))
+        except PtxlabError as error:
+            return Speed(gpu, unknown=str(error).splitlines()[0])
+
+    def judgement(self, seconds: float) -> Judgement:
+        return Judgement(
+            candidate=self._name, kernel=self._said.get("called"), arch=self._task.target.name, seed=self._task.seed,
+            sizes=self._task.sizes, full_sizes=self._task.full_sizes, stages=self._stages, error=self._error,
+            trials=tuple(self._outcomes), report=self._report, schedules=tuple(self._schedules),
+            tricks=tuple(self._seen.values()), speeds=tuple(self._speeds), contained=tuple(self._said["contained"]),
+            seconds=seconds,
+        )  # fmt: skip
+
+
+def _of_call(reply: Mapping[str, Any]) -> Iterator[Trick]:
+    """Yield what a call shows by itself."""
+    operations = reply["operations"]
+    computed = sum(operations.values())
+    if not reply["launches"]:
+        yield Trick("no kernel", "it launches none")
+    elif computed and not all(reply["written"]):
+        yield Trick("a kernel for show", "no kernel that it launches writes its answer")
+    if computed:
+        made = sum(each.size for each in reply["outputs"] if each is not None)
+        most = ", ".join(sorted(operations, key=lambda name: -operations[name])[:3])
+        yield Trick(
+            "a library's work",
+            f"PyTorch computes {computed} elements ({most}) for an answer of {made}",
+        )
+    if reply["changed_inputs"]:
+        yield Trick(
+            "writes its inputs", f"input {reply['changed_inputs'][0]} is changed by the call"
+        )
+    if reply["threads"] > 0:
+        yield Trick("goes on in threads", "threads that it began are there when it has answered")
+    if reply["patched"]:
+        yield Trick(
+            "replaces functions", f"{', '.join(reply['patched'][:3])} are others than before"
+        )
+    lazy = [kind for kind in reply["kinds"] if kind not in _PLAIN]
+    if lazy:
+        yield Trick("a lazy answer", f"its answer is a {lazy[0]}, and no plain tensor")
+
+
+def _old(number: int, given: Any, again: Any, before: Any, answer: Any) -> Iterator[Trick]:
+    old, new = given["outputs"][number], again["outputs"][number]
+    if (
+        old is None
+        or new is None
+        or new.shape != answer.value.shape
+        or not wrong(new, answer)[0].any()
+    ):
+        return
+    if not wrong(new, before)[0].any():
+        yield Trick("an answer of before", "it answers what was right for the call before")
+    elif old.tobytes() == new.tobytes():
+        yield Trick("the same answer always", "it answers the same to different numbers")

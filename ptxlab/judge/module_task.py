@@ -1,0 +1,210 @@
+"""What modules are judged by: a file as KernelBench has it, with ``Model``, ``get_inputs`` and ``get_init_inputs``.
+
+    class Model(torch.nn.Module): ...
+    N = 4096
+    def get_inputs(): return [torch.rand(N, N)]
+    def get_init_inputs(): return []
+
+Its sizes are the integers of the file that these functions use. The file is trusted, and runs in this process.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import torch
+
+from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import TARGETS
+from ptxlab.judge.arguments import TILES, smaller
+from ptxlab.judge.limits import Limits
+from ptxlab.judge.rounding import Bounded, Rounding
+from ptxlab.judge.torch_bounds import expected
+from ptxlab.judge.trials import AGAIN, GIVEN, HARD, changed
+
+NEEDED = ("Model", "get_inputs", "get_init_inputs")
+
+
+@dataclass(frozen=True)
+class ModuleCase:
+    """Inputs of a call, what it should answer, and what the module is made of where its sizes are others."""
+
+    name: str
+    sizes: Mapping[str, int]
+    inputs: list[Any]
+    answers: list[Bounded]
+    dtypes: list[Any]
+    initial: Any
+    state: dict[str, Any]
+    hard: bool = False
+
+
+class ModuleTask:
+    """A file with a reference, of which modules are to compute the same."""
+
+    def __init__(self, path: str, arch: str, limits: Limits, seed: int) -> None:
+        self.target, self.limits, self.seed = TARGETS[arch], limits, seed
+        try:
+            self._names = runpy.run_path(path)
+        except OSError as error:
+            raise PtxlabError(f"cannot read {path}: {error.strerror}") from None
+        if missing := [name for name in NEEDED if name not in self._names]:
+            raise PtxlabError(
+                f"{path} has no {', '.join(missing)}", hint=f"it needs {', '.join(NEEDED)}"
+            )
+        self._globals = self._names["get_inputs"].__globals__
+        self.full_sizes = dict(self._sizes())
+        self.sizes = smaller(self.full_sizes, limits.elements, self._elements)
+        self._lock = Lock()
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield the integers that the functions of inputs use, in the order in which they use them."""
+        for function in (self._names["get_inputs"], self._names["get_init_inputs"]):
+            for name in _names_in(function.__code__):
+                value = self._globals.get(name)
+                if isinstance(value, int) and not isinstance(value, bool):
+                    yield name, value
+                elif isinstance(value, tuple) and all(isinstance(each, int) for each in value):
+                    yield from ((f"{name}[{at}]", each) for at, each in enumerate(value))
+
+    def _with(self, sizes: Mapping[str, int]) -> None:
+        """Have the file's integers be these."""
+        for name, size in sizes.items():
+            base, _, index = name.partition("[")
+            if index:
+                values = list(self._globals[base])
+                values[int(index.rstrip("]"))] = size
+                self._globals[base] = tuple(values)
+            else:
+                self._globals[base] = size
+
+    def _elements(self, sizes: Mapping[str, int]) -> int:
+        self._with(sizes)
+        with torch.device("meta"):
+            return sum(
+                each.numel()
+                for each in self._names["get_inputs"]()
+                if isinstance(each, torch.Tensor)
+            )
+
+    def cases(self) -> Sequence[ModuleCase]:
+        """Return all cases. Raises Unsupported where no bound follows from the reference."""
+        with self._lock:
+            return self._cases
+
+    @cached_property
+    def _cases(self) -> list[ModuleCase]:
+        given = self._case(GIVEN, self.sizes, 0)
+        cases = [given, self._case(AGAIN, self.sizes, 1)]
+        step = TILES[-1]
+        larger = {name: size + step for name, size in self.sizes.items() if size >= step}
+        if larger:
+            with suppress(PtxlabError, RuntimeError, ValueError):  # a reference may take no others
+                cases.append(self._case("larger sizes", {**self.sizes, **larger}, 2))
+        for number, (name, change) in enumerate((("normal numbers", _normal), *HARD.items()), 10):
+            case = self._changed(given, name, change, number)
+            if case is not None:
+                cases.append(case)
+        return cases
+
+    def _case(self, name: str, sizes: Mapping[str, int], number: int) -> ModuleCase:
+        self._with(sizes)
+        torch.manual_seed(self.seed * 1000 + number)
+        inputs = [_plain(each) for each in self._names["get_inputs"]()]
+        return self._judged(name, sizes, inputs, hard=False)
+
+    def _changed(self, given: ModuleCase, name: str, change: Any, number: int) -> ModuleCase | None:
+        """Return the case of other numbers: a hard one, but for normal ones where the reference has finite answers."""
+        rng = np.random.default_rng([self.seed, number])
+        inputs = [changed(value, change, rng) for value in given.inputs]
+        if all(a is b for a, b in zip(inputs, given.inputs, strict=True)):
+            return None
+        try:
+            case = self._judged(name, given.sizes, inputs, hard=True)
+        except (PtxlabError, RuntimeError):
+            return None
+        finite = all(np.isfinite(answer.value).all() for answer in case.answers)
+        return ModuleCase(**{**vars(case), "hard": not (name == "normal numbers" and finite)})
+
+    def _judged(
+        self, name: str, sizes: Mapping[str, int], inputs: list[Any], *, hard: bool
+    ) -> ModuleCase:
+        self._with(sizes)
+        torch.manual_seed(self.seed)
+        initial = self._names["get_init_inputs"]()
+        torch.manual_seed(self.seed)
+        model = self._names["Model"](*initial).eval()
+        state = {key: value.numpy().copy() for key, value in model.state_dict().items()}
+        types = [
+            value.dtype
+            for value in inputs
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        ]
+        rules = Rounding(
+            self.target,
+            min(types, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float32)),
+            torch,
+        )
+        tensors = [
+            torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in inputs
+        ]
+        with torch.no_grad():
+            answer = model(
+                *[each.clone() if isinstance(each, torch.Tensor) else each for each in tensors]
+            )
+        dtypes = [
+            each.numpy().dtype
+            for each in (answer if isinstance(answer, list | tuple) else [answer])
+        ]
+        doubled = [
+            t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t
+            for t in tensors
+        ]
+        answers = [
+            Bounded(number.value.numpy(), number.error.numpy())
+            for number in (rules.stored(n, dtype) for n, dtype in zip(
+                expected(model.double(), doubled, rules), dtypes, strict=True))
+        ]  # fmt: skip
+        return ModuleCase(name, sizes, inputs, answers, dtypes, _listed(initial), state, hard)
+
+    def shapes(self) -> tuple[Any, list[Any], dict[str, Any]]:
+        """Return what the module is made of at full sizes, and its inputs without their numbers."""
+        self._with(self.full_sizes)
+        initial = self._names["get_init_inputs"]()
+        with torch.device("meta"):
+            inputs = self._names["get_inputs"]()
+        shaped: list[Any] = []
+        for each in inputs:
+            if isinstance(each, torch.Tensor):
+                dtype = str(each.dtype).removeprefix("torch.")
+                shaped.append({"shaped": [list(each.shape), dtype]})
+            else:
+                shaped.append(each)
+        return _listed(initial), shaped, {}
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _normal(array: Any, bias: int, rng: np.random.Generator) -> Any:
+    return rng.standard_normal(array.shape)
+
+
+def _plain(value: Any) -> Any:
+    return value.numpy().copy() if isinstance(value, torch.Tensor) else value
+
+
+def _listed(initial: Any) -> list[Any]:
+    return [list(each) if isinstance(each, tuple) else each for each in initial]
