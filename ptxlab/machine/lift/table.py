@@ -13,6 +13,7 @@ from ptxlab.machine.lift.operations import (
     moves,
     products,
     tensor_memory,
+    warpgroup,
 )
 from ptxlab.machine.lift.rule import Rule
 
@@ -24,6 +25,7 @@ _FAMILIES = (
     half,
     memory,
     products,
+    warpgroup,
     asynchronous,
     tensor_memory,
     control,

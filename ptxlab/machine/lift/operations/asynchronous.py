@@ -1,16 +1,14 @@
-"""What is under way beside the threads since Hopper: mbarriers, copies with tensor maps, products of a warpgroup.
+"""What is under way beside the threads since Hopper: mbarriers, copies with tensor maps, clusters.
 
 What an instruction does is read off what ptxas makes of each form of PTX's.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 from ptxlab.machine.lift.operations.memory import address
 from ptxlab.machine.lift.rule import rules
-from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true, is_zero, register
-from ptxlab.machine.operands import Predicate, SassAddress, SassName, SassRegister
+from ptxlab.machine.lift.writer import TRUE, Writer, is_true, is_zero
+from ptxlab.machine.operands import Predicate, SassAddress
 
 # ---- mbarriers ------------------------------------------------------------------------------
 
@@ -125,74 +123,6 @@ def _close_group(w: Writer) -> None:
     w.emit("cp.async.bulk.commit_group")
 
 
-# ---- products of a warpgroup ----------------------------------------------------------------
-
-_TYPES = {"F16": "f16", "BF16": "bf16", "TF32": "tf32", "F32": "f32"}
-
-
-def _warpgroup(w: Writer) -> None:
-    m = w.modifiers
-    if m.has("ARRIVE"):
-        w.emit("wgmma.fence.sync.aligned")
-    elif m.has("DEPBAR"):
-        m.ignore("LE")
-        w.emit(f"wgmma.wait_group.sync.aligned {int(w.i.sass.operands[-1], 0)}")
-    else:
-        raise w.refused("what it does is not modelled")
-
-
-def _product(factors: str, w: Writer) -> None:
-    """HGMMA: descriptors of A and B follow each other, but where A is in registers."""
-    i, m = w.i, w.modifiers
-    shape = next(name for name in m.names if "x" in name)
-    m.ignore(shape)
-    _, n, k = map(int, shape.split("x"))
-    types = [_TYPES[name] for name in m.names if name in _TYPES]
-    m.ignore(*_TYPES)
-    sums, *rest = types
-    kind = rest[0] if rest else factors
-    d, *operands = i.operands
-    at = next(number for number, o in enumerate(operands) if isinstance(o, SassAddress))
-    described, text = operands[at], i.sass.operands[at + 1]
-    marks = set(text.rpartition("]")[2].split(".")[1:])
-    if not isinstance(described, SassAddress) or described.uniform is None:
-        raise w.refused("where its matrices are is not modelled")
-    if marks - {"tnspA", "tnspB"}:
-        raise w.refused("how its matrices lie is not modelled")
-    count = n // 2 if sums == "f32" else n // 4
-    closes = any(isinstance(o, SassName) and o.text.startswith("gsb") for o in operands)
-    scaled = [o for o in operands if isinstance(o, Predicate)]
-    adds = w.given(scaled[0]) if scaled else TRUE
-    into = w.row(d, count)
-    source = operands[at + 1]
-    if isinstance(source, SassRegister) and not is_zero(source):
-        if w.words(source, count) != into:
-            raise w.refused("sums that are not where they were are not modelled")
-    elif adds != FALSE:
-        raise w.refused("sums that begin with nothing are told otherwise")
-    parts = [f"{{{', '.join(into)}}}"]
-    first = described.uniform.number
-    if at:
-        words = w.stored(w.words(operands[0], 4))
-        parts.append(f"{{{', '.join(words)}}}")
-    else:
-        parts.append(_descriptor(w, first))
-        first += 2
-    parts += [_descriptor(w, first), w.straight(adds), "1", "1"]
-    if kind in ("f16", "bf16"):
-        parts += [str(int("tnspA" in marks))] if not at else []
-        parts.append(str(int("tnspB" in marks)))
-    name = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{sums}.{kind}.{kind}"
-    w.emit(f"{name} {', '.join(parts)}")
-    if closes:
-        w.emit("wgmma.commit_group.sync.aligned")
-
-
-def _descriptor(w: Writer, number: int) -> str:
-    low, high = (w.name(register(number + n)) for n in range(2))
-    return w.made("mov.b64", f"{{{low}, {high}}}", kind="d")
-
-
 # ---- clusters -------------------------------------------------------------------------------
 
 
@@ -217,8 +147,6 @@ RULES = {
     **rules("UTMALDG", _load_box),
     **rules("UTMASTG", _store_box),
     **rules("UTMACMDFLUSH", _close_group),
-    **rules("WARPGROUP", _warpgroup),
-    **rules("HGMMA", partial(_product, "f16")),
     **rules("UCGABAR_ARV", _cluster_arrive),
     **rules("UCGABAR_WAIT", _cluster_wait),
     **rules("USETMAXREG", _registers),

@@ -26,7 +26,7 @@ _KINDS = ("", ".kind::f8f6f4")
 _SCALED_KINDS = (".kind::mxf8f6f4", ".kind::mxf4", ".kind::mxf4nvf4")
 
 
-def _types(w: Writer, factors: str) -> tuple[str, str, str]:
+def factors_and_sums(w: Writer, factors: str) -> tuple[str, str, str]:
     """Return the types of the sums and of both factors."""
     m = w.modifiers
     named_types = [_TYPES[name] for name in m.names if name in _TYPES]
@@ -53,7 +53,7 @@ def _names(w: Writer, factors: str) -> Iterator[str]:
     m = w.modifiers
     sparse, scaled = m.has("SP"), m.has("SF")
     shape = _shape(w)
-    sums, a, b = _types(w, factors)
+    sums, a, b = factors_and_sums(w, factors)
     saturated = ".satfinite" if m.has("SAT") else ""
     scale, vector = m.choose(_SCALES, ""), m.choose(_VECTORS, "")
     for opcode in _SPARSE if sparse else ("mma",):
