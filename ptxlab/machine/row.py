@@ -110,8 +110,12 @@ def accumulators(modifiers: Modifiers) -> int:
 
 
 def matrices(modifiers: Modifiers) -> int:
-    """Return how many 8 x 8 matrices LDSM loads: ``LDSM.16.M88.4``, and one where it does not say."""
-    return int(modifiers[-1]) if modifiers[-1] in ("2", "4") else 1
+    """Return the registers of the matrices that LDSM loads, of one where it does not say: ``LDSM.16.M88.4``.
+
+    One of 16 x 16 bytes, ``LDSM.8.MT1616``, is two registers.
+    """
+    each = 2 if "MT1616" in modifiers else 1
+    return each * int(modifiers[-1]) if modifiers[-1] in ("2", "4") else each
 
 
 def tensor_registers(modifiers: Modifiers) -> int:

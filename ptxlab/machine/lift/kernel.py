@@ -166,4 +166,4 @@ def _reserved(target: Target) -> int:
 
 
 def runs_on(target: Target) -> str:
-    return f".version 9.0\n.target {target.name}\n.address_size 64\n"
+    return f".version 9.3\n.target {target.name}\n.address_size 64\n"

@@ -81,9 +81,15 @@ def different(forms: Sequence[MatrixInstruction]) -> list[str]:
     """Return the forms whose results differ."""
     text = program(forms)
     tree, image = parse(text), read_image(link_ptx(text, arch=ARCH).image, ARCH)
-    wanted, actual = (results(each, len(forms)) for each in (tree, lift(image, ["k"], "k.sass", tree)))
+    wanted, actual = (
+        results(each, len(forms)) for each in (tree, lift(image, ["k"], "k.sass", tree))
+    )
     assert all(np.unique(wanted[:, number]).size > 16 for number in range(len(forms)))
-    return [f"{form.name} {form.variant}" for n, form in enumerate(forms) if (wanted[:, n] != actual[:, n]).any()]
+    return [
+        f"{form.name} {form.variant}"
+        for n, form in enumerate(forms)
+        if (wanted[:, n] != actual[:, n]).any()
+    ]
 
 
 def results(module: PtxModule, forms: int) -> np.ndarray:

@@ -26,7 +26,8 @@ def address(w: Writer, operand: Operand, *, wide: bool) -> str:
     if base is not None and not is_zero(base):
         parts.append(_base(w, operand, wide=wide))
     if uniform is not None and not is_zero(uniform):
-        if wide and (uniform.wide or base is None or not base.wide or is_zero(base)):
+        alone = base is None or not base.wide or is_zero(base)
+        if wide and (uniform.wide or alone or not w.target.runs("sm_80")):
             parts.append(w.pair(uniform))
         elif wide:
             raise w.refused("a distance in a uniform register is not modelled")
@@ -225,31 +226,39 @@ def _reduce(space: str) -> Rule:
 # ---- matrices and copies --------------------------------------------------------------------
 
 
-def _matrices(w: Writer) -> tuple[int, str]:
-    """Return how many matrices of 8 x 8 halves are meant, and whether transposed."""
+_SHAPES = {"M88": "m8n8", "MT88": "m8n8", "M816": "m8n16", "MT1616": "m16n16", "MT168": "m16n8"}
+_PACKED = {
+    "U6x16P32TO8": "b8x16.b6x16_p32",
+    "U4x16P64TO8": "b8x16.b4x16_p64",
+    "8": "b8",
+    "16": "b16",
+}
+
+
+def _matrices(w: Writer) -> tuple[str, int]:
+    """Return what PTX calls the matrices that are meant, and how many registers they are."""
     m = w.modifiers
-    m.ignore("16")
     count = m.choose({"4": 4, "2": 2, "1": 1}, 1)
-    trans = ".trans" if m.has("MT88") else ""
-    if not trans and not m.has("M88"):
+    name, kind = next((n for n in m.names if n in _SHAPES), ""), m.choose(_PACKED, "")
+    m.ignore(name)
+    if not name or not kind:
         raise w.refused("this shape of matrix is not modelled")
-    return count, trans
+    trans = ".trans" * name.startswith("MT")
+    halves = 2 if name == "MT1616" else 1
+    return f"sync.aligned.{_SHAPES[name]}.x{count}{trans}.shared.{kind}", count * halves
 
 
 def _load_matrices(w: Writer) -> None:
-    count, trans = _matrices(w)
+    name, count = _matrices(w)
     at = address(w, w.i.sources[0], wide=False)
-    registers = w.row(w.i.dest, count)
-    w.emit(
-        f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{', '.join(registers)}}}, {at}"
-    )
+    w.emit(f"ldmatrix.{name} {{{', '.join(w.row(w.i.dest, count))}}}, {at}")
 
 
 def _store_matrices(w: Writer) -> None:
-    count, trans = _matrices(w)
+    name, count = _matrices(w)
     at = address(w, w.i.operands[0], wide=False)
     words = w.stored(w.words(w.i.operands[1], count))
-    w.emit(f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {at}, {{{', '.join(words)}}}")
+    w.emit(f"stmatrix.{name} {at}, {{{', '.join(words)}}}")
 
 
 def _transpose(w: Writer) -> None:

@@ -23,6 +23,9 @@ _SCALES = {"E8": "ue8m0", "UE4M3": "ue4m3"}
 _VECTORS = {"1X": ".scale_vec::1X", "2X": ".scale_vec::2X", "4X": ".scale_vec::4X"}
 _SPARSE = ("mma.sp::ordered_metadata", "mma.sp")
 _KINDS = ("", ".kind::f8f6f4")
+_CHOSEN = ((0, 1, 2), (3, 5, 3))
+"""Of the scales of A and of B: where the byte is chosen, and the lane of four, with the bits of a lane that are: A's
+lanes are pairs, so that the bit stands one below."""
 _SCALED_KINDS = (".kind::mxf8f6f4", ".kind::mxf4", ".kind::mxf4nvf4")
 
 
@@ -81,13 +84,44 @@ def _product(factors: str) -> Rule:
 def _lift(factors: str, w: Writer) -> None:
     form = _form(w, _names(w, factors))
     d, a, b, c, *rest = w.i.operands
-    if w.modifiers.has("SF"):
-        raise w.refused("the scales of a product are not modelled")
-    _emit(w, form, (d, a, b, c), rest)
+    scales = _scales(w, rest) if w.modifiers.has("SF") else []
+    if scales:
+        metadata, selector = rest[0], rest[-1]
+        rest = [metadata, selector] if w.modifiers.has("SP") else []
+    _emit(w, form, (d, a, b, c), rest, scales)
 
 
-def _emit(w: Writer, form: Form, matrices: Sequence[Operand], rest: Sequence[Operand]) -> None:
-    """Emit the instruction with its matrices, and what stands behind them: metadata and which lanes have it."""
+def _scales(w: Writer, behind: Sequence[Operand]) -> list[str]:
+    """Return the scales of A and B and who has them: always the first lanes of four, in the lowest bytes.
+
+    Which lanes and bytes have them a uniform register says, and they are moved there. Behind the metadata of a sparse
+    product, in the next register, are those of A.
+    """
+    first, second, chosen = behind[:3]
+    of_a = w.words(first, 2)[-1] if w.modifiers.has("SP") else w.bare(first)
+    where = w.bare(chosen)
+    parts = []
+    for word, (byte, lane, flips) in zip((of_a, w.bare(second)), _CHOSEN, strict=True):
+        [data] = w.stored([word])
+        if where != "0":
+            other = w.made("and.b32", w.made("shr.u32", where, str(lane)), str(flips))
+            data = w.made("shfl.sync.bfly.b32", data, other, "31", "-1")
+            bits = w.made(
+                "and.b32", w.made("shl.b32", w.made("shr.u32", where, str(byte)), "3"), "24"
+            )
+            data = w.made("shr.u32", data, bits)
+        parts += [data, "{0, 0}"]
+    return parts
+
+
+def _emit(
+    w: Writer,
+    form: Form,
+    matrices: Sequence[Operand],
+    rest: Sequence[Operand],
+    scales: Sequence[str] = (),
+) -> None:
+    """Emit the instruction with its matrices, and what stands behind them: metadata and which lanes have it, scales."""
     held = form.signature[: len(matrices)]
     parts = [_matrix(w, o, m, n == 0) for n, (o, m) in enumerate(zip(held, matrices, strict=True))]
     for operand in rest:
@@ -95,7 +129,7 @@ def _emit(w: Writer, form: Form, matrices: Sequence[Operand], rest: Sequence[Ope
             parts.append(str(operand.value))
         else:
             parts += w.stored([w.bare(operand)])
-    w.emit(f"{form.name} {', '.join(parts)}")
+    w.emit(f"{form.name} {', '.join([*parts, *scales])}")
 
 
 def _matrix(w: Writer, operand: SignatureOperand, source: Operand, written: bool) -> str:
