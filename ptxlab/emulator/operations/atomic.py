@@ -176,7 +176,22 @@ def _exchanges(old: Array, new: Array) -> tuple[Array, Array]:
     return np.concatenate([old, new[:-1]]), new[-1]
 
 
+_PHASE, _ONCE = np.uint64(1 << 63), np.uint64(1 << 32)
+_COUNTED = _PHASE - _ONCE
+
+
+def _arrived(old: Array, _: Array) -> Array:
+    """Count an arrival as sm_80 does: in the upper word up to its highest bit, which is the phase.
+
+    Where that changes, what is missing begins anew: the lower word tells how many are expected, from 2**30 down.
+    """
+    counted = old + _ONCE
+    again = (old + np.uint64(1 << 30)) << np.uint64(32)
+    return np.where(counted & _COUNTED, counted, counted + again)
+
+
 _CHANGES = {
+    "arrive": _in_turn(_arrived),
     "exch": AtomicChange(lambda old, new: new, _exchanges),
     "cas": AtomicChange(_compare_and_swap, _swaps),
     "inc": _in_turn(lambda old, top: np.where(old >= top, np.uint32(0), old + np.uint32(1))),
@@ -247,6 +262,8 @@ _atom(
     op="cas",
     T="b16 b32 b64 b128",
 )
+
+_atom(f"atom{_SHARED}.<op>.<T>", "[T] T -> T?", space=_SPACES, op="arrive", T="b64", lifted=True)
 
 for _op, _noftz, _types, _vectors in (
     ("add", "", "f32", "v2 v4"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ptxlab.machine.lift.operations import (
     asynchronous,
+    bulk,
     control,
     conversions,
     floating,
@@ -27,6 +28,7 @@ _FAMILIES = (
     products,
     warpgroup,
     asynchronous,
+    bulk,
     tensor_memory,
     control,
 )

@@ -5,6 +5,10 @@ What an instruction does is read off what ptxas makes of each form of PTX's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import accumulate
+
+from ptxlab.machine.lift.operations.bulk import operation_of
 from ptxlab.machine.lift.operations.memory import address
 from ptxlab.machine.lift.rule import rules
 from ptxlab.machine.lift.writer import TRUE, Writer, is_true, is_zero
@@ -15,8 +19,16 @@ from ptxlab.machine.operands import Predicate, SassAddress
 _MOST = 1 << 20
 """A barrier is stored as what is left of so many arrivals, in its lower word above the lowest bit."""
 
-_COUNTED = {"A1T0": (True, False), "": (True, True), "A1TR": (True, True), "A0TR": (False, True)}
-"""Whether an arrival counts one, and whether its register has bytes to expect."""
+_ARRIVALS = {
+    "A1T0": ("one", "none"),
+    "A1TR": ("one", "told"),
+    "": ("one", "told"),
+    "ART0": ("told", "none"),
+    "A0TR": ("none", "told"),
+    "A0TX": ("none", "came"),
+    "A0T1": ("none", "copies"),
+}
+"""How many arrivals one counts, and bytes that are expected, or that came; those of a register are told there."""
 
 
 def _phase(w: Writer) -> None:
@@ -29,6 +41,9 @@ def _phase(w: Writer) -> None:
         _arrive(w, at)
     elif m.has("PHASECHK"):
         _check(w, at)
+    elif m.has("CCTL"):
+        m.ignore("IV")
+        w.emit(f"mbarrier.inval.shared::cta.b64 {at}")
     else:
         raise w.refused("what it does to an mbarrier is not modelled")
 
@@ -46,20 +61,40 @@ def _begin(w: Writer, at: str) -> None:
 def _arrive(w: Writer, at: str) -> None:
     m = w.modifiers
     m.ignore("TRANS64")
-    remote = m.has("RED")
-    form = next((name for name in m.names if name in _COUNTED), "")
+    form = next((name for name in m.names if name in _ARRIVALS), "")
     m.ignore(form)
-    counts, expects = _COUNTED[form]
-    if not is_zero(w.i.operands[0]):
-        raise w.refused("the state of an mbarrier is not modelled")
-    space = "shared::cluster" if remote else "shared::cta"
-    nbytes = w.bare(w.i.operands[-1])
-    if counts and expects:
-        w.emit(f"mbarrier.arrive.expect_tx.release.cta.{space}.b64 _, {at}, {nbytes}")
-    elif counts:
-        w.emit(f"mbarrier.arrive.release.cta.{space}.b64 _, {at}")
+    arrivals, nbytes = _ARRIVALS[form]
+    space = "shared::cluster" if m.has("RED") else "shared::cta"
+    told = w.bare(w.i.operands[-1])
+    if nbytes == "copies":
+        w.emit(f"cp.async.mbarrier.arrive.shared::cta.b64 {at}")
+        return
+    if arrivals == "none":
+        name = "complete_tx" if nbytes == "came" else "expect_tx"
+        w.emit(f"mbarrier.{name}.relaxed.cta.{space}.b64 {at}, {told}")
+        return
+    name = "arrive_drop" if m.has("OPTOUT") else "arrive"
+    name += ".expect_tx" * (nbytes == "told")
+    values = at if told == "0" and nbytes == "none" else f"{at}, {told}"
+    form = f"mbarrier.{name}.release.cta.{space}.b64"
+    if is_zero(w.i.operands[0]):
+        w.emit(f"{form} _, {values}")
     else:
-        w.emit(f"mbarrier.expect_tx.relaxed.cta.{space}.b64 {at}, {nbytes}")
+        _state(w, w.made(form, values, kind="d"))
+
+
+_PARITY_AT, _MISSING_AT = 31, 11
+
+
+def _state(w: Writer, state: str) -> None:
+    """Write the state of an mbarrier as the machine has it: in the upper word its phase, and what is left of most arrivals."""
+    low, high = w.row(w.i.operands[0], 2)
+    pending = w.made("mbarrier.pending_count.b64", state)
+    left = w.made("and.b32", w.made("sub.s32", str(_MOST), pending), str(_MOST - 1))
+    parity = w.made("mbarrier.parity.b64", state)
+    phase = w.made("shl.b32", parity, str(_PARITY_AT))
+    w.emit(f"mad.lo.u32 {high}, {left}, {1 << _MISSING_AT}, {phase}")
+    w.emit(f"mov.b32 {low}, 0")
 
 
 def _check(w: Writer, at: str) -> None:
@@ -79,38 +114,69 @@ _RANK_SHIFT = 24
 # ---- copies with tensor maps ----------------------------------------------------------------
 
 
-def _box(w: Writer, before: int) -> tuple[str, list[str], list[str]]:
-    """Return the map, the words ``before`` the coordinates, and these."""
+def _box(w: Writer, before: int) -> tuple[str, list[str], str, list[str]]:
+    """Return the number of dimensions, the words ``before`` the coordinates, the map, and these."""
     near, other = (o for o in w.i.operands[:2] if isinstance(o, SassAddress))
     m = w.modifiers
     dimensions = m.choose({f"{n}D": n for n in range(1, 6)}, 0)
+    rows = _ROWS if m.has("GATHER4", "SCATTER4") else 0
     if not dimensions or near.uniform is None or other.uniform is None:
         raise w.refused("this copy is not modelled")
-    words = w.words(near.uniform, before + dimensions)
-    return w.pair(other.uniform), words[:before], words[before:]
+    words = w.words(near.uniform, before + dimensions + rows)
+    return f"{dimensions}d", words[:before], w.pair(other.uniform), words[before:]
+
+
+_ROWS = 3
+"""How many more rows than one GATHER4 and SCATTER4 name."""
+
+_LOADED = {
+    "IM2COL": "im2col",
+    "W": "im2col::w",
+    "W128": "im2col::w::128",
+    "GATHER4": "tile::gather4",
+}
+_OFFSETS = {("im2col", 3): (16,), ("im2col", 4): (8, 8), ("im2col", 5): (5, 5, 5)}
+"""How wide each offset into a window of pixels is, by the dimensions of the tensor."""
+_OFFSETS_OF_W = (11, 16)
 
 
 def _load_box(w: Writer) -> None:
-    """UTMALDG: one lane has it done for the warp."""
-    tensor, (to, barrier), coordinates = _box(w, 2)
-    size = len(coordinates)
-    name = f"cp.async.bulk.tensor.{size}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    """UTMALDG: one lane has it done for the warp. Below the CTAs that get it stand the offsets of IM2COL."""
+    m = w.modifiers
+    size, (to, barrier), tensor, coordinates = _box(w, 2)
+    mode = m.choose(_LOADED, "tile")
     text = f"[{to}], [{tensor}, {{{', '.join(coordinates)}}}], [{barrier}]"
-    if w.modifiers.has("2CTA"):
+    name = f"cp.async.bulk.tensor.{size}.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes"
+    told = w.bare(w.i.operands[2]) if len(w.i.operands) > 2 else "0"
+    if mode.startswith("im2col"):
+        text += f", {{{', '.join(_offsets(w, told, _OFFSETS.get((mode, len(coordinates)), _OFFSETS_OF_W)))}}}"
+    if m.has("MULTICAST"):
+        mask = w.made("cvt.u16.u32", w.made("shr.u32", told, "16"), kind="h")
+        name += ".multicast::cluster"
+        text += f", {mask}"
+    if m.has("2CTA"):
         name += ".cta_group::2"
-    if w.modifiers.has("MULTICAST"):
-        ctas = w.made("shr.u32", w.bare(w.i.operands[2]), "16")
-        mask = w.made("cvt.u16.u32", ctas, kind="h")
-        name = name.replace("::bytes", "::bytes.multicast::cluster")
-        text = f"{text}, {mask}"
     with w.once():
         w.emit(f"{name} {text}")
 
 
+def _offsets(w: Writer, told: str, widths: tuple[int, ...]) -> Iterator[str]:
+    """Yield the fields of a word, from the lowest bit on."""
+    for at, bits in zip(accumulate(widths, initial=0), widths, strict=False):
+        yield w.made("cvt.u16.u32", w.made("bfe.u32", told, str(at), str(bits)), kind="h")
+
+
 def _store_box(w: Writer) -> None:
-    """UTMASTG."""
-    tensor, [source], coordinates = _box(w, 1)
-    name = f"cp.async.bulk.tensor.{len(coordinates)}d.global.shared::cta.tile.bulk_group"
+    """UTMASTG, and UTMAREDG, which reduces."""
+    m = w.modifiers
+    size, [source], tensor, coordinates = _box(w, 1)
+    mode = m.choose({"IM2COL": "im2col_no_offs", "SCATTER4": "tile::scatter4"}, "tile")
+    name = f"cp.async.bulk.tensor.{size}.global.shared::cta.{mode}.bulk_group"
+    if w.i.sass.opcode == "UTMAREDG":
+        operation = operation_of(w)
+        name = (
+            f"cp.reduce.async.bulk.tensor.{size}.global.shared::cta.{operation}.{mode}.bulk_group"
+        )
     # The address may lack the number of the CTA in its cluster, which PTX has above the offset.
     rank = w.made("shl.b32", w.made("mov.u32", "%cluster_ctarank"), str(_RANK_SHIFT))
     inside = w.made("and.b32", source, str((1 << _RANK_SHIFT) - 1))
@@ -145,10 +211,12 @@ def _registers(w: Writer) -> None:
 RULES = {
     **rules("SYNCS", _phase),
     **rules("UTMALDG", _load_box),
-    **rules("UTMASTG", _store_box),
+    **rules("UTMASTG UTMAREDG", _store_box),
     **rules("UTMACMDFLUSH", _close_group),
     **rules("UCGABAR_ARV", _cluster_arrive),
     **rules("UCGABAR_WAIT", _cluster_wait),
     **rules("USETMAXREG", _registers),
-    **rules("UTMACCTL UTMAPF", lambda w: w.modifiers.ignore(*w.modifiers.names)),
+    **rules("ACQBULK", lambda w: w.emit("griddepcontrol.wait")),
+    **rules("PREEXIT", lambda w: w.emit("griddepcontrol.launch_dependents")),
+    **rules("UTMACCTL UTMAPF UBLKPF", lambda w: w.modifiers.ignore(*w.modifiers.names)),
 }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ptxlab.machine.lift.rule import Rule, rules
 from ptxlab.machine.lift.writer import Writer, is_true, is_zero
-from ptxlab.machine.operands import Operand, Predicate, SassAddress, SassRegister
+from ptxlab.machine.operands import Immediate, Operand, Predicate, SassAddress, SassRegister
 
 _HINTS = (
-    "E", "EL", "EF", "LU", "EN", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
+    "E", "EL", "EF", "LU", "EN", "ENL2", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
     "LTC256B", "U", "DEFER_BLOCKING", "SPARSE",
 )  # fmt: skip
 """What changes nothing about a value: widths of addresses, what caches keep."""
@@ -87,9 +87,12 @@ def _load(space: str) -> Rule:
         sources = [s for s in w.i.sources if isinstance(s, SassAddress)]
         if len(sources) != 1 or any(not is_true(p) for p in w.i.ins):
             raise w.refused("its operands are not modelled")
-        part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
         order = _access_order(w)
         at = address(w, sources[0], wide=wide)
+        if m.has("256"):
+            w.emit(f"ld{order}{name}.v8.b32 {{{', '.join(_both_rows(w))}}}, {at}")
+            return
+        part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
         registers = w.row(w.i.dest, count)
         vector = "" if count == 1 else f".v{count}"
         data = registers[0] if count == 1 else f"{{{', '.join(registers)}}}"
@@ -98,18 +101,37 @@ def _load(space: str) -> Rule:
     return lift
 
 
+def _both_rows(w: Writer) -> list[str]:
+    """Return the eight registers of a load, of which the upper four are named first.
+
+    A mask may leave words out: what is loaded of each half is in registers that follow each other.
+    """
+    upper, lower = w.i.operands[:2]
+    mask = next((o.value for o in w.i.operands if isinstance(o, Immediate)), 0xFF)
+    names = []
+    for first, bits in ((lower, mask & 15), (upper, mask >> 4)):
+        held = iter(w.row(first, bits.bit_count()))
+        names += [next(held) if bits >> n & 1 else w.temporary("w") for n in range(4)]
+    return names
+
+
 def _store(space: str) -> Rule:
     def lift(w: Writer) -> None:
         m = w.modifiers
         m.ignore(*_HINTS)
         name, wide = _space(w, space)
-        if len(w.i.operands) != 2:
+        to, value, *rest = w.i.operands
+        halves = m.has("256")
+        if len(rest) != halves:
             raise w.refused("its operands are not modelled")
-        to, value = w.i.operands
-        part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
-        part = part.replace("s", "u")
         order = _access_order(w)
         at = address(w, to, wide=wide)
+        if halves:
+            both = w.stored([word for half in (value, *rest) for word in w.words(half, 4)])
+            w.emit(f"st{order}{name}.v8.b32 {at}, {{{', '.join(both)}}}")
+            return
+        part, count = m.choose(_PARTS, "b32"), m.choose(_WORDS, 1)
+        part = part.replace("s", "u")
         words = w.stored(w.words(value, count))
         vector = "" if count == 1 else f".v{count}"
         data = words[0] if count == 1 else f"{{{', '.join(words)}}}"
@@ -148,6 +170,12 @@ def _atomic(space: str) -> Rule:
         name, wide = _space(w, space)
         if m.has("POPC"):
             _counted(w, name)
+            return
+        if m.has("ARRIVE"):
+            _arrive(w, name)
+            return
+        if m.has("CAST"):
+            _cast(w, name)
             return
         operation = m.choose(_OPERATIONS, "")
         if not operation:
@@ -201,6 +229,46 @@ def _counted(w: Writer, space: str) -> None:
     if not is_zero(i.dest):
         raise w.refused("the result of a counted increment is not modelled")
     w.emit(f"red{space}.add.u32 {address(w, i.sources[0], wide=False)}, 1")
+
+
+def _cast(w: Writer, space: str) -> None:
+    """ATOMS.CAST.SPIN: compare and swap, of which the result is whether it swapped."""
+    w.modifiers.ignore("SPIN")
+    to, at, compared, value = w.i.operands
+    count = w.modifiers.choose(_WORDS, 1)
+    if count > 2:
+        raise w.refused("its operands are not modelled")
+    wanted, kind = _given(w, compared, count), f"b{32 * count}"
+    found = w.made(
+        f"atom{space}.cas.{kind}",
+        address(w, at, wide=False),
+        wanted,
+        _given(w, value, count),
+        kind="wd"[count - 1],
+    )
+    same = w.made(f"setp.eq.{kind}", found, wanted, kind="q")
+    w.emit(f"selp.b32 {w.dest(to)}, 1, 0, {same}")
+
+
+def _arrive(w: Writer, space: str) -> None:
+    """ATOMS.ARRIVE.64: how an mbarrier is told before Hopper, where its state is a word of memory as any other."""
+    w.modifiers.ignore("64")
+    to, at = w.i.operands
+    w.write_pair(w.made(f"atom{space}.arrive.b64", address(w, at, wide=False), "1", kind="d"), to)
+
+
+def _arrive_behind_copies(w: Writer) -> None:
+    """ARRIVES: an arrival when the copies of this thread have landed; on sm_80 they are waited for at once."""
+    m = w.modifiers
+    m.ignore("LDGSTSBAR", "64")
+    at = address(w, w.i.operands[0], wide=False)
+    if not w.target.runs("sm_90"):
+        w.emit("cp.async.wait_all")
+        w.made("atom.shared.arrive.b64", at, "1", kind="d")
+    elif m.has("ARVCNT"):
+        w.emit(f"cp.async.mbarrier.arrive.noinc.shared::cta.b64 {at}")
+    elif not m.has("TRANSCNT"):  # which ends what SYNCS.ARRIVE.A0T1 began
+        raise w.refused("what it does to an mbarrier is not modelled")
 
 
 def _reduce(space: str) -> Rule:
@@ -341,6 +409,7 @@ RULES = {
     **rules("ATOMG", _atomic("global")),
     **rules("ATOM", _atomic("generic")),
     **rules("ATOMS", _atomic("shared")),
+    **rules("ARRIVES", _arrive_behind_copies),
     **rules("RED", _reduce("generic")),
     **rules("REDG", _reduce("global")),
     **rules("LDSM", _load_matrices),

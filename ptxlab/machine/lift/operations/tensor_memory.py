@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ptxlab.machine.lift.banks import RESERVED_NAME
 from ptxlab.machine.lift.rule import rules
-from ptxlab.machine.lift.writer import Writer, is_zero, register
+from ptxlab.machine.lift.writer import Writer, is_zero
 from ptxlab.machine.operands import Immediate, Operand, Predicate, SassAddress, SassRegister
 
 # ---- products -------------------------------------------------------------------------------
@@ -72,11 +72,10 @@ def _pair(w: Writer, operand: Operand, what: str) -> str:
 def _product(w: Writer) -> None:
     i, m = w.i, w.modifiers
     group, shifted = _group(w), ".ashift" * m.has("ASHIFT")
-    if m.has("WS"):
-        raise w.refused("a product of a warp alone, weight stationary, is not modelled")
+    stationary = m.has("WS")
     a, b, d, metadata, described, *rest = i.operands
-    collector = _COLLECTORS.get(_marks(w, 0))
-    if collector is None or _marks(w, 1):
+    collector = _collector_of_b(w) if stationary else _COLLECTORS.get(_marks(w, 0))
+    if collector is None or _marks(w, not stationary):
         raise w.refused("what is kept of its operands is not modelled")
     scales = [o for o in rest if isinstance(o, SassAddress)]
     adds = next((o for o in rest if isinstance(o, Predicate)), None)
@@ -90,6 +89,8 @@ def _product(w: Writer) -> None:
     for other in others:
         if isinstance(other, Immediate):
             behind.append(str(other.value))
+        elif isinstance(other, SassRegister) and stationary:
+            behind.append(w.pair(other))
         elif isinstance(other, SassRegister) and not scales:
             lanes = w.words(other, 8 if group.endswith("2") else 4)
             behind.insert(0, f"{{{', '.join(w.stored(lanes))}}}")
@@ -97,7 +98,7 @@ def _product(w: Writer) -> None:
             raise w.refused("its operands are not modelled")
     second = _pair(w, b, "gdesc")
     for kind, sparse, holds in _variants(w, what, bool(scales)):
-        name = f"tcgen05.mma{'.sp' * sparse}.{group}.kind::{kind}{shifted}{collector}"
+        name = f"tcgen05.mma{'.ws' * stationary}{'.sp' * sparse}.{group}.kind::{kind}{shifted}{collector}"
         parts = [_cells(w, d), first, second]
         parts += [_cells(w, metadata)] * sparse + [what]
         for scale in scales:
@@ -105,6 +106,20 @@ def _product(w: Writer) -> None:
             parts += [f"[{low}]", f"[{high}]"]
         with w.once(holds):
             w.emit(f"{name} {', '.join([*parts, *behind])}")
+
+
+_COLLECTED = {(): "", ("B_KEEP",): "fill", ("B_REUSE", "B_KEEP"): "use", ("B_REUSE",): "lastuse"}
+
+
+def _collector_of_b(w: Writer) -> str | None:
+    """Return which buffer of B is filled or used, and how."""
+    marks = _marks(w, 1)
+    buffers = [mark for mark in marks if mark.startswith("BUFFER")]
+    what = _COLLECTED.get(tuple(mark for mark in marks if mark not in buffers))
+    number = buffers[0].removeprefix("BUFFER") if buffers else "0"
+    if what is None:
+        return None
+    return f".collector::b{number}::{what or 'discard'}" if marks else ""
 
 
 def _variants(w: Writer, what: str, scaled: bool) -> Iterator[tuple[str, bool, str]]:
@@ -239,52 +254,31 @@ def _load(w: Writer) -> None:
         return
     loaded = [w.temporary("w") for _ in registers]
     w.emit(f"tcgen05.ld.sync.aligned.{shape}.b32 {{{', '.join(loaded)}}}, {at}, 0")
-    compare = "lt" if half == "_t0_t15" else "ge"
-    lane = w.made("mov.u32", "%laneid")
-    mine = w.made(f"setp.{compare}.u32", lane, "16", kind="q")
+    mine = _among(w, half)
     for name, value in zip(registers, loaded, strict=True):
         w.emit(f"selp.b32 {name}, {value}, {name}, {mine}")
 
 
 def _store(w: Writer) -> None:
+    """STTM: where only half of the lanes store, the others put back what is there."""
     shape, count, half = _moved(w)
-    if half:
-        raise w.refused("what half of the lanes store is not modelled")
     at, source = _cells(w, w.i.operands[0]), w.i.operands[1]
-    words = w.stored(w.words(source, count))
-    w.emit(f"tcgen05.st.sync.aligned.{shape}.b32 {at}, {{{', '.join(words)}}}")
+    words, split = w.stored(w.words(source, count)), ""
+    if half:
+        held, split = [w.temporary("w") for _ in words], "0, "
+        w.emit(f"tcgen05.ld.sync.aligned.{shape}.b32 {{{', '.join(held)}}}, {at}, 0")
+        mine = _among(w, half)
+        words = [w.made("selp.b32", *both, mine) for both in zip(words, held, strict=True)]
+    w.emit(f"tcgen05.st.sync.aligned.{shape}.b32 {at}, {split}{{{', '.join(words)}}}")
 
 
-# ---- bytes in a row, and the work of other CTAs ----------------------------------------------
+def _among(w: Writer, half: str) -> str:
+    """Return the predicate of the lanes of one half of a warp."""
+    compare = "lt" if half == "_t0_t15" else "ge"
+    return w.made(f"setp.{compare}.u32", w.made("mov.u32", "%laneid"), "16", kind="q")
 
 
-def _copy_bytes(w: Writer) -> None:
-    """UBLKCP: sizes are in units of 16 bytes, below the mask of the CTAs that get them."""
-    m = w.modifiers
-    to, source, size = w.i.operands
-    assert isinstance(size, SassRegister)
-    word = w.bare(size)
-    nbytes = w.made("shl.b32", w.made("and.b32", word, "0xffff"), "4")
-    directions = tuple(name for name in m.names if name in ("S", "G"))
-    m.ignore("S", "G")
-    target = _uniform(w, to, "")
-    if directions == ("G", "S"):
-        text = f"[{w.pair(target)}], [{w.bare(_uniform(w, source, ''))}], {nbytes}"
-        name = "cp.async.bulk.global.shared::cta.bulk_group"
-    else:
-        near, barrier = w.words(target, 2)
-        origin, space = _uniform(w, source, ""), "global"
-        if directions == ("S", "S"):
-            space, address = "shared::cta", w.bare(origin)
-        else:
-            address = w.pair(origin)
-        text = f"[{near}], [{address}], {nbytes}, [{barrier}]"
-        name = f"cp.async.bulk.shared::cluster.{space}.mbarrier::complete_tx::bytes"
-        if m.has("MULTICAST"):
-            mask = w.made("cvt.u16.u32", w.made("shr.u32", word, "16"), kind="h")
-            name, text = f"{name}.multicast::cluster", f"{text}, {mask}"
-    with w.once():
-        w.emit(f"{name} {text}")
+# ---- the work of other CTAs ------------------------------------------------------------------
 
 
 def _next_work(w: Writer) -> None:
@@ -297,17 +291,6 @@ def _next_work(w: Writer) -> None:
         w.emit(f"{name}.b128 [{to}], [{barrier}]")
 
 
-def _store_and_tell(w: Writer) -> None:
-    """STAS: a word goes to the shared memory of another CTA, whose mbarrier, in the next register, is told."""
-    at, value = w.i.operands
-    if not isinstance(at, SassAddress) or at.base is None or at.offset or w.modifiers.names:
-        raise w.refused("this address is not modelled")
-    near, barrier = (w.name(register(at.base.number + n)) for n in range(2))
-    [word] = w.stored(w.words(value, 1))
-    name = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32"
-    w.emit(f"{name} [{near}], {word}, [{barrier}]")
-
-
 RULES = {
     **rules("UTCHMMA UTCQMMA UTCIMMA UTCOMMA", _product),
     **rules("UTCCP", _copy),
@@ -317,7 +300,5 @@ RULES = {
     **rules("UVIRTCOUNT", lambda w: w.modifiers.ignore(*w.modifiers.names)),
     **rules("LDTM", _load),
     **rules("STTM", _store),
-    **rules("UBLKCP", _copy_bytes),
     **rules("UGETNEXTWORKID", _next_work),
-    **rules("STAS", _store_and_tell),
 }
