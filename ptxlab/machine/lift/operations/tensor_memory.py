@@ -266,6 +266,7 @@ def _store(w: Writer) -> None:
     words, split = w.stored(w.words(source, count)), ""
     if half:
         held, split = [w.temporary("w") for _ in words], "0, "
+        w.emit("tcgen05.wait::st.sync.aligned")
         w.emit(f"tcgen05.ld.sync.aligned.{shape}.b32 {{{', '.join(held)}}}, {at}, 0")
         mine = _among(w, half)
         words = [w.made("selp.b32", *both, mine) for both in zip(words, held, strict=True)]
