@@ -254,29 +254,24 @@ def _load(w: Writer) -> None:
         return
     loaded = [w.temporary("w") for _ in registers]
     w.emit(f"tcgen05.ld.sync.aligned.{shape}.b32 {{{', '.join(loaded)}}}, {at}, 0")
-    mine = _among(w, half)
+    compare = "lt" if half == "_t0_t15" else "ge"
+    lane = w.made("mov.u32", "%laneid")
+    mine = w.made(f"setp.{compare}.u32", lane, "16", kind="q")
     for name, value in zip(registers, loaded, strict=True):
         w.emit(f"selp.b32 {name}, {value}, {name}, {mine}")
 
 
 def _store(w: Writer) -> None:
-    """STTM: where only half of the lanes store, the others put back what is there."""
+    """STTM: where only half of the lanes store, each of the others stores the same at the same place."""
     shape, count, half = _moved(w)
     at, source = _cells(w, w.i.operands[0]), w.i.operands[1]
     words, split = w.stored(w.words(source, count)), ""
     if half:
-        held, split = [w.temporary("w") for _ in words], "0, "
-        w.emit("tcgen05.wait::st.sync.aligned")
-        w.emit(f"tcgen05.ld.sync.aligned.{shape}.b32 {{{', '.join(held)}}}, {at}, 0")
-        mine = _among(w, half)
-        words = [w.made("selp.b32", *both, mine) for both in zip(words, held, strict=True)]
+        lane = w.made("and.b32", w.made("mov.u32", "%laneid"), "15")
+        if half == "_t16_t31":
+            lane = w.made("add.u32", lane, "16")
+        words, split = [w.made("shfl.sync.idx.b32", word, lane, "31", "-1") for word in words], "0, "
     w.emit(f"tcgen05.st.sync.aligned.{shape}.b32 {at}, {split}{{{', '.join(words)}}}")
-
-
-def _among(w: Writer, half: str) -> str:
-    """Return the predicate of the lanes of one half of a warp."""
-    compare = "lt" if half == "_t0_t15" else "ge"
-    return w.made(f"setp.{compare}.u32", w.made("mov.u32", "%laneid"), "16", kind="q")
 
 
 # ---- the work of other CTAs ------------------------------------------------------------------
