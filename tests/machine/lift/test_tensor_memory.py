@@ -107,7 +107,7 @@ def test_halves_of_the_lanes_load_and_store_rows_of_their_own(tmp_path: Path) ->
             rf"16x32bx2.x4.b32 \1, [memory + {row}], 4",
             shipped,
         )
-    stored = "tcgen05.st.sync.aligned.16x32bx2.x4.b32 [memory + 4], 2, {x4, x0, x1, x5};"
+    stored = "tcgen05.st.sync.aligned.16x32bx2.x4.b32 [memory + 4], 4, {x4, x0, x1, x5};"
     shipped = shipped.replace("tcgen05.wait::st", f"{stored} tcgen05.wait::st")
     assert shipped.count("16x32bx2.x4") == 3
     file = tmp_path / "halves.ptx"
