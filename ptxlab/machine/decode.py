@@ -18,7 +18,9 @@ from ptxlab.toolchain.elf import read_elf
 _CODE_ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?:\S+ \+ )?(?P<label>[^@\s]+)@srel\)*$")
 _NAMED = re.compile(r"[`@\w]\((?P<name>[^()\s]+)\)")
 _COMPUTED = re.compile(r"U?R\d+$")
-_RETURN = re.compile(r"(?P<register>R\d+) (?:0x0|`\(.*\))$")
+_INDIRECT = re.compile(r"(?P<register>U?R\d+) (?:-?0x[0-9a-f]+|`\(.*\))(?: *\(\*.*\*\))?$")
+"""A register that says where to go, and behind it from where on: a function, or a number of bytes."""
+_TARGETS = re.compile(r"\(\*\"BRANCH_TARGETS (?P<labels>[^\"]*)\"\*\)$")
 
 
 def called(
@@ -99,12 +101,20 @@ def decoded(
         sources,
         ins,
         places.get(sass.target or ""),
+        _targets(sass, places),
     )
 
 
+def _targets(sass: SassInstruction, places: Mapping[str, int]) -> tuple[int, ...]:
+    """Return where a branch may go that goes where a register says, as nvdisasm remarks behind it."""
+    told = _TARGETS.search(sass.operands[-1]) if sass.operands else None
+    labels = told["labels"].split(",") if told else []
+    return tuple(sorted({places[label] for label in labels if label in places}))
+
+
 def _operand(text: str, places: Mapping[str, int]) -> Operand:
-    """Read an operand: half of an address of code, where a function returns to, or any other."""
-    if match := _RETURN.match(text):
+    """Read an operand: half of an address of code, a register that says where to go, or any other."""
+    if match := _INDIRECT.match(text):
         return read(match["register"])
     match = _CODE_ADDRESS.match(text)
     if match and match["label"] in places:

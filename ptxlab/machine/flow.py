@@ -11,9 +11,6 @@ from ptxlab.machine.operands import TRUE_PREDICATE, UPT, Predicate
 _LOCAL = ".L"
 """How labels begin at which nothing is that returns: a call of one is a branch."""
 
-_INDIRECT = ("BRX", "J")
-"""How branches begin that go where a register says."""
-
 
 @dataclass(slots=True, eq=False)
 class Block:
@@ -73,16 +70,18 @@ def _joined(
 def _following(code: Sequence[DecodedInstruction], point: ProgramPoint) -> list[ProgramPoint]:
     calls, number = point
     i = code[number]
-    if i.row is None and i.sass.opcode.startswith(_INDIRECT):
-        raise NotFollowed(f"where '{i.sass.text}' goes is not told")
     onwards = [(calls, number + 1)] if number + 1 < len(code) else []
     stays = onwards if _is_conditional(i) else []
     if i.does == "exit":
         return stays
     if i.does == "return":
         return [*stays, *([(calls[:-1], calls[-1])] if calls else [])]
+    if i.targets:
+        return [*stays, *((calls, target) for target in i.targets)]
+    if i.does == "branch" and i.target is None:
+        raise NotFollowed(f"where '{i.sass.text}' goes is not told")
     if i.does == "branch":
-        return [*stays, (calls, i.target)] if i.target is not None else stays
+        return [*stays, (calls, i.target)]
     if i.does == "call" and i.target is not None:
         if (i.sass.target or "").startswith(_LOCAL):
             return [*stays, (calls, i.target)]

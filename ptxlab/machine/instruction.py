@@ -16,7 +16,7 @@ class DecodedInstruction:
 
     ``row`` says what it does, None where nobody knows it. ``dest`` is the register it writes, ``outs`` are the
     predicates it writes, ``sources`` what it reads, ``ins`` the predicates behind them. ``target`` is the number that
-    a branch goes to.
+    a branch goes to; of one that goes where a register says, ``targets`` are those that it may go to.
     """
 
     number: int
@@ -30,6 +30,7 @@ class DecodedInstruction:
     sources: tuple[Operand, ...]
     ins: tuple[Predicate, ...]
     target: int | None
+    targets: tuple[int, ...] = ()
 
     def has(self, modifier: str) -> bool:
         return modifier in self.sass.modifiers

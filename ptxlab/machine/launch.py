@@ -41,13 +41,17 @@ class ConstantBank:
     cluster_sizes: int | None = None
     ranks: int | None = None
     """Where it says how many CTAs a cluster has."""
+    local: int = 0x20
+    """Where it says where local memory begins among generic addresses."""
     descriptor: tuple[int, int] = (0x118, 0x11C)
     """Where the descriptor of global memory is, of which nothing is known but that it changes no address."""
 
 
 _BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
-_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144, 0x188, (0x208, 0x20C))
-_BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C, None, 0x2CC, (0x358, 0x35C))
+_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144, 0x188, descriptor=(0x208, 0x20C))
+_BLACKWELL = ConstantBank(
+    0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C, None, 0x2CC, 0x2F8, (0x358, 0x35C)
+)
 
 
 def constant_bank(target: Target) -> ConstantBank:

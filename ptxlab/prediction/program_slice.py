@@ -138,6 +138,8 @@ def _successors(
         onwards = (i.number + 1,)
         if i.does == "return":
             successors.append((*returns, *onwards))
+        elif i.targets:
+            successors.append((*i.targets, *onwards))
         elif i.does in ("branch", "call") and i.target is not None:
             jumps, stays = (settled.get(i.number, True), not settled.get(i.number, False))
             successors.append((*((i.target,) * jumps), *(onwards * stays)))

@@ -196,6 +196,6 @@ def test_stalls_are_counted_along_the_shortest_way() -> None:
 
 def test_paths_that_nobody_knows_are_not_followed() -> None:
     code = mixed("sm_86")
-    unknown = replace(code[3], row=None, sass=replace(code[3].sass, opcode="BRX"))
+    unknown = replace(instruction("BRX R4 -0x40", 3, {}), control=code[3].control)
     with pytest.raises(NotFollowed, match="is not told"):
         check([*code[:3], unknown, *code[4:]], "sm_86")

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from ptxlab.errors import Unsupported
 from ptxlab.machine.launch import WINDOW, ConstantBank
+from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES
 
 STACK_NAME, SHARED_NAME, DYNAMIC_NAME = "stack", "shared_memory", "dynamic_shared_memory"
 RESERVED_NAME = "reserved_shared_memory"
-_LOCAL_WINDOW = 0x20
 _ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?P<symbol>[\w$.]+)(?: \+ (?P<addend>\S+?))?\)?\)*$")
 
 
@@ -47,6 +47,8 @@ class ConstantBanks:
         literals: Mapping[int, bytes],
         variables: Sequence[Placed],
         addresses: Mapping[int, tuple[str, int]],
+        code: Mapping[str, int],
+        kernel: str,
     ) -> None:
         self._bank = bank
         self._parameters = parameters
@@ -54,6 +56,10 @@ class ConstantBanks:
         self._literals = literals
         self._variables = variables
         self._addresses = addresses
+        self._code = code
+        self._kernel = kernel
+        self.tables: dict[str, str] = {}
+        """The declarations of banks that are indexed, by name."""
         self.prologue: list[str] = []
         self.names: dict[str, str] = {}
         """The registers that hold words, and their types."""
@@ -67,9 +73,9 @@ class ConstantBanks:
             return name
         if bank == 0:
             lines = self._launch(name, offset) or self._parameter(name, offset)
-        elif bank == 3:
+        elif bank == VARIABLES:
             lines = self._variable(name, offset)
-        elif bank == 4:
+        elif bank == ADDRESSES:
             lines = self._address(name, offset)
         else:
             lines = None
@@ -96,7 +102,7 @@ class ConstantBanks:
             ]
         if bank.cluster_sizes is not None and 0 <= offset - bank.cluster_sizes < 12:
             return [f"mov.u32 {name}, %cluster_nctaid.{'xyz'[(offset - bank.cluster_sizes) // 4]};"]
-        for first, space in ((WINDOW, "shared"), (_LOCAL_WINDOW, "local")):
+        for first, space in ((WINDOW, "shared"), (bank.local, "local")):
             if offset in (first, first + 4):
                 return self._half(name, offset - first, [f"cvta.{space}.u64 wide, 0;"])
         if bank.generic is not None and offset in (bank.generic, bank.generic + 4):
@@ -148,15 +154,17 @@ class ConstantBanks:
         return None
 
     def _address(self, name: str, offset: int) -> list[str] | None:
-        """Take a half of the address of a variable."""
+        """Take a half of the address of a variable, or of code."""
         for at, (symbol, addend) in self._addresses.items():
             if offset - at in (0, 4):
+                if symbol in self._code:
+                    return [f"mov.u32 {name}, {self._code[symbol] if offset == at else 0};"]
                 lines = [f"mov.u64 wide, {symbol};", f"add.u64 wide, wide, {addend};"]
                 return self._half(name, offset - at, lines)
         return None
 
-    def indexed(self, w: Emits, bank: int, offset: int, index: str) -> str:
-        """Load the word of a bank that lies behind ``offset`` where a register says."""
+    def indexed(self, w: Emits, bank: int, offset: int, index: str, kind: str = "b32") -> str:
+        """Load a number of some ``kind`` of a bank that lies behind ``offset`` where a register says."""
         if bank == 0 and offset == self._bank.ranks:
             word = self.word(bank, offset)
             assert word is not None
@@ -164,21 +172,39 @@ class ConstantBanks:
         if bank == 0:
             first = next(iter(self._parameters), None)
             if first is not None and offset >= self._bank.parameters:
-                base = self._base("ld.param.b32", first.name)
+                base = self._base("b32", first.name)
                 at = offset - self._bank.parameters - first.offset
-                return w.made("ld.param.b32", f"[{w.made('add.u32', base, index)}+{at}]")
-        if bank == 3:
-            for variable in self._variables:
-                at = offset - variable.offset
-                if 0 <= at < max(variable.size, 1):
-                    base = self._base("const", variable.name)
-                    wide = w.made("cvt.s64.s32", index, kind="d")
-                    address = w.made("add.u64", base, wide, kind="d")
-                    return w.made("ld.const.b32", f"[{address}+{at}]")
-        raise w.refused(f"bank {bank} of constant memory is not indexed here")
+                return w.made(f"ld.param.{kind}", f"[{w.made('add.u32', base, index)}+{at}]")
+        table, at = self._table(bank, offset)
+        if table is None:
+            raise w.refused(f"bank {bank} of constant memory is not indexed here")
+        base = self._base("b64", table)
+        wide = w.made("cvt.s64.s32", index, kind="d")
+        address = w.made("add.u64", base, wide, kind="d")
+        return w.made(f"ld.const.{kind}", f"[{address}+{at}]")
 
-    def _base(self, what: str, variable: str) -> str:
-        kind = "b64" if what == "const" else "b32"
+    def _table(self, bank: int, offset: int) -> tuple[str | None, int]:
+        """Return what an index leads into, and where in there it begins to count."""
+        if bank == VARIABLES:
+            for variable in self._variables:
+                if 0 <= offset - variable.offset < max(variable.size, 1):
+                    return variable.name, offset - variable.offset
+            return None, 0
+        name = f"constant{bank}_{self._kernel}"
+        if bank == ADDRESSES and self._addresses:
+            size, entries = max(self._addresses) // 8 + 1, []
+            for at in range(size):
+                symbol, addend = self._addresses.get(8 * at, ("", 0))
+                known = not symbol or symbol in self._code
+                entries.append(str(self._code.get(symbol, 0)) if known else f"{symbol}+{addend}")
+            self.tables[name] = f".const .align 8 .u64 {name}[{size}] = {{{', '.join(entries)}}};"
+        elif bank in self._literals:
+            data = self._literals[bank]
+            numbers = ", ".join(map(str, data))
+            self.tables[name] = f".const .align 16 .b8 {name}[{len(data)}] = {{{numbers}}};"
+        return (name if name in self.tables else None), offset
+
+    def _base(self, kind: str, variable: str) -> str:
         name = f"a_{variable}"
         if name not in self.names:
             self.prologue.append(f"mov.{kind} {name}, {variable};")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from ptxlab.machine.lift.banks import (
     ConstantBanks,
     Placed,
 )
+from ptxlab.machine.lift.code import PROVIDED, CodeAddresses, code_addresses
 from ptxlab.machine.lift.listing import Listing
 from ptxlab.machine.lift.operations.control import label
 from ptxlab.machine.lift.table import RULES
@@ -37,8 +37,12 @@ _TYPES = {"R": "b32", "UR": "b32", "P": "pred", "UP": "pred", "B": "b32"}
 
 @dataclass(frozen=True, slots=True)
 class LiftedBody:
-    """The lines between the braces of a kernel, and which line of the listing each comes from, 0 for none."""
+    """The lines between the braces of a kernel, and which line of the listing each comes from, 0 for none.
 
+    ``declarations`` stand before the kernel.
+    """
+
+    declarations: list[str]
     lines: list[str]
     origins: list[int]
 
@@ -52,11 +56,13 @@ def lift_body(
     """Return the body of a kernel. Raises Unsupported for what no rule lifts, by its line in the listing."""
     code = kernel.code
     stack = _stack(kernel, code)
-    banks = _banks(module, kernel, parameters, stack)
-    writer = Writer(module.target, banks, _returns(code))
+    addresses = code_addresses(kernel, code)
+    banks = _banks(module, kernel, parameters, stack, addresses)
+    writer = Writer(module.target, banks, addresses)
     first = listing.add(kernel)
     targets = {i.target for i in code if i.target is not None}
-    targets |= {number for numbers in writer.returns.values() for number in numbers}
+    targets |= {number for i in code for number in i.targets} | {*addresses.called}
+    targets |= {number for numbers in addresses.returns.values() for number in numbers}
     for i in code:
         writer.begin(i)
         if i.number in targets:
@@ -77,20 +83,34 @@ def lift_body(
     writer.raw("trap;")
     head = _head(writer, kernel, stack)
     return LiftedBody(
-        [*head, *writer.lines], [0] * len(head) + [first[number] for number in writer.numbers]
+        [*banks.tables.values(), *map(_declared, addresses.provided)],
+        [*head, *writer.lines],
+        [0] * len(head) + [first[number] for number in writer.numbers],
     )
+
+
+def _declared(name: str) -> str:
+    """Declare a function that the driver provides."""
+    taken, returned = PROVIDED[name]
+    parameters = ", ".join(f".param .b{kind[1:]} p{n}" for n, kind in enumerate(taken))
+    result = f"(.param .{returned} r) " if returned else ""
+    return f".extern .func {result}{name}({parameters});"
 
 
 def _stack(kernel: KernelImage, code: Sequence[DecodedInstruction]) -> int:
     """Return how many bytes of local memory the stack needs."""
-    calls = len(kernel.functions) > 1
+    calls = any(i.does == "call" for i in code)
     needed = kernel.entry.used.stack + _CALLED_STACK * calls
     accessed = any(i.known.space == "local" for i in code if i.row is not None)
     return -(-needed // _STACK_ALIGNMENT) * _STACK_ALIGNMENT if needed or accessed else 0
 
 
 def _banks(
-    module: ModuleImage, kernel: KernelImage, parameters: Sequence[Placed], stack: int
+    module: ModuleImage,
+    kernel: KernelImage,
+    parameters: Sequence[Placed],
+    stack: int,
+    code: CodeAddresses,
 ) -> ConstantBanks:
     addresses = {
         reference.offset: (reference.symbol, reference.addend)
@@ -107,21 +127,15 @@ def _banks(
         if variable.space == "const"
     ]
     return ConstantBanks(
-        constant_bank(module.target), parameters, stack, literals, variables, addresses
+        constant_bank(module.target),
+        parameters,
+        stack,
+        literals,
+        variables,
+        addresses,
+        code.named,
+        kernel.name,
     )
-
-
-def _returns(code: Sequence[DecodedInstruction]) -> dict[int, list[int]]:
-    """Return behind which calls each return may lead: those of the function that it stands in."""
-    calls = [i for i in code if i.does == "call" and i.target is not None]
-    starts = sorted({i.target for i in calls if i.target is not None})
-    returns = {}
-    for i in code:
-        if i.does == "return":
-            at = bisect_right(starts, i.number) - 1
-            entered = starts[at] if at >= 0 else None
-            returns[i.number] = [call.number + 1 for call in calls if call.target == entered]
-    return returns
 
 
 def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
@@ -139,6 +153,7 @@ def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
     lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, begins, true, false;"]
     for name, kind in writer.banks.names.items():
         lines.append(f".reg .{kind} {name};")
+    lines += [f".param .{kind} {name};" for name, kind in writer.arguments.items()]
     if stack:
         lines.append(f".local .align {_STACK_ALIGNMENT} .b8 {STACK_NAME}[{stack}];")
     if _reserved(writer.target):

@@ -32,19 +32,20 @@ def lift(
     """
     listing = Listing(path, {} if ptx is None else _origins(ptx, names))
     known = {} if ptx is None else {entry.name: entry for entry in ptx.entries}
-    items: list[tree.Item] = [_variable(variable) for variable in image.variables.values()]
-    shared: dict[str, tree.Item] = {}
+    items: dict[str, tree.Item] = {
+        name: _variable(variable) for name, variable in image.variables.items()
+    }
     for name in names:
         lifted = _kernel(image, image.kernels[name], known.get(name), listing)
-        shared |= {
-            item.names[0].name: item for item in lifted.items if isinstance(item, tree.Declaration)
+        items |= {
+            each.names[0].name: each for each in lifted.items if isinstance(each, tree.Declaration)
         }
-        items += lifted.functions
+        items |= {each.name: each for each in lifted.functions}
     files = [tree.File(n, named) for n, named in enumerate(_files(listing), 1)]
     head = parse(runs_on(image.target))
     arguments = {} if ptx is None else ptx.source.arguments
     source = tree.SourceText(listing.text, path, arguments)
-    return replace(head, items=(*files, *shared.values(), *items), source=source, lifted=True)
+    return replace(head, items=(*files, *items.values()), source=source, lifted=True)
 
 
 def declared(image: ModuleImage, path: str) -> tree.PtxModule:
@@ -80,6 +81,7 @@ def _kernel(
     lines = [
         runs_on(image.target),
         *shared_declarations(kernel, image.target),
+        *body.declarations,
         f".visible .entry {kernel.name}({', '.join(declarations)})",
         *([] if known is not None else _directives(kernel)),
         "{",
@@ -177,5 +179,9 @@ def _variable(variable: Variable) -> tree.Declaration:
     initial = tree.Aggregate(tuple(values)) if any(data) or references else None
     declarator = tree.Declarator(variable.name, None, (len(data) // width,), initial)
     return tree.Declaration(
-        variable.space, _BYTES[width], (declarator,), "visible", max(variable.align, width)
+        variable.space,
+        "u64" if references else "b8",
+        (declarator,),
+        "visible",
+        max(variable.align, width),
     )

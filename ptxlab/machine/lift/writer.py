@@ -18,6 +18,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.lift.banks import ConstantBanks
+from ptxlab.machine.lift.code import CodeAddresses
 from ptxlab.machine.operands import (
     TRUE_PREDICATE,
     UNIFORM,
@@ -91,13 +92,12 @@ class Modifiers:
 class Writer:
     """The PTX of a kernel, line by line, and of which instruction each line is."""
 
-    def __init__(
-        self, target: Target, banks: ConstantBanks, returns: Mapping[int, list[int]]
-    ) -> None:
+    def __init__(self, target: Target, banks: ConstantBanks, addresses: CodeAddresses) -> None:
         self.target = target
         self.banks = banks
-        self.returns = returns
-        """Where a return at an instruction may lead to, by their numbers."""
+        self.addresses = addresses
+        self.arguments: dict[str, str] = {}
+        """What is passed to functions of the driver, and its type."""
         self.lines: list[str] = []
         self.numbers: list[int] = []
         self.most: Counter[str] = Counter()

@@ -10,6 +10,7 @@ _control = partial(rows, pipe="control")
 
 ROWS = (
     *_control("BRA", operands="a condition", does="branch"),
+    *_control("BRX BRXU JMX JMXU", operands="nothing out", reads=pairs, does="branch"),
     *_control("CALL", does="call"),
     *_control("RET", operands="nothing out", reads=pairs, does="return"),
     *_control("EXIT", does="exit"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ptxlab.machine.row import Modifiers, matrices, rows
+from ptxlab.machine.row import Modifiers, matrices, pairs, rows
 
 _untimed = partial(rows, pipe="")
 
@@ -19,6 +19,7 @@ def _stored_matrices(modifiers: Modifiers, source: int) -> int:
 ROWS = (
     *_untimed("STSM", reads=_stored_matrices, scoreboard="shared", latency="agu"),
     *_untimed("MATCH", operands="a predicate first", of_pairs=("U64",), scoreboard="adu", words=1),
+    *_untimed("QSPC", operands="a predicate first", reads=pairs, scoreboard="adu"),
     *_untimed("FMNMX3 VIMNMX3", latency="alu"),
     *_untimed("BPT ARRIVES ACQBULK", operands="nothing out"),
 )

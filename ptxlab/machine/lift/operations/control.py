@@ -6,8 +6,12 @@ waits for them.
 
 from __future__ import annotations
 
+import re
+
+from ptxlab.machine.control import INSTRUCTION_BYTES
+from ptxlab.machine.lift.code import PROVIDED
 from ptxlab.machine.lift.rule import rules
-from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_zero
+from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_zero, register
 from ptxlab.machine.operands import Immediate, Operand, Predicate, SassName, SassRegister
 
 
@@ -73,24 +77,102 @@ def _with_guard(w: Writer, condition: str) -> str:
 
 
 def _call(w: Writer) -> None:
+    """CALL: of a function, or of one that a register names, which may be the driver's."""
     w.modifiers.ignore("REL", "ABS", "NOINC")
     _unconditional(w)
-    _go(w, w.i.target)
+    if w.i.target is not None:
+        _go(w, w.i.target)
+        return
+    low, base = _register(w), _function(w)
+    for number in w.addresses.called:
+        w.emit(f"@{_is(w, low, number - base)} bra {label(number)}")
+    others = TRUE
+    for name, address in w.addresses.provided.items():
+        here = w.made("setp.eq.u32", low, str(address), kind="q")
+        _provided(w, name, here)
+        others = w.both(others, w.negation(here))
+    _if(w, others, "trap")
+
+
+def _register(w: Writer) -> str:
+    """Return the lower word of the address that a register says."""
+    source = w.i.operands[0]
+    if not isinstance(source, SassRegister) or w.guarded:
+        raise w.refused("where it goes is not known")
+    return w.bare(source)
+
+
+def _function(w: Writer) -> int:
+    """Return the number of the instruction from which a register counts: of a function that is named, else 0."""
+    named = re.search(r"`\((?P<name>[^()]+)\)", w.i.sass.operands[0])
+    return w.addresses.functions.get(named["name"], 0) if named else 0
+
+
+def _is(w: Writer, word: str, number: int) -> str:
+    return w.made("setp.eq.u32", word, str(INSTRUCTION_BYTES * number), kind="q")
+
+
+_ARGUMENTS, _RESULT = 4, 4
+"""The registers in which a function is given its arguments, pairs at even ones, and in which its result is."""
+
+
+def _provided(w: Writer, name: str, here: str) -> None:
+    """Call what the driver provides, where the register names it."""
+    taken, returned = PROVIDED[name]
+    at, given = _ARGUMENTS, []
+    for n, kind in enumerate(taken):
+        at += at & 1 if kind == "u64" else 0
+        words = [w.name(register(at + half)) for half in range(int(kind[1:]) // 32)]
+        argument, kind = f"given{n}_{kind}", f"b{kind[1:]}"
+        w.arguments[argument] = kind
+        value = (
+            words[0] if len(words) == 1 else w.made("mov.b64", f"{{{', '.join(words)}}}", kind="d")
+        )
+        w.emit(f"st.param.{kind} [{argument}], {value}")
+        given.append(argument)
+        at += len(words)
+    past, result = f"past_{name}{w.i.number}", f"returned_{returned}"
+    w.unguarded(f"@!{here} bra {past}")
+    w.emit(f"call {f'({result}), ' * bool(returned)}{name}, ({', '.join(given)})")
+    if returned:
+        w.arguments[result] = returned
+        words = [w.name(register(_RESULT + half)) for half in range(int(returned[1:]) // 32)]
+        value = words[0] if len(words) == 1 else w.temporary("d")
+        w.emit(f"ld.param.{returned} {value}, [{result}]")
+        if len(words) > 1:
+            w.emit(f"mov.b64 {{{', '.join(words)}}}, {value}")
+    w.raw(f"{past}:")
+
+
+def _indirect(w: Writer) -> None:
+    """BRX: to one of several places, which a register tells from behind the instruction on."""
+    i = w.i
+    if not i.targets:
+        raise w.refused("where it goes is not known")
+    _unconditional(w)
+    low, distance = _register(w), int(re.search(r"-?0x[0-9a-f]+", i.sass.operands[0])[0], 0)
+    first = i.number - i.sass.address // INSTRUCTION_BYTES
+    begins = i.sass.address + INSTRUCTION_BYTES + distance
+    for number in i.targets:
+        at = INSTRUCTION_BYTES * (number - first) - begins
+        w.emit(f"@{w.made('setp.eq.u32', low, str(at & 0xFFFFFFFF), kind='q')} bra {label(number)}")
+    w.emit("trap")
+
+
+def _here(w: Writer) -> None:
+    """LEPC: the address of itself, or that it names."""
+    number = w.i.number if w.i.target is None else w.i.target
+    low, high = w.row(w.i.operands[0], 2)
+    w.emit(f"mov.b32 {low}, {INSTRUCTION_BYTES * number}")
+    w.emit(f"mov.b32 {high}, 0")
 
 
 def _return(w: Writer) -> None:
     """RET: to one of the places behind a call, which a register tells."""
-    i = w.i
     w.modifiers.ignore("REL", "ABS", "NODEC")
-    source = i.operands[0]
-    if not isinstance(source, SassRegister):
-        raise w.refused("where it goes is not known")
-    low = w.bare(source)
-    if w.guarded:
-        raise w.refused("a return of some threads is not modelled")
-    for number in w.returns.get(i.number, []):
-        here = w.made("setp.eq.u32", low, str(16 * number), kind="q")
-        w.emit(f"@{here} bra {label(number)}")
+    low = _register(w)
+    for number in w.addresses.returns.get(w.i.number, ()):
+        w.emit(f"@{_is(w, low, number)} bra {label(number)}")
     w.emit("trap")
 
 
@@ -262,6 +344,8 @@ def _elect(w: Writer) -> None:
 
 RULES = {
     **rules("BRA", _branch),
+    **rules("BRX BRXU", _indirect),
+    **rules("LEPC", _here),
     **rules("CALL", _call),
     **rules("RET", _return),
     **rules("EXIT", _exit),

@@ -392,6 +392,20 @@ def _async_fence(w: Writer) -> None:
     w.emit("tcgen05.wait::st.sync.aligned" if m.has("T") else "fence.proxy.async")
 
 
+_SPACES = {"L": "local", "S": "shared", "G": "global"}
+
+
+def _space_of(w: Writer) -> None:
+    """QSPC: whether a generic address is of a space."""
+    m, i = w.modifiers, w.i
+    m.ignore("E")
+    space = m.choose(_SPACES, "")
+    at = i.operands[-1]
+    if not space or not isinstance(at, SassAddress) or at.base is None or at.offset or at.uniform:
+        raise w.refused("which space it asks for is not modelled")
+    w.tell(i.outs[0], w.made(f"isspacep.{space}", w.pair(at.base), kind="q"))
+
+
 def _nothing(w: Writer) -> None:
     """What changes nothing here: all see the same memory at all times."""
     w.modifiers.ignore(*w.modifiers.names)
@@ -420,5 +434,6 @@ RULES = {
     **rules("DEPBAR", _await_group),
     **rules("MEMBAR", _fence),
     **rules("FENCE", _async_fence),
+    **rules("QSPC", _space_of),
     **rules("ERRBAR CGAERRBAR CCTL", _nothing),
 }

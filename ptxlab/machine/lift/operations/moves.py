@@ -79,6 +79,11 @@ def _load_constant(w: Writer) -> None:
     )
     count = w.modifiers.choose({"64": 2, "128": 4}, 1)
     w.modifiers.ignore("U", "IL", "IS", "ISL")
+    if part[1] < 32 and source.register is not None:
+        index = w.bare(source.register)
+        kind = f"{part[0]}{part[1]}"
+        w.emit(f"mov.b32 {w.dest()}, {w.banks.indexed(w, source.bank, source.offset, index, kind)}")
+        return
     if part[1] < 32:
         offset = source.offset & 3
         word = w.constant(source, -offset)

@@ -270,7 +270,10 @@ def _store(w: Writer) -> None:
         lane = w.made("and.b32", w.made("mov.u32", "%laneid"), "15")
         if half == "_t16_t31":
             lane = w.made("add.u32", lane, "16")
-        words, split = [w.made("shfl.sync.idx.b32", word, lane, "31", "-1") for word in words], "0, "
+        words, split = (
+            [w.made("shfl.sync.idx.b32", word, lane, "31", "-1") for word in words],
+            "0, ",
+        )
     w.emit(f"tcgen05.st.sync.aligned.{shape}.b32 {at}, {split}{{{', '.join(words)}}}")
 
 
