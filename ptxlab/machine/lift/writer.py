@@ -34,7 +34,7 @@ from ptxlab.machine.operands import (
     SassRegister,
 )
 
-TEMPORARIES = {"w": "b32", "d": "b64", "q": "pred", "h": "b16"}
+TEMPORARIES = {"w": "b32", "d": "b64", "q": "pred", "h": "b16", "b": "b8"}
 """How registers for what comes in between begin, and their type."""
 
 TRUE, FALSE = "true", "false"
@@ -174,7 +174,7 @@ class Writer:
     # ---- registers ----
 
     def temporary(self, kind: str) -> str:
-        """Return a register that no other line of this instruction has: ``w``, ``d``, ``q`` or ``h``."""
+        """Return a register that no other line of this instruction has, of a kind of TEMPORARIES."""
         number = self._used[kind]
         self._used[kind] += 1
         self.most[kind] = max(self.most[kind], number + 1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
+from ptxlab import open_device
 from ptxlab.errors import Unsupported
 from ptxlab.machine.lift import table
 from ptxlab.machine.lift.writer import Writer
@@ -36,6 +39,53 @@ def test_what_functions_compute_agrees(name: str) -> None:
     [form] = [form for form in forms_of("sm_80") if form.name == name]
     program = FormsProgram(70, [form] * 4, "sm_80")
     assert differences(program, program.lifted()) == []
+
+
+NARROW = re.compile(r"cvt\..*(e[2345]m[123]|ue8m0|\.rs\.|u8\.f32)")
+
+
+@pytest.mark.parametrize(
+    ("arch", "least"), [("sm_100a", 40), pytest.param("sm_90a", 14, marks=pytest.mark.thorough)]
+)
+def test_narrow_numbers_agree(arch: str, least: int) -> None:
+    forms = [form for form in forms_of(arch) if NARROW.match(form.name)]
+    assert len(forms) >= least
+    program = FormsProgram(5, forms, arch)
+    assert differences(program, program.lifted()) == []
+
+
+PAIRS = """\
+.version 9.0
+.target {arch}
+.address_size 64
+.visible .entry k(.param .u64 data)
+{{
+    .reg .b64 x; .reg .b32 n; .reg .b16 h, g; .reg .f32 a, b, c, d; .reg .b8 p, q, r, s;
+    ld.param.u64 x, [data]; mov.u32 n, %tid.x; mad.wide.u32 x, n, 16, x; ld.global.v4.f32 {{a, b, c, d}}, [x];
+    cvt.rn.satfinite.e4m3x2.f32 h, a, b; cvt.rn.satfinite.relu.e5m2x2.f32 g, c, d; mov.b32 n, {{h, g}}; st.global.b32 [x], n;
+    mov.b32 n, b; cvt.rn.satfinite.e5m2x2.f16x2 h, n; mov.b32 n, {{g, h}}; st.global.b32 [x + 4], n;
+    {more}
+    ret;
+}}
+"""
+"""Two packed numbers in one word, of which machine code makes the second above the first."""
+MORE = """\
+    cvt.rp.satfinite.ue8m0x2.f32 h, a, b; cvt.rz.ue8m0x2.f32 g, d, c; mov.b32 n, {h, g}; st.global.b32 [x + 8], n;
+    cvt.rn.satfinite.e2m1x2.f32 p, a, b; cvt.rn.satfinite.e2m1x2.f32 q, c, b; cvt.rn.satfinite.e2m1x2.f32 r, a, d;
+    cvt.rn.satfinite.relu.e2m1x2.f32 s, d, b; mov.b32 n, {p, q, r, s}; st.global.b32 [x + 12], n;"""
+
+
+@pytest.mark.parametrize(("arch", "more"), [("sm_90a", ""), ("sm_120a", MORE)])
+def test_pairs_of_narrow_numbers_agree(arch: str, more: str) -> None:
+    words = np.random.default_rng(4).integers(0x3E000000, 0x43000000, 256, np.uint32)
+    words ^= np.random.default_rng(5).integers(0, 2, 256, np.uint32) << np.uint32(31)
+    left = []
+    for engine in ("ptx", "sass"):
+        device = open_device("emulator", arch=arch, engine=engine)
+        data = device.upload(words)
+        device.load(PAIRS.format(arch=arch, more=more)).kernel("k").launch(1, 64, [data])
+        left.append(data.numpy().tolist())
+    assert left[0] == left[1]
 
 
 @pytest.mark.thorough

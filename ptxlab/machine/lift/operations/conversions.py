@@ -10,7 +10,8 @@ from ptxlab.machine.lift.operations.floating import (
     rounding_of,
 )
 from ptxlab.machine.lift.rule import rules
-from ptxlab.machine.lift.writer import Writer
+from ptxlab.machine.lift.writer import Writer, is_zero
+from ptxlab.machine.operands import Operand
 
 _TO_WHOLE = {"TRUNC": "rzi", "FLOOR": "rmi", "CEIL": "rpi"}
 _WHOLE = {name: name.lower() for name in ("U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64")}
@@ -96,74 +97,81 @@ def _write_real(w: Writer, kind: str, name: str, value: str, *, halves: int = 1)
 
 # ---- packing --------------------------------------------------------------------------------
 
-_BYTES = {"E4M3": "e4m3x2", "E5M2": "e5m2x2"}
+_NARROW = {
+    "E4M3": "e4m3", "E5M2": "e5m2", "E2M3": "e2m3", "E3M2": "e3m2", "E2M1": "e2m1", "E8": "ue8m0",
+}  # fmt: skip
+_PACKED = {**_REAL, "TF32": "tf32", **_NARROW}
+_HOW = ("PACK_AB", "PACK_AB_MERGE_C", "MERGE_C", "UNPACK_B", "UNPACK_B_MERGE_C", "PACK_B")
 
 
 def _packed(w: Writer) -> None:
-    """F2FP: two f32 to two halves, or to two bytes; bytes to halves."""
+    """F2FP: two numbers of a register each to two of half of it, or less; two narrow ones to halves, and back."""
     m = w.modifiers
-    bytes_ = m.choose(_BYTES, "")
-    relu = ".relu" if m.has("RELU") else ""
-    finite = m.has("SATFINITE")
-    if m.has("TF32"):
-        m.ignore("F32", "PACK_B")
-        name = f"cvt.{rounding_of(w)}{'.satfinite' if finite else ''}{relu}.tf32.f32"
-        w.emit(f"{name} {w.dest()}, {w.real(w.i.sources[-1])}")
-        return
-    merges = m.has("MERGE_C", "PACK_AB_MERGE_C")
-    if m.has("UNPACK_B", "UNPACK_B_MERGE_C"):
-        _unpacked(w, bytes_, relu, finite)
-        return
-    to = m.choose({"F16": "f16", "BF16": "bf16"}, "" if bytes_ else "f16")
-    m.ignore("F32", "PACK_AB")
-    rounding = rounding_of(w)
-    if bytes_ and not to:
-        a, b = (w.real(source) for source in w.i.sources[:2])
-        name = f"cvt.rn.satfinite{relu}.{bytes_}.f32"
-        half = w.made(name, a, b, kind="h")
-        upper = w.word(w.i.sources[2]) if merges and len(w.i.sources) > 2 else "0"
-        _with_lower_half(w, half, upper)
-        return
-    if bytes_ or not to:
-        raise w.refused("what it packs is not modelled")
-    saturated = ".satfinite" if finite else ""
-    if merges:
-        first, last = w.i.sources[0], w.i.sources[-1]
-        half = w.made(f"cvt.{rounding}{relu}{saturated}.{to}.f32", w.real(first), kind="h")
-        _with_lower_half(w, half, w.word(last))
-        return
-    a, b = (w.real(source) for source in w.i.sources[:2])
-    w.emit(f"cvt.{rounding}{relu}{saturated}.{to}x2.f32 {w.dest()}, {a}, {b}")
-
-
-def _with_lower_half(w: Writer, half: str, upper: str) -> None:
-    """Write a half, and above it that of a word."""
-    if upper == "0":
+    kinds = [_PACKED[name] for name in m.names if name in _PACKED]
+    m.ignore(*_PACKED)
+    to, of = ([*kinds, "f32"] if len(kinds) == 1 else kinds or ["f16", "f32"])[:2]
+    how = next((name for name in m.names if name in _HOW), "")
+    m.ignore(how)
+    narrow = to in _NARROW.values()
+    rounding, noise = ("rs", []) if m.has("RS") else (rounding_of(w), [])
+    form = f"cvt.{rounding}{'.satfinite' * m.has('SATFINITE')}{'.relu' * m.has('RELU')}"
+    sources = w.i.sources
+    if rounding == "rs":
+        if narrow or how != "PACK_AB":
+            raise w.refused("what it rounds by chance is not modelled")
+        noise = w.stored([w.word(sources[2])])
+    if to == "tf32":
+        w.emit(f"{form}.tf32.f32 {w.dest()}, {w.real(sources[-1])}")
+    elif how == "PACK_AB":
+        values = [w.real(source) for source in sources[:2]]
+        w.emit(f"{form}.{to}x2.f32 {w.dest()}, {', '.join([*values, *noise])}")
+    elif how == "MERGE_C" and is_zero(sources[-1]):
+        half = w.made(f"{form}.{to}.f32", w.real(sources[0]), kind="h")
         w.emit(f"cvt.u32.u16 {w.dest()}, {half}")
-        return
-    low, high = w.temporary("h"), w.temporary("h")
-    w.emit(f"mov.b32 {{{low}, {high}}}, {upper}")
-    w.emit(f"mov.b32 {w.dest()}, {{{half}, {high}}}")
+    elif how == "UNPACK_B" and of in _NARROW.values():
+        _widened(w, f"{form}.{to}x2.{of}x2", of)
+    elif narrow and how in ("PACK_AB_MERGE_C", "UNPACK_B_MERGE_C"):
+        values = [w.real(source) for source in sources[:2]] if of == "f32" else [w.word(sources[0])]
+        of = of if of == "f32" else f"{of}x2"
+        _narrowed(w, f"{form}.{to}x2.{of}", to, w.stored(values), sources[-1])
+    else:
+        raise w.refused("what it packs is not modelled")
 
 
-def _unpacked(w: Writer, bytes_: str, relu: str, finite: bool) -> None:
-    """F2FP of halves: two bytes to halves, or halves to bytes where bytes are named first."""
-    m = w.modifiers
-    to = m.choose({"F16": "f16x2"}, "")
-    if not bytes_ or not to:
-        raise w.refused("what it unpacks is not modelled")
-    if m.names.index("F16") > max(m.names.index(name) for name in _BYTES if name in m.names):
-        word = w.word(w.i.sources[0])
-        half = w.made(f"cvt.rn.satfinite{relu}.{bytes_}.f16x2", word, kind="h")
-        if not finite or len(w.i.sources) != 2:
-            raise w.refused("what it packs is not modelled")
-        _with_lower_half(w, half, w.word(w.i.sources[1]))
-        return
-    source = w.i.sources[-1]
-    half, rest = w.temporary("h"), w.temporary("h")
-    part = part_of(w, source, 16)
-    w.emit(f"mov.b32 {{{half}, {rest}}}, {part if part[0].isalpha() else w.made('mov.b32', part)}")
-    w.emit(f"cvt.rn{relu}.{to}.{bytes_} {w.dest()}, {half}")
+def _widened(w: Writer, form: str, of: str) -> None:
+    """Make two halves of two narrow numbers."""
+    part = w.stored([part_of(w, w.i.sources[-1], 16)])[0]
+    if of == "e2m1":
+        bytes_ = [w.temporary("b") for _ in range(4)]
+        w.emit(f"mov.b32 {{{', '.join(bytes_)}}}, {part}")
+        w.emit(f"{form} {w.dest()}, {bytes_[0]}")
+    else:
+        half, rest = w.temporary("h"), w.temporary("h")
+        w.emit(f"mov.b32 {{{half}, {rest}}}, {part}")
+        w.emit(f"{form} {w.dest()}, {half}")
+
+
+def _narrowed(w: Writer, form: str, to: str, values: list[str], above: Operand) -> None:
+    """Write two narrow numbers, and above them the lower bits of a word, so that four or eight come together."""
+    if to == "e2m1":
+        bits, low = 8, w.made("cvt.u32.u8", w.made(form, *values, kind="b"))
+    else:
+        bits, low = 16, w.made("cvt.u32.u16", w.made(form, *values, kind="h"))
+    if is_zero(above):
+        w.emit(f"mov.b32 {w.dest()}, {low}")
+    else:
+        w.emit(f"or.b32 {w.dest()}, {low}, {w.made('shl.b32', w.word(above), str(bits))}")
+
+
+def _whole_byte(w: Writer) -> None:
+    """F2IP: an f32 to a byte, in the lowest byte of a word that else is zero."""
+    m, (first, source, last) = w.modifiers, w.i.sources
+    m.ignore("F32", "NTZ")
+    kind = m.choose({"U8": "u8", "S8": "s8"}, "")
+    if not kind or not (is_zero(first) and is_zero(last)):
+        raise w.refused("what it packs is not modelled")
+    rounding = m.choose(_TO_WHOLE, "rni")
+    w.emit(f"cvt.{rounding}{ftz_of(w)}.{kind}.f32 {w.dest()}, {w.real(source)}")
 
 
 RULES = {
@@ -172,4 +180,5 @@ RULES = {
     **rules("F2F", _changed, uniform=True),
     **rules("FRND", _whole_number, uniform=True),
     **rules("F2FP", _packed),
+    **rules("F2IP", _whole_byte),
 }
