@@ -78,9 +78,9 @@ def _following(code: Sequence[DecodedInstruction], point: ProgramPoint) -> list[
         return [*stays, *([(calls[:-1], calls[-1])] if calls else [])]
     if i.targets:
         return [*stays, *((calls, target) for target in i.targets)]
-    if i.does == "branch" and i.target is None:
-        raise NotFollowed(f"where '{i.sass.text}' goes is not told")
     if i.does == "branch":
+        if i.target is None:
+            raise NotFollowed(f"where '{i.sass.text}' goes is not told")
         return [*stays, (calls, i.target)]
     if i.does == "call" and i.target is not None:
         if (i.sass.target or "").startswith(_LOCAL):

@@ -102,9 +102,12 @@ def _register(w: Writer) -> str:
     return w.bare(source)
 
 
+_NAMED = re.compile(r"`\((?P<name>[^()]+)\)")
+
+
 def _function(w: Writer) -> int:
     """Return the number of the instruction from which a register counts: of a function that is named, else 0."""
-    named = re.search(r"`\((?P<name>[^()]+)\)", w.i.sass.operands[0])
+    named = _NAMED.search(w.i.sass.operands[0])
     return w.addresses.functions.get(named["name"], 0) if named else 0
 
 
@@ -144,13 +147,17 @@ def _provided(w: Writer, name: str, here: str) -> None:
     w.raw(f"{past}:")
 
 
+_DISTANCE = re.compile(r"-?0x[0-9a-f]+")
+
+
 def _indirect(w: Writer) -> None:
     """BRX: to one of several places, which a register tells from behind the instruction on."""
     i = w.i
     if not i.targets:
         raise w.refused("where it goes is not known")
     _unconditional(w)
-    low, distance = _register(w), int(re.search(r"-?0x[0-9a-f]+", i.sass.operands[0])[0], 0)
+    low, told = _register(w), _DISTANCE.search(i.sass.operands[0])
+    distance = int(told[0], 0) if told else 0
     first = i.number - i.sass.address // INSTRUCTION_BYTES
     begins = i.sass.address + INSTRUCTION_BYTES + distance
     for number in i.targets:
