@@ -2,7 +2,8 @@
 
 Mesa's compiler NAK has these from NVIDIA, for Ampere and Ada (``sm80_instr_latencies.rs``) and for
 Blackwell (``latencies/sm100``); where both speak they agree, and what ptxas makes for sm_80 to sm_120 never
-has fewer and mostly has just as many. Products are told apart by target: read off ptxas.
+has fewer and mostly has just as many. Products are told apart by target: read off ptxas. What takes a time that is
+not known before, and is waited for by a scoreboard, a chip's file in ``prediction/chips`` has.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ _COUPLED = ("alu", "fma", "half", "half_f32", "half_alu", "half_mma", "fp64")
 
 _PRODUCTS = {1: (14, 13, 11, 12), 2: (16, 16, 14, 15), 4: (24, 24, 22, 23)}
 """By registers of A: cycles from a product to another, to coupled and decoupled instructions, to the memory pipe."""
+DEPTH_OF_PRODUCT = _PRODUCTS[4][0]
+"""Cycles from a product with whole matrices of A to another that adds to its sums: of a warpgroup too."""
 _BLACKWELL = (20, 19, 19, 19)
 _CONSUMER_BLACKWELL = (29, 28, 28, 28)
 _CONSUMER_INTEGERS = (27, 26, 26, 26)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ptxlab.errors import Unsupported
 from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.latencies import DEPTH_OF_PRODUCT
 from ptxlab.machine.operands import (
     UNIFORM,
     ZERO_REGISTER,
@@ -97,9 +98,10 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
         raise Unsupported(f"no timing is known of '{i.sass.text}' on {chip.gpu.name}")
     kind, group = _kind(i, row)
     pipes, hold = _pipes(i, row.pipe, chip) if kind != PRODUCT else ((), _warpgroup(i, chip))
-    latency = chip.latency.get(row.scoreboard or ("tensor" if kind == PRODUCT else row.pipe), 0) + (
-        2 if i.has("128") and row.space else 0
-    )
+    latency = chip.latency.get(row.scoreboard or row.pipe, 0)
+    latency += 2 if i.has("128") and row.space else 0
+    if kind == PRODUCT:
+        latency = DEPTH_OF_PRODUCT
     if kind == SLEEP:
         latency = _slept(i, chip)
     if row.pipe == "tmem":
