@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.instrument.naming import NamedInstruction, named_instructions
@@ -18,6 +19,8 @@ from ptxlab.syntax.tree import Function, Instruction, PtxModule
 
 _WAIT = "wgmma.wait_group"
 _ADDRESS = re.compile(r"0x[0-9a-f]+$", re.IGNORECASE)
+
+_LISTED = re.compile(r"(?P<file>.+\.sass):(?P<line>\d+)$")
 
 OPERANDS = "DABC"
 """What the PTX ISA calls the operands of an instruction that has a result, in order."""
@@ -56,7 +59,7 @@ def find_places(
 
     ``at`` is a line of the PTX text, a label (the instruction that follows it), an instruction
     (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Of machine code
-    lines are those of its listing, and ``0x01a0`` is an address. Lines are looked
+    lines are those of its listing, ``FILE.sass:12`` too, and ``0x01a0`` is an address. Lines are looked
     for in the whole module, the rest in ``kernel``, and in the device functions where it has none.
     ``registers`` are names of registers, or D, A, B and C for the registers of an operand; none are
     all that the instruction names, which must name some where it ``needs_registers``. The operands are
@@ -91,6 +94,8 @@ def find_places(
 
 def _sites_at(module: PtxModule, kernel: Function, at: str | int) -> Sites:
     others = [f for f in module.functions if f is not kernel and f.body is not None]
+    if listed := _LISTED.match(str(at)):
+        return _on_line(module, [kernel, *others], _line_of_listing(module, listed))
     if str(at).isdecimal():
         sites = _on_line(module, [kernel, *others], int(at))
     else:
@@ -106,6 +111,17 @@ def _sites_at(module: PtxModule, kernel: Function, at: str | int) -> Sites:
 
 
 Sites = list[tuple[Function, NamedInstruction]]
+
+
+def _line_of_listing(module: PtxModule, listed: re.Match[str]) -> int:
+    """Return the line that FILE.sass:LINE names, of the machine code of a program whose file is called so."""
+    own = Path(module.source.path.partition(" (")[0]).stem
+    if not module.lifted or Path(listed["file"]).stem != own:
+        raise PtxlabError(
+            f"{listed[0]} is no line of {module.source.path}",
+            hint=f"lines of its machine code are {own}.sass:LINE, with --engine sass",
+        )
+    return int(listed["line"])
 
 
 def _on_line(module: PtxModule, functions: Sequence[Function], line: int) -> Sites:

@@ -62,21 +62,32 @@ class KnownRegisters:
                     self._declared.append((name, site.function, register.type))
         return numbers
 
-    def operands(self, site: Site) -> RecordedOperands:
-        numbers = self._numbers[site.function]
-        reads, writes = (
-            tuple(sorted(numbers[slot] for slot in some if slot in numbers))
-            for some in (site.reads, site.writes)
+    def operands(self, sites: Sequence[Site]) -> RecordedOperands:
+        """Return the operands of an instruction, of machine code those of all that it was lifted into."""
+        reads, writes, fragments, descriptors = (
+            set[int](),
+            set[int](),
+            list[FragmentInfo](),
+            dict[int, str](),
         )
-        fragments = tuple(
-            FragmentInfo(layout, tuple(None if s is None else numbers.get(s) for s in held), result)
-            for layout, held, result in _fragments(site)
+        for site in sites:
+            numbers = self._numbers[site.function]
+            reads |= {numbers[slot] for slot in site.reads if slot in numbers}
+            writes |= {numbers[slot] for slot in site.writes if slot in numbers}
+            fragments += (
+                FragmentInfo(
+                    layout, tuple(None if s is None else numbers.get(s) for s in held), result
+                )
+                for layout, held, result in _fragments(site)
+            )
+            descriptors |= {
+                numbers[slot]: site.instruction.opcode
+                for _, slot in descriptor_slots(site)
+                if slot in numbers
+            }
+        return RecordedOperands(
+            tuple(sorted(reads)), tuple(sorted(writes)), tuple(fragments), descriptors
         )
-        family = site.instruction.opcode
-        descriptors = {
-            numbers[slot]: family for _, slot in descriptor_slots(site) if slot in numbers
-        }
-        return RecordedOperands(reads, writes, fragments, descriptors)
 
     def infos(self) -> tuple[RegisterInfo, ...]:
         """Return what the instructions say of each register: the first of its fragments most of all."""

@@ -48,7 +48,7 @@ class RegisterLog:
         self._current: dict[str, Frame] = {}
         self._doubts = 0
         self._values: dict[int, Array] = {}
-        self._turns: list[tuple[int, int, int]] = []
+        self._turns: dict[tuple[int, int], int] = {}
         self._changes: list[tuple[int, int, int]] = []
         self._words: list[Words32] = []
 
@@ -57,7 +57,8 @@ class RegisterLog:
         standing = self._lanes(threads.mask)
         acting = np.zeros_like(standing) if passing is None else self._lanes(passing.mask)
         for at in np.flatnonzero(standing).tolist():
-            self._turns.append((self._context.step, int(self._warps[at]), int(acting[at])))
+            turn = self._context.step, int(self._warps[at])
+            self._turns[turn] = self._turns.get(turn, 0) | int(acting[at])
 
     def _lanes(self, mask: Array) -> Array:
         """Return as bits which lanes of each warp are in a mask of the wave's threads."""
@@ -115,7 +116,7 @@ class RegisterLog:
                 self._words.append(became[at].T.ravel())
 
     def turns(self) -> Turns:
-        return Turns(*columns(self._turns, 3))
+        return Turns(*columns([(*turn, lanes) for turn, lanes in self._turns.items()], 3))
 
     def changes(self) -> RegisterChanges:
         step, warp, register = columns(self._changes, 3)

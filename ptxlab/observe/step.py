@@ -169,7 +169,7 @@ class StepRecorder(Tracer):
             rank=self._position - context.first,
             warps=self._warps,
             registers=known.infos(),
-            operands=tuple(known.operands(site) for site in self._places),
+            operands=tuple(known.operands(self._parts.of(site)) for site in self._places),
             calls=tuple(inlined.get(site.line, ()) for site in self._places),
             turns=self._registers.turns(),
             changes=self._registers.changes(),

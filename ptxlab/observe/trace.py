@@ -29,8 +29,8 @@ from ptxlab.observe.timeline import StepAccess, Timeline, TracedInstruction
 from ptxlab.observe.trace_barriers import BarrierTrace, MbarrierTrace, Waits
 from ptxlab.observe.trace_context import TraceContext
 from ptxlab.observe.trace_flights import Flights, tiles
+from ptxlab.observe.trace_parts import LiftedParts
 from ptxlab.observe.trace_tensor_memory import filled_columns
-from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text
 from ptxlab.syntax.tree import Instruction, PtxModule
 
@@ -90,6 +90,7 @@ class Tracer(Watcher):
         self.began = True
         context = self._context = TraceContext(wave, self._number)
         self._places: dict[Site, int] = {}
+        self._parts = LiftedParts(lifted=wave.module.lifted)
         self._accesses: list[StepAccess] = []
         self._flights = Flights(context)
         self._waits = Waits(context)
@@ -111,11 +112,13 @@ class Tracer(Watcher):
         warps = context.warps(threads.mask)
         if not warps:
             return
-        if context.now >= self._most:
-            self._cut, self._live, context.wave.watched = True, False, False
-            return
-        context.add(self._places.setdefault(site, len(self._places)), warps)
-        self._waits.begin_step(warps)
+        if not self._parts.goes_on(site, warps, context.step):
+            if context.now >= self._most:
+                self._cut, self._live, context.wave.watched = True, False, False
+                return
+            context.add(self._places.setdefault(site, len(self._places)), warps)
+            self._waits.begin_step(warps)
+            self._parts.begin(site, warps, context.step)
         acting = () if passing is None else context.warps(passing.mask)
         if passing is None or not acting:
             return
@@ -266,7 +269,7 @@ class Tracer(Watcher):
                 TracedInstruction(
                     site.line,
                     " ".join(_text(wave.module, site.instruction).split()),
-                    work(site.instruction).kind,
+                    self._parts.kind(site),
                     origins.get(site.line),
                 )
                 for site in self._places

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,28 @@ def test_lines_of_machine_code_need_its_engine(
 ) -> None:
     assert main(["profile", program, "--by", "sass"]) == 2
     assert "say --engine sass" in capsys.readouterr().err
+
+
+def test_a_step_is_an_instruction_of_the_machine(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However many of PTX it was lifted into, and each turn of a loop is one of its own."""
+    recording = told(capsys, "step", program, "--warp", "0")
+    texts = [each["text"] for each in recording["instructions"]]
+    executed = Counter(texts[step["instruction"]] for step in recording["steps"])
+    again = {text for text, count in executed.items() if count > 1}
+    assert len({executed[text] for text in again}) == 1
+    assert len(again) == 10
+    assert sum(" LEA.HI.X " in text for text in executed) == 1
+
+
+def test_a_line_of_the_listing_is_named_by_its_file(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = store(capsys, program)["line"]
+    by_line, by_file = (
+        told(capsys, "dump", program, "--at", at) for at in (str(stored), f"sum.sass:{stored}")
+    )
+    assert by_line | {"at": by_file["at"]} == by_file
+    assert main(["dump", program, "--at", f"other.sass:{stored}", *SASS]) == 2
+    assert f"other.sass:{stored} is no line of sum.ptx" in capsys.readouterr().err
