@@ -196,8 +196,17 @@ def _arrive(context: Context, form: RowForm) -> Step:
     return run
 
 
-def _part_of_state(part: Callable[[MbarrierState], Array], context: Context, form: RowForm) -> Step:
-    """Return a part of a state: how many arrivals it still waits for, or its parity."""
+def _pending_count(context: Context, form: RowForm) -> Step:
+    """Return how many arrivals a state still waits for."""
+    return _of_state(context, lambda state: state.pending)
+
+
+def _parity(context: Context, form: RowForm) -> Step:
+    """Return the parity of the phase that a state is of."""
+    return _of_state(context, lambda state: state.phase & 1)
+
+
+def _of_state(context: Context, part: Callable[[MbarrierState], Array]) -> Step:
     target, state = context.operands(2)
     return register_step(
         lambda words: part(MbarrierState.of(words)).astype(np.uint32),
@@ -359,13 +368,8 @@ for _ordered in ("", ".release.cta"):
         open="noComplete",
         space=_OWN,
     )
-_row("mbarrier.pending_count.b64", "u64 -> u32", step=partial(_part_of_state, lambda s: s.pending))
-_row(
-    "mbarrier.parity.b64",
-    "u64 -> u32",
-    step=partial(_part_of_state, lambda s: s.phase & 1),
-    lifted=True,
-)
+_row("mbarrier.pending_count.b64", "u64 -> u32", step=_pending_count)
+_row("mbarrier.parity.b64", "u64 -> u32", step=_parity, lifted=True)
 _waiting = partial(_row, step=_wait, collective=True, effects=Effects(mbarrier="wait"), space=_OWN)
 for _ordered, _sems in (("", {}), (".<sem>.<scope>", {"sem": "acquire relaxed", **_order})):
     _rest = f"{_ordered}{{.<space>}}.b64"

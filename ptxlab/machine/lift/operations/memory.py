@@ -239,14 +239,14 @@ def _cast(w: Writer, space: str) -> None:
     if count > 2:
         raise w.refused("its operands are not modelled")
     wanted, kind = _given(w, compared, count), f"b{32 * count}"
-    found = w.made(
+    before = w.made(
         f"atom{space}.cas.{kind}",
         address(w, at, wide=False),
         wanted,
         _given(w, value, count),
         kind="wd"[count - 1],
     )
-    same = w.made(f"setp.eq.{kind}", found, wanted, kind="q")
+    same = w.made(f"setp.eq.{kind}", before, wanted, kind="q")
     w.emit(f"selp.b32 {w.dest(to)}, 1, 0, {same}")
 
 
