@@ -106,28 +106,44 @@ __device__ __forceinline__ int cancelled(u32 answer) {
 // ---- products -----------------------------------------------------------------------------------
 
 // Where a matrix begins in panels: swizzled by 128 bytes (2), version 1, 1024 bytes from 8 lines to
-// the next 8, PANEL_BYTES from one panel to the next where neighbours lie along m or n. Addresses
+// the next 8, PANEL_BYTES from one panel to the next where neighbours lie along m or n. There a
+// swizzle of numbers of 32 bits keeps 32 bytes together (1), and repeats after 4 lines. Addresses
 // have 18 bits.
+template <bool K_MAJOR>
 __device__ __forceinline__ u64 descriptor(u32 address) {
-    return u64(2) << 61 | u64(1) << 46 | u64(1024 / 16) << 32 | u64(PANEL_BYTES / 16) << 16 |
-           (address & 0x3FFFF) / 16;
+    constexpr bool WIDE = !K_MAJOR && sizeof(DTYPE) == 4;
+    return u64(WIDE ? 1 : 2) << 61 | u64(1) << 46 | u64(WIDE ? 512 / 16 : 1024 / 16) << 32 |
+           u64(PANEL_BYTES<K_MAJOR> / 16) << 16 | (address & 0x3FFFF) / 16;
 }
 
 template <typename Number>
-constexpr u32 TYPE = 0;  // f16
+constexpr u32 TYPE = 0;  // f16, e4m3
 template <>
 constexpr u32 TYPE<bf16> = 1;
+template <>
+constexpr u32 TYPE<e5m2> = 1;
+template <>
+constexpr u32 TYPE<tf32> = 2;
 
 // What is multiplied: sums of f32, the types of A and B, which of them have neighbours along m or
 // n, and the size of D.
 constexpr u32 PRODUCT = 1 << 4 | TYPE<DTYPE> << 7 | TYPE<DTYPE> << 10 | TRANSPOSE_A << 15 |
                         !TRANSPOSE_B << 16 | BN / 8 << 17 | CTAS * BM / 16 << 24;
 
-// D = A * B, plus what D was if it `adds`; 16 of k.
+#define MMA(KIND)                                                                                  \
+    asm volatile("{\n\t.reg .pred adds;\n\tsetp.ne.s32 adds, %4, 0;\n\t"                           \
+                 TCGEN05("mma") ".kind::" KIND " [%0], %1, %2, %3, adds;\n\t}"                     \
+                 :: "r"(d), "l"(a), "l"(b), "n"(PRODUCT), "r"(int(adds)) : "memory")
+
+// D = A * B, plus what D was if it `adds`; 32 bytes of k.
 __device__ __forceinline__ void mma_async(u32 d, u64 a, u64 b, bool adds) {
-    asm volatile("{\n\t.reg .pred adds;\n\tsetp.ne.s32 adds, %4, 0;\n\t"
-                 TCGEN05("mma") ".kind::f16 [%0], %1, %2, %3, adds;\n\t}"
-                 :: "r"(d), "l"(a), "l"(b), "n"(PRODUCT), "r"(int(adds)) : "memory");
+    if (sizeof(DTYPE) == 4) {
+        MMA("tf32");
+    } else if (sizeof(DTYPE) == 2) {
+        MMA("f16");
+    } else {
+        MMA("f8f6f4");
+    }
 }
 
 // Has the mbarrier told when all is done that this thread has issued; of a pair, that of each CTA.

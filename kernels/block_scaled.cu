@@ -115,7 +115,7 @@ __device__ __forceinline__ void multiply_scaled(u32 memory, u32 stage, u32 scale
         copy_block(sa + i * BLOCK_COLUMNS, scales + i * BLOCK_BYTES);
         copy_block(sb + i * BLOCK_COLUMNS, scales + SCALE_BYTES + i * BLOCK_BYTES);
     }
-    const u64 a = descriptor(stage), b = descriptor(stage + A_BYTES);
+    const u64 a = descriptor<true>(stage), b = descriptor<true>(stage + A_BYTES);
 #pragma unroll
     for (int step = 0; step < PRODUCTS; step++) {
         const u32 which = FOUR_BITS ? 0 : step, there = FOUR_BITS ? step * BLOCK_COLUMNS : 0;
@@ -148,8 +148,8 @@ block_scaled(int m, int n, int k, const __grid_constant__ TensorMap a,
             const int number = p / BK;
             const u32 to = scales + ring.stage * 2 * SCALE_BYTES;
             mbarrier_expect(full, STAGE_BYTES + 2 * SCALE_BYTES);
-            load_panels<BM / PANEL, true>(stage, a, tile.row, number * LINE, full);
-            load_panels<BN / PANEL, true>(stage + A_BYTES, b, tile.column, number * LINE, full);
+            load_panels<BM, true>(stage, a, tile.row, number * LINE, full);
+            load_panels<BN, true>(stage + A_BYTES, b, tile.column, number * LINE, full);
             load_bytes(to, sa + s64(number) * SCALE_BYTES, SCALE_BYTES, full);
             load_bytes(to + SCALE_BYTES, sb + s64(number) * SCALE_BYTES, SCALE_BYTES, full);
         });

@@ -30,6 +30,14 @@ struct tf32 {
     u32 bits;
 };
 
+// Numbers of 8 bits, of which one lies in a byte.
+struct e4m3 {
+    unsigned char bits;
+};
+struct e5m2 {
+    unsigned char bits;
+};
+
 // Matrices of small numbers that share scales along k: of e4m3 a byte, and of e2m1 two in a byte.
 struct mxfp8 {
     unsigned char bits;

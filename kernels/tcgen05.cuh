@@ -20,11 +20,13 @@ constexpr int WARPS = 4;  // that store D
 
 // Issues the products of what is in a stage: the first tile along k begins the sums at `d`.
 __device__ __forceinline__ void multiply(u32 d, u32 stage, bool first) {
-    constexpr int STEP_A = (TRANSPOSE_A ? 16 * LINE : 32) / 16;
-    constexpr int STEP_B = (TRANSPOSE_B ? 32 : 16 * LINE) / 16;
-    const u64 a = descriptor(stage), b = descriptor(stage + A_BYTES);
+    constexpr int DEPTH = 32 / sizeof(DTYPE);  // of a product
+    constexpr int STEP_A = (TRANSPOSE_A ? DEPTH * LINE : 32) / 16;
+    constexpr int STEP_B = (TRANSPOSE_B ? 32 : DEPTH * LINE) / 16;
+    const u64 a = descriptor<!TRANSPOSE_A>(stage);
+    const u64 b = descriptor<TRANSPOSE_B>(stage + A_BYTES);
 #pragma unroll
-    for (int step = 0; step < BK / 16; step++) {
+    for (int step = 0; step < BK / DEPTH; step++) {
         mma_async(d, a + step * STEP_A, b + step * STEP_B, !first || step > 0);
     }
 }
@@ -53,8 +55,8 @@ __device__ __forceinline__ void load_stage_of_pair(u32 stage, const TensorMap& a
                                                    const TensorMap& b, Place tile, int rank, int p,
                                                    u32 full) {
     if (rank == 0) mbarrier_expect(full, CTAS * STAGE_BYTES);
-    load_panels<BM / PANEL, !TRANSPOSE_A>(stage, a, tile.row + rank * BM, p, full, PAIR);
-    load_panels<WIDTH / PANEL, TRANSPOSE_B>(stage + A_BYTES, b, tile.column + rank * WIDTH, p, full,
+    load_panels<BM, !TRANSPOSE_A>(stage, a, tile.row + rank * BM, p, full, PAIR);
+    load_panels<WIDTH, TRANSPOSE_B>(stage + A_BYTES, b, tile.column + rank * WIDTH, p, full,
                                             PAIR);
 }
 

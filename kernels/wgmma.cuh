@@ -31,7 +31,7 @@ static_assert(WM * WN <= 4096, "a thread has at most 128 results");
 // 8, PANEL_BYTES from one panel to the next where neighbours lie along m or n. Addresses have 18
 // bits.
 __device__ __forceinline__ u64 descriptor(u32 address) {
-    return u64(1) << 62 | u64(1024 / 16) << 32 | u64(PANEL_BYTES / 16) << 16 |
+    return u64(1) << 62 | u64(1024 / 16) << 32 | u64(PANEL_BYTES<true> / 16) << 16 |
            (address & 0x3FFFF) / 16;
 }
 
@@ -85,14 +85,14 @@ struct Part {
     __device__ __forceinline__ void multiply(u32 stage, int row, bool first) {
         constexpr int STEP_A = (TRANSPOSE_A ? 16 * LINE : 32) / 16;
         constexpr int STEP_B = (TRANSPOSE_B ? 32 : 16 * LINE) / 16;
-        const u64 a = descriptor(stage + row / PANEL * PANEL_BYTES);
+        const u64 a = descriptor(stage + row * LINE);
         const u64 b = descriptor(stage + A_BYTES);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < BK / 16; step++) {
 #pragma unroll
             for (int i = 0; i < HEIGHT / 64; i++) {
-                mma_async(sums[i], a + i * (PANEL_BYTES / 16) + step * STEP_A, b + step * STEP_B,
+                mma_async(sums[i], a + i * (PANEL_BYTES<true> / 16) + step * STEP_A, b + step * STEP_B,
                           !first || step > 0);
             }
         }

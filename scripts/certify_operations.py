@@ -22,7 +22,7 @@ from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.numbers.types import TYPES
 from ptxlab.toolchain import link_ptx
 
-NEWEST: Version = (9, 3)
+NEWEST: Version = (9, 5)
 
 _REGISTERS = (
     ".reg .pred %p<9>; .reg .b8 %c<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; "
@@ -176,6 +176,32 @@ cp.async.bulk.prefetch.L2.global [%d1], %r0;
 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%d1], [%r1], %r0;
 st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r1], {%r0, %r2, %r3, %r4}, [%r5];
 red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s64 [%r1], %d0, [%r5];
+ld.global.proxy::readonly.v2.u32 {%r0, %r1}, [%d8];
+ld.relaxed.gpu.global.L1::evict_last.L2::evict_last.v4.b64 {%d0, %d1, %d2, %d3}, [%d8];
+st.global.L2::evict_first.v8.b32 [%d8], {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7};
+st.async.release.gpu.global.s8 [%d8], %c0;
+st.async.mmio.release.sys.global.b32 [%d8], %r0;
+red.async.relaxed.gpu.global.add.s64 [%d8], %d0;
+red.async.mmio.release.sys.global.inc.u32 [%d8], %r0;
+st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b128 [%r0], %q0, [%r5];
+atom.global.add.noftz.f32 %r0, [%d8], %r1;
+red.global.add.noftz.v2.f32 [%d8], {%r0, %r1};
+prefetch.global.L1::32B.valid_addr [%d1];
+fence.proxy.alias.release.sys;
+cp.async.bulk.weak.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%r1], [%d1], %r0, %r2, %r3, [%r5];
+cp.async.bulk.relaxed.gpu.global.shared::cta.bulk_group.cp_mask.b128 [%d1], [%r1], %r0, %h0;
+cp.async.bulk.relaxed.cta.shared::cluster.global.mbarrier::complete_tx::bytes.b128 [%r0], [%d1], %r1, [%r5];
+cp.async.bulk.relaxed.cluster.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.b128 [%r0], [%r1], %r2, [%r5];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster::16b [%r0], [%d1], %r1, [%r5], %h0;
+cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster::16b [%r1], [%d1, {%r4}], [%r2], %h0;
+cp.reduce.async.bulk.relaxed.gpu.global.shared::cta.bulk_group.add.noftz.f32 [%d1], [%r1], %r0;
+cp.reduce.async.bulk.relaxed.cta.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.min.u32 [%r0], [%r1], %r2, [%r5];
+mbarrier.init.layout::v1.shared.b64 [%r1], %r0;
+mbarrier.check_layout.layout::v0.shared::cta.b64 %p0, [%r1];
+mbarrier.pending_count.layout::v0.b64 %r0, %d1;
+mbarrier.test_wait.phase_type::primary.acquire.cta.shared.b64 %p0|%p1, %c0, [%r1], %d0;
+mbarrier.try_wait.parity.phase_type::conditional.shared.b64 %p0, [%r1], %r0, %r2;
+mbarrier.try_wait.parity.phase_type::primary.shared.b64 %p0|%p1, [%r1], %r0;
 """.strip().splitlines()
 
 

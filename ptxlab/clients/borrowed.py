@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ptxlab.emulator import Elements, GlobalMemory
+from ptxlab.emulator import GlobalMemory
 
 
 class Borrowed(NamedTuple):
     """``nbytes`` from ``address`` on, which ``owner`` holds; ``name`` is what errors call them.
 
-    ``dtype`` is NumPy's name of the type of the numbers there, and ``elements`` what the program calls them, as far as
-    that is known.
+    ``dtype`` is NumPy's name of the type of the numbers there, as far as it is known.
     """
 
     address: int
@@ -21,7 +20,6 @@ class Borrowed(NamedTuple):
     name: str
     owner: object
     dtype: str = "uint8"
-    elements: Elements | None = None
 
 
 @contextmanager
@@ -29,9 +27,9 @@ def borrowing(memory: GlobalMemory, spans: Sequence[Borrowed]) -> Iterator[None]
     """Have ``spans`` in the memory of a device meanwhile. Raise PtxlabError where two overlap."""
     mapped = []
     try:
-        for span in spans:
-            memory.map(*span[:4], writable=True, elements=span.elements)
-            mapped.append(span.address)
+        for address, nbytes, name, owner, _ in spans:
+            memory.map(address, nbytes, name, owner, writable=True)
+            mapped.append(address)
         yield
     finally:
         for address in mapped:

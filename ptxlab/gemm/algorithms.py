@@ -26,6 +26,7 @@ Types = tuple[tuple[str, str], ...]
 
 F32: Types = (("f32", "f32"),)
 HALF: Types = (("bf16", "f32"), ("f16", "f32"))
+WIDE_AND_NARROW: Types = (("tf32", "f32"), ("e4m3", "f32"), ("e5m2", "f32"))
 SHARING: Types = (("nvfp4", "f32"), ("mxfp8", "f32"))
 
 
@@ -354,7 +355,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tcgen05",
             idea="one thread has tiles multiplied, with sums in Tensor Memory",
             file="kernels/tcgen05.cu",
-            types=HALF,
+            types=(*HALF, *WIDE_AND_NARROW),
             method="tcgen05",
             follows="tensor_core",
             tile=Tile(bm=128, bn=128, bk=64, wm=32, wn=128, stages=1, group=8),
@@ -366,7 +367,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tcgen05_pipelined",
             idea="a ring of stages, and a queue of products nobody waits for",
             file="kernels/tcgen05_pipelined.cu",
-            types=HALF,
+            types=(*HALF, *WIDE_AND_NARROW),
             method="tcgen05",
             follows="tcgen05",
             tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=4, group=8),
@@ -378,7 +379,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tcgen05_specialised",
             idea="CTAs that stay, with two accumulators: one stored, one made",
             file="kernels/tcgen05_specialised.cu",
-            types=HALF,
+            types=(*HALF, *WIDE_AND_NARROW),
             method="tcgen05",
             follows="tcgen05_pipelined",
             tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=4, group=8),
@@ -392,7 +393,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tcgen05_pair",
             idea="two CTAs multiply as one, with half of the columns of B each",
             file="kernels/tcgen05_pair.cu",
-            types=HALF,
+            types=(*HALF, *WIDE_AND_NARROW),
             method="tcgen05",
             follows="tcgen05_specialised",
             tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=6, group=8, cluster=2),
@@ -407,7 +408,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tcgen05_persistent",
             idea="pairs that are done take over the tiles of others",
             file="kernels/tcgen05_persistent.cu",
-            types=HALF,
+            types=(*HALF, *WIDE_AND_NARROW),
             method="tcgen05",
             follows="tcgen05_pair",
             tile=Tile(bm=128, bn=256, bk=64, wm=32, wn=256, stages=6, group=8, cluster=2),

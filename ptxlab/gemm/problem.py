@@ -17,9 +17,9 @@ from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.scaled import SCALED, ScaledMatrix, quantized
 from ptxlab.numbers.formats import TF32
 from ptxlab.numbers.rounding import narrow
-from ptxlab.numbers.types import TYPES
+from ptxlab.numbers.types import STORED, TYPES
 
-DTYPES = ("f32", "tf32", "bf16", "f16", *SCALED)
+DTYPES = ("f32", "tf32", "bf16", "f16", *STORED, *SCALED)
 ACCUMULATORS = ("f32", "f16")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 EPILOGUES = ("none", "bias", "relu", "bias+relu")
@@ -49,7 +49,7 @@ class Problem:
     """D = epilogue(alpha * A * B + beta * D), A m x k and B k x n of ``dtype``, D of type ``acc``.
 
     The sums are of type ``acc`` too. ``tf32`` is f32 in memory, which the kernel rounds to tf32
-    (``cvt.rna.tf32.f32``). Numbers of ``mxfp8`` and ``nvfp4`` share scales along k, along which A and B then
+    (``cvt.rna.tf32.f32``), or the copy engine, of two as near to the even one. Numbers of ``mxfp8`` and ``nvfp4`` share scales along k, along which A and B then
     lie, packed, so that layout and rows are not the caller's (``ptxlab.gemm.scaled``). ``layout`` says of A and then of B whether it is stored as it is (``n``)
     or transposed (``t``), each row-major. ``lda``, ``ldb`` and ``ldd`` are the elements from one row
     in memory to the next, None for no more than the row has. ``alpha`` and ``beta`` are rounded to
@@ -147,7 +147,10 @@ class Problem:
         generator = np.random.default_rng(self.seed)
 
         def normal(shape: tuple[int, ...], dtype: str) -> Array:
-            return generator.standard_normal(shape, np.float32).astype(memory_type(dtype))
+            values = generator.standard_normal(shape, np.float32).astype(memory_type(dtype))
+            if dtype == "tf32":  # never half-way between two: what rounds to nearest agrees
+                values.view(np.uint32)[...] |= 1
+            return values
 
         kind = SCALED.get(self.dtype)
         stored = "f32" if kind else self.dtype
@@ -164,7 +167,7 @@ class Problem:
 
 
 def memory_type(dtype: str) -> np.dtype[Any]:
-    return TYPES["f32" if dtype == "tf32" else dtype].dtype
+    return (TYPES | STORED)["f32" if dtype == "tf32" else dtype].dtype
 
 
 def element_bits(dtype: str) -> int:

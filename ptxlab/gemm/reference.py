@@ -54,7 +54,7 @@ from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Inputs, Problem, to_tf32
 from ptxlab.gemm.scaled import ScaledMatrix
 from ptxlab.isa.targets import TARGETS, DotProduct, GroupedDotProduct
-from ptxlab.numbers.formats import BF16, F16, F32, FORMATS, TF32
+from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, FORMATS, TF32
 
 BLOCK = 1024
 """Rows and columns of D that are looked at together."""
@@ -62,7 +62,7 @@ BLOCK = 1024
 GROUPED = cast(GroupedDotProduct, TARGETS["sm_100a"].arithmetic.grouped4)
 """How numbers of 4 bits are added up, on all chips that have them."""
 
-SMALLEST_NORMAL = {fmt.dtype: fmt.min_normal for fmt in (F32, BF16, F16)}
+SMALLEST_NORMAL = {fmt.dtype: fmt.min_normal for fmt in (F32, BF16, F16, E4M3, E5M2)}
 """The smallest normal number of A's and B's type."""
 
 

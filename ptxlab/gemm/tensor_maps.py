@@ -7,6 +7,7 @@ not timed. A kernel stores a D whose rows do not begin there without it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ from ptxlab.tensormap.encoding import MAP_BYTES
 
 ALIGNMENT = 16
 
-PANEL = (64, 64)
-"""The box of A and B: lines of 128 bytes."""
+LINE = 128
+"""Bytes of a line of a box."""
 
-LINES = (64, 128)
-"""The box of bytes of A and B."""
+LINES = (64, LINE)
+"""The box of A and B, in bytes, where neighbours lie along k; else it has as many lines as elements in one."""
 
 SLAB = (64, 32)
 """The box of D, of f32: lines of 128 bytes, too."""
@@ -40,21 +41,40 @@ def arguments(device: Device, operands: DeviceOperands, algorithm: Algorithm) ->
         maps = [_bytes(device, factor) for factor in (operands.a, operands.b)]
         return [p.m, p.n, p.k, *maps, *operands.scales, operands.d, ldd, *epilogue]
     factors = [
-        _factor(device, operands.a, of_a, lda),
-        _factor(device, operands.b, of_b, ldb),
+        _factor(device, operands.a, of_a, lda, p.dtype, along_k=p.layout[0] == "n"),
+        _factor(device, operands.b, of_b, ldb, p.dtype, along_k=p.layout[1] == "t"),
     ]
     result = [_result(device, operands.d, of_d, ldd)] if "d" in algorithm.maps else []
     return [p.m, p.n, p.k, *factors, operands.d, ldd, *result, *epilogue]
 
 
-def _factor(device: Device, buffer: Buffer, shape: tuple[int, int], leading: int) -> Any:
+def _factor(
+    device: Device,
+    buffer: Buffer,
+    shape: tuple[int, int],
+    leading: int,
+    dtype: str,
+    *,
+    along_k: bool,
+) -> Any:
+    """Return the map of A or B, whose f32 become tf32 on the way if they are multiplied as such.
+
+    Tensor cores turn numbers of 32 bits only where a swizzle keeps 32 bytes together.
+    """
+    across = LINE // buffer.dtype.itemsize
+    mapped = partial(
+        _map,
+        box=(LINES[0] if along_k else across, across),
+        dtype=dtype if dtype == "tf32" else None,
+        swizzle="128B" if along_k or dtype != "tf32" else "128B.atom32B",
+    )
     if buffer.nbytes and _is_aligned(buffer, leading):
-        return _map(device, buffer, PANEL, shape, leading)
+        return mapped(device, buffer, shape=shape, leading=leading)
     rows, columns = shape
     width = ALIGNMENT // buffer.dtype.itemsize
     copy = np.zeros((max(rows, 1), max(-(-columns // width), 1) * width), buffer.dtype)
     copy[:rows, :columns], _ = gathered(buffer.numpy().reshape(-1), rows, columns, leading)
-    return _map(device, device.upload(copy), PANEL, copy.shape, copy.shape[1])
+    return mapped(device, device.upload(copy), shape=copy.shape, leading=copy.shape[1])
 
 
 def _bytes(device: Device, buffer: Buffer) -> Any:
@@ -69,11 +89,19 @@ def _result(device: Device, buffer: Buffer, shape: tuple[int, int], leading: int
 
 
 def _map(
-    device: Device, buffer: Buffer, box: tuple[int, int], shape: tuple[int, int], leading: int
+    device: Device,
+    buffer: Buffer,
+    box: tuple[int, int],
+    shape: tuple[int, int],
+    leading: int,
+    dtype: str | None = None,
+    swizzle: str = "128B",
 ) -> Any:
     size = buffer.dtype.itemsize
     strides = (leading * size, size)
-    return device.tensor_map(buffer, box, shape=shape, strides=strides, swizzle="128B")
+    return device.tensor_map(
+        buffer, box, shape=shape, strides=strides, dtype=dtype, swizzle=swizzle
+    )
 
 
 def _is_aligned(buffer: Buffer, leading: int) -> bool:

@@ -65,6 +65,7 @@ def spelling(name: str) -> tuple[str, ...]:
     ptxas takes the modifiers behind an opcode in any order: only types keep theirs among each other,
     and so do the layouts of A and B, and a bit operation and ``popc``. What tells no form is left out.
     """
+    name = name.replace("multicast::cluster::16b", "multicast::cluster")  # it has 16 bits anyhow
     match = _OPCODE.match(name)
     opcode = match[0] if match else ""
     modifiers = (part for part in name[len(opcode) :].split(".") if not _UNSAID.fullmatch(part))

@@ -54,14 +54,14 @@ def _types() -> Iterator[ScalarType]:
         yield ScalarType(f"s{bits}", bits, "signed", np.dtype(f"i{bits // 8}"))
     yield ScalarType("b128", 128, "bits", np.dtype("V16"))
     yield from map(_of_format, (F16, BF16, F32, TF32, F64))
-    for name in ("f16x2", "bf16x2", "u16x2", "s16x2"):
+    for name in ("f16x2", "bf16x2", "u16x2", "s16x2", "u8x4", "s8x4"):
         yield ScalarType(name, 32, "packed", np.dtype(np.uint32))
     yield ScalarType("f32x2", 64, "packed", np.dtype(np.uint64))
 
 
 TYPES: dict[str, ScalarType] = {kind.name: kind for kind in _types()}
 
-INSTRUCTION_TYPES = frozenset({"bf16", "tf32", "bf16x2", "u16x2", "s16x2", "f32x2"})
+INSTRUCTION_TYPES = frozenset({"bf16", "tf32", "bf16x2", "u16x2", "s16x2", "u8x4", "s8x4", "f32x2"})
 """The types that instructions have, and nothing is declared with."""
 
 STORED: dict[str, ScalarType] = {fmt.name: _of_format(fmt) for fmt in (E4M3, E5M2)}
@@ -97,11 +97,23 @@ def joined(first: Array, *others: Array, dtype: npt.DTypeLike) -> Array:
     return table.reshape(-1).view(dtype)
 
 
-def halves(T: str, *words: Array) -> tuple[list[Array], list[Array]]:
-    """Return the numbers in words of a packed type: the lower ones, and the upper ones."""
-    dtype = TYPES[T.removesuffix("x2")].dtype
-    both = [split(word, dtype, 2) for word in words]
-    return [lower for lower, _ in both], [upper for _, upper in both]
+def limits(T: str) -> tuple[int, int]:
+    """Return the smallest and largest number of an integer type."""
+    bits = int(T[1:])
+    return (0, (1 << bits) - 1) if T[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def packing(T: str) -> tuple[str, int]:
+    """Return of a packed type what is packed and how many: of f16x2 that is f16 and 2, of f32 it is f32 and 1."""
+    single, _, count = T.partition("x")
+    return single, int(count or 1)
+
+
+def unpacked(T: str, *words: Array) -> list[list[Array]]:
+    """Return the numbers in words of a packed type: the lowest of each word, the next ones, and so on."""
+    single, count = packing(T)
+    columns = [split(word, TYPES[single].dtype, count) for word in words]
+    return [list(each) for each in zip(*columns, strict=True)]
 
 
 def packed(compute: Callable[..., Array], T: str) -> Callable[..., Array]:
@@ -110,7 +122,7 @@ def packed(compute: Callable[..., Array], T: str) -> Callable[..., Array]:
 
     def both(*words: Array) -> Array:
         if isinstance(words[0], Symbolic):
-            return joined(*(compute(*each) for each in halves(T, *words)), dtype=dtype)
+            return joined(*(compute(*each) for each in unpacked(T, *words)), dtype=dtype)
         return compute(*_in_a_row(T, *words)).view(dtype)
 
     return both
@@ -118,6 +130,6 @@ def packed(compute: Callable[..., Array], T: str) -> Callable[..., Array]:
 
 def _in_a_row(T: str, *words: Array) -> Iterator[Array]:
     """Yield the numbers in words, one after another: of words alike in all lanes as many as of the others."""
-    lanes, dtype = max(map(len, words)), TYPES[T.removesuffix("x2")].dtype
+    lanes, dtype = max(map(len, words)), TYPES[packing(T)[0]].dtype
     alike = (x if len(x) == lanes else np.repeat(x, lanes) for x in words)
     return (np.ascontiguousarray(x).view(dtype) for x in alike)

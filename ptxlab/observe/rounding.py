@@ -18,7 +18,7 @@ from ptxlab.matrix.catalog import named
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.formats import FORMATS
-from ptxlab.numbers.types import STORED, TYPES
+from ptxlab.numbers.types import STORED, TYPES, packing
 from ptxlab.syntax.tree import Instruction, Name, Vector
 
 UNIT = {name: FORMATS[name].unit for name in ("f16", "bf16", "f32", "f64")}
@@ -94,7 +94,7 @@ def _number_type(step: Executed, column: int) -> str:
     """Return the type that the instruction says its result has, or else the register's."""
     for name in step.instruction.modifiers:
         if name in TYPES and TYPES[name].kind in ("float", "packed"):
-            single = name.removesuffix("x2")
+            single, _ = packing(name)
             if TYPES[step.types[column]].bits in (TYPES[name].bits, 2 * TYPES[single].bits):
                 return single
         elif name in TYPES:

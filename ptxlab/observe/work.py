@@ -13,7 +13,7 @@ from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.numbers.types import is_type
+from ptxlab.numbers.types import is_type, packing
 from ptxlab.syntax.tree import Instruction
 
 
@@ -41,7 +41,7 @@ def work(instruction: Instruction) -> InstructionWork:
     if kind in ("load", "store"):
         return InstructionWork(f"{state_space(form.modifiers)} {kind}")
     name = next((name for name in form.modifiers if is_type(name)), "")
-    operations = row.work * (2 if name.endswith("x2") else 1)
+    operations = row.work * packing(name)[1]
     if kind == "integer":
         return InstructionWork(kind, integer_ops=operations)
     return InstructionWork(kind, flops=operations)

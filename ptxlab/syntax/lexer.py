@@ -41,17 +41,20 @@ class Token(NamedTuple):
     position: Position
 
 
+_PART = r"\.[\w$]+(?:::[\w$]+(?:(?<=::\d):\d+)?)*"
+"""A part of a name behind its first: ``.global``, ``.shared::cta``, ``.sp::2:4``."""
+
 _GROUPS: tuple[tuple[TokenKind | str, str], ...] = (
     ("newline", r"\n"),
     ("comment", r"/\*(?s:.*?)\*/"),
     ("open comment", r"/\*"),
     # A lone % is the remainder operator; %3 is a register, as ptxas reads it too.
-    (TokenKind.WORD, r"(?:[A-Za-z][\w$]*|[_$%][\w$]+|_)(?:\.[\w$]+(?:::[\w$]+)*)*"),
+    (TokenKind.WORD, rf"(?:[A-Za-z][\w$]*|[_$%][\w$]+|_)(?:{_PART})*"),
     (
         TokenKind.FLOAT,
         r"(?:\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w$.:])",
     ),
-    (TokenKind.DOTTED, r"\.[\w$]+(?:::[\w$]+)*"),
+    (TokenKind.DOTTED, _PART),
     (TokenKind.HEX_FLOAT, r"0(?:[fF][0-9a-fA-F]{8}|[dD][0-9a-fA-F]{16})(?![\w$])"),
     (TokenKind.INTEGER, r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9]\d*)U?(?![\w$])"),
     (TokenKind.SIGN, r"<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!<>=?:;,@(){}\[\]]"),

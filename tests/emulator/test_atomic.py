@@ -267,15 +267,18 @@ def test_every_ordering_and_scope_is_kept(emulator: Device, ordering: str, scope
     compare(emulator, "atom", "add", "u32", "global", 5, more=ordering + scope)
 
 
-def test_generic_addresses_of_both_spaces_in_one_instruction(emulator: Device) -> None:
+@pytest.mark.parametrize(("noftz", "in_global"), [("", 0), (".noftz", 3 * 32)])
+def test_generic_addresses_of_both_spaces_in_one_instruction(
+    emulator: Device, noftz: str, in_global: int
+) -> None:
     # Odd threads add to shared memory, where subnormals count, even ones to global memory.
-    text = """
-.version 8.6
+    text = f"""
+.version 9.4
 .target sm_90
 .address_size 64
 .shared .align 8 .b64 cell;
 .visible .entry k(.param .u64 out)
-{
+{{
     .reg .pred p;
     .reg .b32 r<8>;
     .reg .b64 d<4>;
@@ -288,15 +291,15 @@ def test_generic_addresses_of_both_spaces_in_one_instruction(emulator: Device) -
     mov.u64 d1, cell;
     cvta.shared.u64 d1, d1;
     selp.b64 d2, d1, d0, p;
-    atom.add.f32 r2, [d2], 0f00000003;
+    atom.add{noftz}.f32 r2, [d2], 0f00000003;
     bar.sync 0;
     ld.shared.u32 r3, [cell];
     st.global.u32 [d0+4], r3;
-}
+}}
 """
     with emulator.zeros(2, "u32") as out:
         emulator.load(text).kernel("k").launch(1, 64, [out])
-        assert out.numpy().tolist() == [0, 3 * 32]
+        assert out.numpy().tolist() == [in_global, 3 * 32]
 
 
 def line(text: str, target: str = "sm_80") -> str:

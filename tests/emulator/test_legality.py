@@ -190,7 +190,8 @@ def test_a_version_older_than_a_matrix_form() -> None:
     assert refused > 200
 
 
-REFUSALS = """
+REFUSALS = (
+    """
 multimem.ld_reduce.global.add.u32 r0, [d0];
 tex.1d.v4.f32.s32 {r0,r1,r2,r3}, [d0, {r4}];
 tld4.r.2d.v4.f32.f32 {r0,r1,r2,r3}, [d0, {r4,r5}];
@@ -204,7 +205,20 @@ alloca.u64 d0, 16;
 stacksave.u64 d0;
 stackrestore.u64 d0;
 fma.rn.oob.f16 h0, h1, h2, h3;
+fabric.submit;
+cp.async.bulk.wait_group.sync_restrict::proxy::async 0;
+fence.alias.sync_restrict::read.release.sys;
+tensormap.query.alloc_class_large.global.b1024 p0, [d0];
+spcompress.b8.b2.sp::2:4.x1 {r0}, {r1}, {r2, r3}, r4;
+spdecompress.b8.b2.sp::2:4.x1 {r0}, {r1}, {r2}, r3;
+applypriority.async.bulk.global.bulk_group.L2::evict_normal [d0], r0;
 """.strip().splitlines()
+    + [
+        f"ldmatrix.sync.aligned.m8n16.x{count}{space}.s8.s4 {{r0}}, [r1];"
+        for count in (1, 2, 4)
+        for space in ("", ".shared", ".shared::cta")
+    ]
+)
 
 
 @in_one_test("instruction", REFUSALS)

@@ -15,6 +15,7 @@ from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.gemm import ALGORITHMS, Problem, run
 from ptxlab.gemm.facts import facts, main_loop
 from ptxlab.gemm.predicted import predict_rung
+from ptxlab.gemm.problem import LAYOUTS
 from ptxlab.gemm.run import compute
 from ptxlab.gemm.tile import Sizes
 from ptxlab.prediction.chip import find
@@ -76,6 +77,39 @@ def test_random_numbers_are_added_up_as_by_mma_sync(blackwell: Device) -> None:
         compute(blackwell, problem, inputs, rung(name)).d.tobytes()
         for name in ("tensor_core", *RUNGS)
     }
+    assert len(results) == 1
+
+
+TYPES = ("e4m3", "e5m2", "tf32")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "layout"),
+    [
+        pytest.param(name, dtype, LAYOUTS[(i + j) % 4], marks=[pytest.mark.thorough] * (i % 3 != j))
+        for i, name in enumerate(RUNGS)
+        for j, dtype in enumerate(TYPES)
+    ],
+)
+def test_numbers_of_8_and_of_32_bits(blackwell: Device, name: str, dtype: str, layout: str) -> None:
+    """Whose panels have other lines, and which are turned in other ways, against products in float64."""
+    for m, n, k in ((1, 1, 1), (129, 257, 65)):
+        result = run(blackwell, Problem(m, n, k, dtype, layout=layout), ALGORITHMS[name])
+        assert result.passed, (m, n, k)
+        assert result.verdict.error < 1e-6
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_nothing_races_with_numbers_of_8_and_of_32_bits(name: str, dtype: str) -> None:
+    results = set()
+    for schedule in ("late", "early", "random:1"):
+        with open_device("emulator", arch="sm_100a", schedule=schedule) as device:
+            problem = Problem(130, 500, 136, dtype, beta=1, layout=LAYOUTS[len(dtype) % 4])
+            report, d = checked(device, rung(name), {}, problem)
+            assert report.verdict == "clean", report.findings
+            results.add(d.tobytes())
     assert len(results) == 1
 
 

@@ -18,7 +18,6 @@ import torch
 
 from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.torch.memory import allocations
-from ptxlab.emulator import Elements
 
 _WORD = 4
 _LOWEST, _HIGHEST = 1 << 32, 1 << 48
@@ -66,10 +65,7 @@ def _lend(what: str, tensor: torch.Tensor, memory: dict[int, Borrowed]) -> None:
     if nbytes and address not in memory:
         dtype = str(tensor.dtype).removeprefix("torch.")
         name = f"{what}, {dtype}{list(tensor.shape)}"
-        elements = Elements(
-            what.removeprefix("argument "), tensor.data_ptr(), tensor.itemsize, tensor.stride()
-        )
-        memory[address] = Borrowed(address, nbytes, name, storage, dtype, elements)
+        memory[address] = Borrowed(address, nbytes, name, storage, dtype)
 
 
 def _pointers_in(tensor: torch.Tensor) -> set[int]:

@@ -33,6 +33,22 @@ def _rsqrt(x: Array) -> Array:
     return 1 / np.sqrt(x)
 
 
+def _turned(x: Array) -> Array:
+    """Return what is left of an angle in turns after whole ones: at most half a turn, exactly."""
+    whole = np.rint(x)
+    return np.where(whole == 0, x, x - whole)
+
+
+def _sine_of_turns(x: Array) -> Array:
+    turn = _turned(x)
+    near = np.where(np.abs(turn) > 0.25, np.copysign(0.5, turn) - turn, turn)
+    return np.sin(2 * np.pi * near)
+
+
+def _cosine_of_turns(x: Array) -> Array:
+    return np.sin(2 * np.pi * (0.25 - np.abs(_turned(x))))
+
+
 def _through_double(function: _Function, T: str, ftz: str = "") -> Compute:
     return modified(in_wider(function, format_of(T), np.float64), T, ftz)
 
@@ -66,6 +82,9 @@ for _opcode, _function in (
     ("cos", np.cos),
 ):
     approximate(_opcode + ".approx{.ftz}.<T>", make=partial(_through_double, _function), T="f32")
+for _opcode, _function in (("sin", _sine_of_turns), ("cos", _cosine_of_turns)):
+    _turns = partial(_through_double, _function, ftz="ftz")
+    approximate(_opcode + ".approx.ftz.2pi.<T>", make=_turns, needs="sm_75 9.5", T="f32")
 for _opcode, _function in (("rcp", np.reciprocal), ("rsqrt", _rsqrt)):
     approximate(_opcode + ".approx.ftz.<T>", compute=_high_word(_function), T="f64")
 approximate("rsqrt.approx.<T>", make=partial(nearest, _rsqrt), T="f64")

@@ -75,7 +75,7 @@ def atomic(context: Context, form: RowForm) -> Step:
         context, form, operands.pop(0), kind.bytes * size, "atomic", writes=True
     )
     columns = [context.sources(operand, kind.name) for operand in operands]
-    change_in = changes(operation, kind)
+    change_in = changes(operation, kind, keeps=bool(form["noftz"]))
 
     def run(frame: Frame, threads: Threads) -> None:
         count = threads.size
@@ -201,11 +201,13 @@ _CHANGES = {
 }
 
 
-def changes(operation: str, kind: ScalarType) -> Callable[[Bytes], AtomicChange]:
-    """Return what happens to a value, by the memory that it is in."""
+def changes(
+    operation: str, kind: ScalarType, *, keeps: bool = False
+) -> Callable[[Bytes], AtomicChange]:
+    """Return what happens to a value, by the memory that it is in, unless it ``keeps`` subnormals in any."""
     in_shared = _change(operation, kind, flushes=False)
     # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
-    elsewhere = _change(operation, kind, flushes=kind.name == "f32")
+    elsewhere = _change(operation, kind, flushes=kind.name == "f32" and not keeps)
     return lambda memory: in_shared if isinstance(memory, Region) else elsewhere
 
 
@@ -221,11 +223,14 @@ def _change(operation: str, kind: ScalarType, *, flushes: bool) -> AtomicChange:
 
 # ---- rows -----------------------------------------------------------------------------------
 
+NOFTZ_F32 = {"noftz f32": "sm_90 9.4"}
+"""Sums of f32 that keep subnormals wherever they are."""
 _NEEDS = {
     **NEEDS,
     "b128": "sm_90 8.3",
     **dict.fromkeys(("bf16", "bf16x2"), "sm_90 7.8"),
     **dict.fromkeys(("v2", "v4", "v8"), "sm_90 8.1"),
+    **NOFTZ_F32,
 }
 _HALVES, _PAIRS = "f16 bf16", "f16x2 bf16x2"
 _SHARED = "{.<sem>}{.<scope>}.<space>"
@@ -243,7 +248,7 @@ for _op, _noftz, _types in (
     ("add", "", "u32 s32 u64 f32 f64"),
     ("inc dec", "", "u32"),
     ("min max", "", "u32 s32 u64 s64"),
-    ("add", ".noftz", f"{_HALVES} {_PAIRS}"),
+    ("add", ".noftz", f"{_HALVES} {_PAIRS} f32"),
 ):
     _end = f".<op>{_noftz}.<T>"
     _hinted = f".<op>{_noftz}{{.L2::cache_hint}}.<T>"
@@ -251,6 +256,27 @@ for _op, _noftz, _types in (
     _atom("atom" + _GLOBAL + _hinted, "[T] T b64? -> T?", op=_op, T=_types)
     _red("red" + _SHARED + _end, "[T] T", space=_SPACES, op=_op, T=_types)
     _red("red" + _GLOBAL + _hinted, "[T] T b64?", op=_op, T=_types)
+
+# Nothing says when it is done: here it is at once.
+for _op, _types in (
+    ("add", "u32 s32 u64 s64"),
+    ("inc dec", "u32"),
+    ("min max", "u32 s32"),
+    ("and or xor", "b32"),
+):
+    _later = partial(
+        row,
+        operands="[T] T",
+        step=atomic,
+        mix="atomic",
+        effects=Effects(atomic=True),
+        fidelity="ordering",
+        needs="sm_100 8.7",
+        op=_op,
+        T=_types,
+    )
+    _later("red.async.<sem>.<scope>{.global}.<op>.<T>", sem="relaxed release", scope="gpu sys")
+    _later("red.async.mmio.release.sys{.global}.<op>.<T>")
 
 _exchange = partial(_atom, op="exch", T="b32 b64 b128")
 _exchange("atom" + _SHARED + ".<op>.<T>", "[T] T -> T?", space=_SPACES)
@@ -267,6 +293,7 @@ _atom(f"atom{_SHARED}.<op>.<T>", "[T] T -> T?", space=_SPACES, op="arrive", T="b
 
 for _op, _noftz, _types, _vectors in (
     ("add", "", "f32", "v2 v4"),
+    ("add", ".noftz", "f32", "v2 v4"),
     ("add min max", ".noftz", _HALVES, "v2 v4 v8"),
     ("add min max", ".noftz", _PAIRS, "v2 v4"),
 ):

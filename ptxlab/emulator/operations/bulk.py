@@ -14,9 +14,9 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.address_map import RANK_SHIFT
-from ptxlab.emulator.operations.atomic import changes, take_turns
+from ptxlab.emulator.operations.atomic import NOFTZ_F32, changes, take_turns
 from ptxlab.emulator.operations.mbarrier import Objects, given
-from ptxlab.emulator.operations.memory import HINT, state_space, vector_size
+from ptxlab.emulator.operations.memory import HINT, SCOPES, state_space, vector_size
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
@@ -167,12 +167,12 @@ def policy(context: Context, form: RowForm, operands: list[Any]) -> None:
 
 def multicast(context: Context, form: RowForm, operands: list[Any]) -> Source | None:
     """Take the mask of the CTAs a copy is for off the end of the operands."""
-    return context.source(operands.pop(), "u16") if form[MULTICAST] else None
+    return context.source(operands.pop(), "u16") if form["multicast"] else None
 
 
 def reduction(form: RowForm, kind: ScalarType) -> Put:
     """Return how items are put into memory by an operation, one after the other."""
-    change_in = changes(form["op"], kind)
+    change_in = changes(form["op"], kind, keeps=bool(form["noftz"]))
 
     def put(part: Part, items: Array) -> None:
         memory = part.memory.items(kind.bytes).view(kind.dtype)
@@ -185,14 +185,49 @@ def reduction(form: RowForm, kind: ScalarType) -> Put:
 # ---- bulk copies ----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class SingleBytes:
+    """Which bytes of a copy move: those of each 16 that a ``mask`` names, or all but some at its ends.
+
+    What a GPU writes for those at the ends is not said; here what was there stays.
+    """
+
+    mask: Source | None
+    ends: tuple[Source, ...]
+
+    @classmethod
+    def of(cls, context: Context, form: RowForm, operands: list[Any]) -> SingleBytes | None:
+        """Take what says so out of the operands, None where all bytes move."""
+        mask = context.source(operands.pop(), "u16") if form[MASKED] else None
+        ends = [context.source(operands.pop(3), "u32") for _ in range(2 * bool(form[BEYOND]))]
+        return cls(mask, tuple(ends)) if mask or ends else None
+
+    def move(
+        self, frame: Frame, copies: BulkCopies, which: Array, offset: Array, n: Array
+    ) -> Array:
+        """Say which of the bytes, at ``offset`` of copies of ``n`` bytes, move."""
+        per_copy = [
+            given(source, frame, copies.threads)[copies.thread][which]
+            for source in (self.mask, *self.ends)
+            if source is not None
+        ]
+        if self.mask is not None:
+            named: Array = per_copy[0] >> offset % UNIT & 1 == 1
+            return named
+        left, right = per_copy
+        inside: Array = (offset >= left) & (offset < n[which] - right)
+        return inside
+
+
 def copy(context: Context, form: RowForm) -> Step:
     """Copy or reduce as many bytes as each thread says between shared and global memory."""
     operands = list(context.instruction.operands)
+    single = SingleBytes.of(context, form, operands)
     policy(context, form, operands)
     mask = multicast(context, form, operands)
     target, origin, size, *barrier = operands
     kind = TYPES[form["T"]] if form["T"] else None
-    unit = kind.bytes if kind else UNIT
+    unit = 1 if single else kind.bytes if kind else UNIT
     name = form.name.split(".bulk")[0] + ".bulk"
     write = Access(
         state_space([form["to"]]),
@@ -215,7 +250,7 @@ def copy(context: Context, form: RowForm) -> Step:
         _require_multiples(frame, copies, nbytes, (write, read))
         counts = nbytes // unit
         own = replace(copies, rank=None)
-        if counts.sum() > _MANY:
+        if counts.sum() > _MANY and not single:
             # What leaves its memory is refused by its end, before a list of all its units fills ours.
             some = np.flatnonzero(counts)
             end = (counts[some] - 1) * unit
@@ -223,6 +258,9 @@ def copy(context: Context, form: RowForm) -> Step:
             copies.units(write, frame, some, end)
         which = np.repeat(np.arange(len(counts)), counts)
         offset = (np.arange(len(which)) - np.repeat(counts.cumsum() - counts, counts)) * unit
+        if single:
+            moves = single.move(frame, copies, which, offset, nbytes)
+            which, offset = which[moves], offset[moves]
         transfer = Transfer(
             own.units(read, frame, which, offset),
             copies.units(write, frame, which, offset),
@@ -309,34 +347,66 @@ def store(context: Context, form: RowForm) -> Step:
 # ---- rows -----------------------------------------------------------------------------------
 
 MULTICAST = "multicast::cluster"
+OF_16_BITS = f"{MULTICAST}::16b"
+OF_16_BITS_SINCE = "sm_90 9.4"
+"""What says that the mask of a multicast has 16 bits, as it has anyhow, and since when."""
+CASTS = f"{MULTICAST} {OF_16_BITS}"
+MASKED, BEYOND = "cp_mask", "ignore_oob"
 SIGNAL = "mbarrier::complete_tx::bytes"
 _row = partial(row, mix="asynchronous copy", needs="sm_90 8.0")
 _SIZED = "[b8@to] [b8@from] u32<1048561/16"
-_TO_SHARED = f"{_SIZED} [b64@to]"
 
 SIGNALS = Effects(begins="signals", work="copy")
 GROUPED = Effects(begins="bulk_copies", work="copy")
+_FROM_GLOBAL = {"to": "shared::cluster", "from": "global"}
+_TO_OWN = {"to": "shared::cta", "from": "global"}
+_TO_GLOBAL = {"to": "global", "from": "shared::cta"}
+_TO_OTHERS = {"to": "shared::cluster", "from": "shared::cta"}
 
 _copy = partial(_row, step=copy, effects=SIGNALS)
 _grouped = partial(_row, step=copy, effects=GROUPED)
-for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
-    for _cast, _mask in (("", ""), (f".{MULTICAST}", " u16")):
-        _copy(
-            f"cp.async.bulk.<to>.<from>.{SIGNAL}{_cast}{_hint}",
-            _TO_SHARED + _mask + _policy,
-            **{"to": "shared::cluster", "from": "global"},
-        )
+_ORDERED = {"": "sm_90 8.0", "weak": "sm_90 9.3", "relaxed": "sm_90 9.3"}
+_NAMED = {"relaxed": "sm_90a sm_100f sm_110f 9.3", OF_16_BITS: OF_16_BITS_SINCE}
+# Whatever is said of order, all threads see a copy when its mbarrier is told.
+for _order, _kind, _scopes, _near in (
+    ("{.weak}", "", {}, {}),
+    (".relaxed.<scope>", ".b128", {"scope": SCOPES}, {"scope": "cta cluster"}),
+):
+    _start = f"cp.async.bulk{_order}.<to>.<from>"
     _copy(
-        f"cp.async.bulk.<to>.<from>.{SIGNAL}{_hint}",
-        _TO_SHARED + _policy,
-        needs="sm_90 8.6",
-        **{"to": "shared::cta", "from": "global"},
+        f"{_start}.{SIGNAL}{_kind}",
+        f"{_SIZED} [b64@to]",
+        needs=_ORDERED,
+        **_near,
+        **_TO_OTHERS,
     )
-    _grouped(
-        f"cp.async.bulk.<to>.<from>.bulk_group{_hint}",
-        _SIZED + _policy,
-        **{"to": "global", "from": "shared::cta"},
-    )
+    for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
+        for _cast, _mask, _casts in (("", "", {}), (".<multicast>", " u16", {"multicast": CASTS})):
+            _copy(
+                f"{_start}.{SIGNAL}{_cast}{_hint}{_kind}",
+                f"{_SIZED} [b64@to]{_mask}{_policy}",
+                needs=_ORDERED | _NAMED,
+                **_scopes,
+                **_casts,
+                **_FROM_GLOBAL,
+            )
+        for _beyond, _ends in (("", ""), (f".{BEYOND}", " u32<16 u32<16")):
+            _copy(
+                f"{_start}.{SIGNAL}{_hint}{_beyond}{_kind}",
+                f"{_SIZED}{_ends} [b64@to]{_policy}",
+                needs=_ORDERED | {"": "sm_90 8.6", BEYOND: "sm_90 9.2"},
+                **_scopes,
+                **_TO_OWN,
+            )
+        for _masked, _bytes in (("", ""), (f".{MASKED}", " u16")):
+            _grouped(
+                f"{_start}.bulk_group{_hint}{_masked}{_kind}",
+                f"{_SIZED}{_policy}{_bytes}",
+                needs=_ORDERED | {MASKED: "sm_100 8.6"},
+                **_scopes,
+                **_TO_GLOBAL,
+            )
+for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
     _row(f"cp.async.bulk.prefetch.L2.global{_hint}", "[b8] u32<1048561/16" + _policy, step=prefetch)
 _group = partial(_row, operands="")
 _group("cp.async.bulk.commit_group", step=commit_group, effects=Effects(commits="bulk_copies"))
@@ -349,27 +419,47 @@ _row(
 )
 
 _IN_SHARED = (
-    ("add", "", "u32 s32 u64"),
-    ("inc dec", "", "u32"),
-    ("min max", "", "u32 s32"),
-    ("and or xor", "", "b32"),
+    ("add", "u32 s32 u64"),
+    ("inc dec", "u32"),
+    ("min max", "u32 s32"),
+    ("and or xor", "b32"),
 )
 REDUCED = (
     ("add", "", "u32 s32 u64 f32 f64"),
     ("inc dec", "", "u32"),
     ("min max", "", "u32 s32 u64 s64 f16 bf16"),
     ("and or xor", "", "b32 b64"),
-    ("add", ".noftz", "f16 bf16"),
+    ("add", ".noftz", "f16 bf16 f32"),
 )
-for _op, _noftz, _types in _IN_SHARED:
-    _copy(
-        f"cp.reduce.async.bulk.<to>.<from>.{SIGNAL}.<op>{_noftz}.<T>",
-        _TO_SHARED,
-        effects=replace(SIGNALS, atomic=True),
-        op=_op,
-        T=_types,
-        **{"to": "shared::cluster", "from": "shared::cta"},
-    )
+for _order, _scopes, _near in (
+    ("", {}, {}),
+    (".relaxed.<scope>", {"scope": SCOPES}, {"scope": "cta cluster"}),
+):
+    _since = _ORDERED | NOFTZ_F32
+    for _op, _types in _IN_SHARED:
+        _copy(
+            f"cp.reduce.async.bulk{_order}.<to>.<from>.{SIGNAL}.<op>.<T>",
+            f"{_SIZED} [b64@to]",
+            effects=replace(SIGNALS, atomic=True),
+            needs=_since,
+            op=_op,
+            T=_types,
+            **_near,
+            **_TO_OTHERS,
+        )
+    for _op, _noftz, _types in REDUCED:
+        for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
+            _grouped(
+                f"cp.reduce.async.bulk{_order}.<to>.<from>.bulk_group{_hint}.<op>{_noftz}.<T>",
+                _SIZED + _policy,
+                effects=replace(GROUPED, atomic=True),
+                needs=_since,
+                op=_op,
+                T=_types,
+                **_scopes,
+                **_TO_GLOBAL,
+            )
+for _op, _types in _IN_SHARED:
     _row(
         f"red.async.relaxed.cluster{{.shared::cluster}}.{SIGNAL}.<op>.<T>",
         "[T] T [b64]",
@@ -379,27 +469,10 @@ for _op, _noftz, _types in _IN_SHARED:
         op=_op,
         T=_types.replace("u64", "u64 s64"),
     )
-_copy(
-    f"cp.async.bulk.<to>.<from>.{SIGNAL}",
-    _TO_SHARED,
-    **{"to": "shared::cluster", "from": "shared::cta"},
-)
-for _op, _noftz, _types in REDUCED:
-    for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
-        _grouped(
-            f"cp.reduce.async.bulk.<to>.<from>.bulk_group{_hint}.<op>{_noftz}.<T>",
-            _SIZED + _policy,
-            effects=replace(GROUPED, atomic=True),
-            op=_op,
-            T=_types,
-            **{"to": "global", "from": "shared::cta"},
-        )
 _WORDS, _DOUBLES = "b32 u32 s32 f32", "b64 u64 s64 f64"
-_store = partial(_row, step=store, needs="sm_90 8.1", effects=replace(SIGNALS, work="store"))
+_store = partial(_row, step=store, effects=replace(SIGNALS, work="store"))
+_elsewhere = f"st.async{{.weak}}{{.shared::cluster}}.{SIGNAL}"
 for _vec, _types in (("v2", f"{_WORDS} {_DOUBLES}"), ("v4", _WORDS)):
-    _store(
-        f"st.async{{.weak}}{{.shared::cluster}}.{SIGNAL}{{.<vec>}}.<T>",
-        "[T] T*vec [b64]",
-        vec=_vec,
-        T=_types,
-    )
+    _several = partial(_store, needs="sm_90 8.1", vec=_vec, T=_types)
+    _several(_elsewhere + "{.<vec>}.<T>", "[T] T*vec [b64]")
+_store(_elsewhere + ".<T>", "[T] T [b64]", needs="sm_90 9.2", T="b128")

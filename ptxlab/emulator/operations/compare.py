@@ -16,7 +16,7 @@ from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush
-from ptxlab.numbers.types import TYPES, halves, joined
+from ptxlab.numbers.types import TYPES, joined, unpacked
 
 Compare = Callable[[Array, Array], Array]
 
@@ -114,7 +114,7 @@ def _setp(cmp: str, T: str, boolean: str = "", ftz: str = "") -> Callable[..., A
         return t, ~t
 
     def by_half(a: Array, b: Array) -> tuple[Array, Array]:
-        lower, upper = halves(T, a, b)
+        lower, upper = unpacked(T, a, b)
         return compare(*lower), compare(*upper)
 
     two = by_half if T.endswith("x2") else opposite
@@ -176,7 +176,7 @@ def _set(cmp: str, D: str, T: str, boolean: str = "", ftz: str = "") -> Callable
         return lambda *inputs: np.where(test(*inputs), true, false).view(dtype)
 
     def by_half(a: Array, b: Array, *c: Array) -> Array:
-        results = (np.where(test(*each, *c), true, false) for each in halves(T, a, b))
+        results = (np.where(test(*each, *c), true, false) for each in unpacked(T, a, b))
         return joined(*results, dtype=dtype)
 
     return by_half

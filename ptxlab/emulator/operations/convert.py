@@ -18,7 +18,7 @@ from ptxlab.numbers.doubles import toward
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush, narrow, propagate_nan_f64, saturate, to_odd, two_sum
 from ptxlab.numbers.rounding import relu as not_negative
-from ptxlab.numbers.types import TYPES
+from ptxlab.numbers.types import TYPES, limits
 
 Unary = Callable[[Array], Array]
 
@@ -30,12 +30,6 @@ IRND = " ".join(WHOLE)
 BF16 = "sm_90 7.8"
 
 conversion = partial(row, mix="conversion", wider=True)
-
-
-def limits(name: str) -> tuple[int, int]:
-    """Return the smallest and largest number of an integer type."""
-    bits = int(name[1:])
-    return (0, (1 << bits) - 1) if name[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def shared_limits(D: str, S: str) -> tuple[int, int]:

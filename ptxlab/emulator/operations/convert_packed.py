@@ -12,14 +12,14 @@ from functools import partial
 import numpy as np
 
 from ptxlab.arrays import Array, looked_up
-from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrowing
+from ptxlab.emulator.operations.convert import Unary, conversion, narrowing
 from ptxlab.emulator.operations.floating import format_of
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Binary
 from ptxlab.numbers.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, UE8M0, Format
 from ptxlab.numbers.rounding import at_random, narrow
 from ptxlab.numbers.rounding import relu as not_negative
-from ptxlab.numbers.types import halves
+from ptxlab.numbers.types import limits, unpacked
 
 BLACKWELL = "sm_100f sm_110f sm_120f"
 
@@ -45,7 +45,7 @@ def _from_halves(both: Binary, T: str) -> Unary:
     """Return ``both``, which takes two f32, for a register with two numbers."""
 
     def compute(a: Array) -> Array:
-        [lower], [upper] = halves(T, a)
+        [lower], [upper] = unpacked(T, a)
         return both(upper.astype(np.float32), lower.astype(np.float32))
 
     return compute
@@ -98,54 +98,109 @@ conversion(
 # ---- formats of 8, 6 and 4 bits -------------------------------------------------------------
 
 
-def _narrowed_halves(D: str, relu: str) -> Unary:
-    return _from_halves(_narrowed(D, relu=relu), "f16x2")
+def _narrowed_halves(D: str, S: str, relu: str) -> Unary:
+    return _from_halves(_narrowed(D, relu=relu), S)
 
 
-def _grow(fmt: Format, wide: Format, relu: str = "") -> Unary:
-    """Every value of ``fmt`` is one of ``wide``, so a table of them is the conversion."""
-    values = narrow(fmt.decode(np.arange(256, dtype=np.uint8))[0], wide)
-    table = (not_negative(values, wide) if relu else values).view(np.uint16).astype(np.uint32)
-    cell = _cell(fmt)
+def _values(fmt: Format) -> Array:
+    """Return what each code of up to 8 bits stands for."""
+    return fmt.decode(np.arange(256, dtype=np.uint8))[0]
+
+
+def _both(a: Array, cell: int) -> tuple[Array, Array]:
+    """Return the upper and the lower code of a register with two."""
+    return a >> a.dtype.type(cell), a & a.dtype.type((1 << cell) - 1)
+
+
+def _grow(values: Array, cell: int, wide: Format, satfinite: str = "", relu: str = "") -> Unary:
+    """Every one of ``values``, by its code, is one of ``wide``, so a table of them is the conversion."""
+    grown = narrow(values, wide, finite=bool(satfinite))
+    table = (not_negative(grown, wide) if relu else grown).view(np.uint16).astype(np.uint32)
 
     def compute(a: Array) -> Array:
-        upper = looked_up(a >> a.dtype.type(cell), table) << np.uint32(16)
-        words: Array = upper | looked_up(a & a.dtype.type((1 << cell) - 1), table)
+        upper, lower = _both(a, cell)
+        words: Array = looked_up(upper, table) << np.uint32(16) | looked_up(lower, table)
         return words
 
     return compute
 
 
-_NEEDS = {8: ("sm_89:8.1 7.8",) * 2, 6: (f"{BLACKWELL} 8.6", f"{BLACKWELL} 9.1")}
-_NEEDS[4] = _NEEDS[6]
+def _grow_scaled(values: Array, cell: int, satfinite: str, relu: str) -> Binary:
+    """Multiply each by its power of two, which leads out of what bfloat16 has at both ends."""
+    numbers, powers = (x.astype(np.float64).view(np.uint64) for x in (values, _values(UE8M0)))
+
+    def convert(code: Array, scale: Array) -> Array:
+        x, power = looked_up(code, numbers), looked_up(scale, powers)
+        r = narrow(x.view(np.float64) * power.view(np.float64), BF16, finite=bool(satfinite))
+        return (not_negative(r, BF16) if relu else r).view(np.uint16).astype(np.uint32)
+
+    def compute(a: Array, scale: Array) -> Array:
+        upper, lower = map(convert, _both(a, cell), _both(scale, UE8M0.bits))
+        words: Array = upper << np.uint32(16) | lower
+        return words
+
+    return compute
+
+
+_NEEDS = {8: "sm_89:8.1 7.8", 6: f"{BLACKWELL} 8.6", 4: f"{BLACKWELL} 8.6"}
+_HALVES: dict[int, str | dict[str, str]] = {
+    8: {"": _NEEDS[8], "bf16x2": f"{BLACKWELL} 9.1"},
+    6: f"{BLACKWELL} 9.1",
+}
+_HALVES[4] = _HALVES[6]
+_TO_BF16 = "cvt.rn{.satfinite}{.relu}"
+SCALED = "scaled::n2::ue8m0"
+
+
+def _to_bf16(two: str, values: Array, cell: int, needs: str) -> None:
+    """Add the rows of conversions to bfloat16, of which each number may have a scale."""
+    register, grown = f"b{2 * cell}", partial(_grow, values, cell, BF16)
+    conversion(f"{_TO_BF16}.bf16x2.{two}", f"{register} -> bf16x2", make=grown, needs=needs)
+    conversion(
+        f"{_TO_BF16}.{SCALED}.bf16x2.{two}",
+        f"{register} b16 -> bf16x2",
+        make=partial(_grow_scaled, values, cell),
+        needs=needs,
+    )
+
 
 for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):
     _two, _register = f"{_fmt.name}x2", f"b{2 * _cell(_fmt)}"
-    _first, _later = _NEEDS[_fmt.bits]
     conversion(
         "cvt.rn.satfinite{.relu}.<D>.f32",
         f"f32 f32 -> {_register}",
         make=_narrowed,
-        needs=_first,
+        needs=_NEEDS[_fmt.bits],
         D=_two,
     )
     conversion(
-        "cvt.rn.satfinite{.relu}.<D>.f16x2",
-        f"f16x2 -> {_register}",
+        "cvt.rn.satfinite{.relu}.<D>.<S>",
+        f"S -> {_register}",
         make=_narrowed_halves,
-        needs=_later,
+        needs=_HALVES[_fmt.bits],
         D=_two,
+        S="f16x2 bf16x2",
     )
     conversion(
         f"cvt.rn{{.relu}}.f16x2.{_two}",
         f"{_register} -> f16x2",
-        make=partial(_grow, _fmt, F16),
-        needs=_first,
+        make=partial(_grow, _values(_fmt), _cell(_fmt), F16),
+        needs=_NEEDS[_fmt.bits],
     )
+    _to_bf16(_two, _values(_fmt), _cell(_fmt), f"{BLACKWELL} 9.2")
     for _relu in ("", "relu."):
         refuse(
             f"cvt.rs.{_relu}satfinite.{_fmt.name}x4",
             "the PTX ISA leaves open how four values share the random bits",
+        )
+
+_FIXED_POINT = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32) / np.float32(64)
+_to_bf16("s2f6x2", _FIXED_POINT, 8, "sm_100a sm_103a sm_107a sm_110a sm_120a sm_121a 9.1")
+for _relu in ("", ".relu"):
+    for _scaled in ("", f".{SCALED}"):
+        refuse(
+            f"cvt.rn.satfinite{_relu}{_scaled}.s2f6x2",
+            "the PTX ISA leaves open what numbers of -2 and below become: -2, or -127/64",
         )
 
 
@@ -183,7 +238,7 @@ _scale("cvt.<rnd>{.satfinite}.ue8m0x2.bf16x2", "bf16x2 -> b16", make=_exponents_
 conversion(
     "cvt.rn.bf16x2.ue8m0x2",
     "b16 -> bf16x2",
-    _grow(UE8M0, BF16),
+    _grow(_values(UE8M0), UE8M0.bits, BF16),
     needs=f"{BLACKWELL} 8.6",
 )
 

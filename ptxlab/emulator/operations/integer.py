@@ -15,7 +15,7 @@ import numpy as np
 from ptxlab.arrays import Array, intrinsic, some
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Binary, row
-from ptxlab.numbers.types import TYPES, packed
+from ptxlab.numbers.types import TYPES, limits, packed, packing
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"
 SIGNED = "s16 s32 s64"
@@ -34,13 +34,21 @@ def clamp_s32(wide: Array) -> Array:
 # ---- add, sub -------------------------------------------------------------------------------
 
 
-def _saturated(function: np.ufunc) -> Binary:
-    return lambda a, b: clamp_s32(function(a, b, dtype=np.int64))
+BYTES = "sm_107f sm_120f 9.2"
+"""What has four numbers of 8 bits in a register, and with them sums that saturate."""
+
+
+def _saturated(function: np.ufunc, T: str) -> Binary:
+    """Return ``function``, whose results are clamped to what an integer type has."""
+    dtype, (least, most) = TYPES[T].dtype, limits(T)
+    return lambda a, b: np.clip(function(a, b, dtype=np.int64), least, most).astype(dtype)
 
 
 for _opcode, _function in (("add", np.add), ("sub", np.subtract)):
-    integer(_opcode + ".<T>", "T T -> T", _function, work=1, T=INTEGERS)
-    integer(_opcode + ".sat.s32", "s32 s32 -> s32", _saturated(_function), work=1)
+    _sum = partial(integer, operands="T T -> T", work=1)
+    _sum(_opcode + ".<T>", compute=_function, T=INTEGERS)
+    _sum(_opcode + ".sat.<T>", make=partial(_saturated, _function), T="s32")
+integer("add.sat.u32", "u32 u32 -> u32", _saturated(np.add, "u32"), work=1, needs=BYTES)
 
 
 # ---- carries --------------------------------------------------------------------------------
@@ -239,11 +247,25 @@ for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
     integer(f"{_opcode}.<T>", "T T -> T", _choose, T=INTEGERS)
     integer(f"{_opcode}.relu.s32", "s32 s32 -> s32", _not_negative(_choose), needs="sm_90 8.0")
 
-_pair = partial(integer, operands="T T -> T", needs="sm_90 8.0")
-_pair("add.<T>", make=partial(packed, np.add), work=1, T="u16x2 s16x2")
+
+def _packed_saturated(function: np.ufunc, T: str) -> Callable[..., Array]:
+    return packed(_saturated(function, packing(T)[0]), T)
+
+
+_pairs = partial(integer, operands="T T -> T", needs="sm_90 8.0")
+_bytes = partial(integer, operands="T T -> T", needs=BYTES)
+_pairs("add.<T>", make=partial(packed, np.add), work=1, T="u16x2 s16x2")
+_bytes("add.sat.<T>", make=partial(_packed_saturated, np.add), work=1, T="u16x2 s16x2")
+for _opcode, _function in (("add", np.add), ("sub", np.subtract)):
+    _bytes(_opcode + ".<T>", make=partial(packed, _function), work=1, T="u8x4 s8x4")
+    _saturating = partial(_packed_saturated, _function)
+    _bytes(_opcode + ".sat.<T>", make=_saturating, work=1, T="u8x4 s8x4")
 for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
-    _pair(_opcode + ".<T>", make=partial(packed, _choose), T="u16x2 s16x2")
-    _pair(_opcode + ".relu.<T>", make=partial(packed, _not_negative(_choose)), T="s16x2")
+    for _several, _without, _with_sign in ((_pairs, "u16x2", "s16x2"), (_bytes, "u8x4", "s8x4")):
+        _several(_opcode + ".<T>", make=partial(packed, _choose), T=f"{_without} {_with_sign}")
+        _relu = partial(packed, _not_negative(_choose))
+        _several(_opcode + ".relu.<T>", make=_relu, T=_with_sign)
+integer("neg.<T>", "T -> T", make=partial(packed, np.negative), needs=BYTES, T="s8x4")
 integer("sad.<T>", "T T T -> T", _sad, T=INTEGERS)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,8 @@ from ptxlab.emulator.run.steps import register_step, write
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-from ptxlab.syntax.tree import Address, Integer, Name, Operand, Symbol
+from ptxlab.numbers.types import TYPES
+from ptxlab.syntax.tree import Address, Integer, Name, Operand, Pair, Symbol
 
 Result = TypeVar("Result")
 
@@ -140,10 +141,26 @@ def _init(context: Context, form: RowForm) -> Step:
     """Make an mbarrier object that expects so many arrivals in each phase."""
     address, count = context.operands(2)
     objects, counts = Objects.of(context, form, address), context.source(count, "u32")
+    v1 = form["layout"] == "layout::v1"
 
     def run(frame: Frame, threads: Threads) -> None:
         asked = given(counts, frame, threads)
-        objects.change(frame, threads, lambda barriers, index: barriers.init(index, asked))
+        objects.change(frame, threads, lambda barriers, index: barriers.init(index, asked, v1=v1))
+
+    return run
+
+
+def _check_layout(context: Context, form: RowForm) -> Step:
+    """Say whether an object has a layout."""
+    result, address = context.operands(2)
+    objects, destination = Objects.of(context, form, address), context.destination(result, "pred")
+    v1 = form["layout"] == "layout::v1"
+
+    def run(frame: Frame, threads: Threads) -> None:
+        same = objects.act(
+            frame, threads, lambda barriers, index: barriers.has_layout(index, v1=v1)
+        )
+        write(frame, threads.spread, [destination], [same])
 
     return run
 
@@ -301,16 +318,24 @@ def _wait(context: Context, form: RowForm) -> Step:
     """Wait for a phase to be complete, and say whether it is.
 
     An answer that it is not is given only when nobody else can run: how long test_wait and try_wait
-    wait is not for a program to know.
+    wait is not for a program to know. What no work reports is zero.
     """
-    result, address, state, *hint = context.instruction.operands
-    destination = context.destination(result, "pred")
+    result, *rest = context.instruction.operands
+    results: list[Any] = [result.first, result.second] if isinstance(result, Pair) else [result]
+    kinds = ["pred"] * len(results)
+    if not isinstance(rest[0], Address):
+        results.append(rest.pop(0))
+        kinds.append("b8")
+    destinations = list(map(context.destination, results, kinds))
+    address, state, *hint = rest
     by_parity = bool(form["parity"])
     source = context.source(state, "u32") if by_parity else _state(context, state)
     for time in hint:
         context.source(time, "u32")
     phase = context.participants = Phase(Objects.of(context, form, address), source, by_parity)
-    if by_parity and isinstance(state, Integer) and state.value not in (0, 1):
+    # Where a report is asked for, ptxas looks at another operand.
+    looked_at = by_parity and "b8" not in kinds
+    if looked_at and isinstance(state, Integer) and state.value not in (0, 1):
         context.reject("a parity is 0 or 1", state)
 
     def run(frame: Frame, threads: Threads) -> None:
@@ -320,7 +345,8 @@ def _wait(context: Context, form: RowForm) -> Step:
         if wave.watched and passed.any():
             through = Threads(threads.width, index=threads.index[passed])
             wave.watcher.waited(through, phase.objects.index(frame, threads)[passed])
-        write(frame, threads.spread, [destination], [passed])
+        reports = [np.zeros(passed.shape, TYPES[kind].dtype) for kind in kinds[1:]]
+        write(frame, threads.spread, destinations, [passed, *reports])
 
     return run
 
@@ -341,13 +367,21 @@ _NEEDS = {
     "try_wait relaxed": "sm_90 8.6",
     "parity": "sm_80 7.1",
     "try_wait": "sm_90 7.8",
+    "layout::v0": "sm_90 9.3",
+    "layout::v1": "sm_90 9.3",
+    "phase_type::primary": "sm_90 9.3",
+    "phase_type::conditional": "sm_90 9.3",
 }
 _OWN, _ANY = "shared shared::cta", "shared shared::cta shared::cluster"
 _row = partial(row, mix="synchronization", needs=_NEEDS)
 _order = {"scope": "cta cluster"}
 
 _makes, _unmakes = Effects(mbarrier="init"), Effects(mbarrier="inval")
-_row("mbarrier.init{.<space>}.b64", "[b64] u32<1048576", step=_init, effects=_makes, space=_OWN)
+_LAYOUTS = "layout::v0 layout::v1"
+_made = partial(_row, operands="[b64] u32<1048576", step=_init, effects=_makes, space=_OWN)
+_made("mbarrier.init{.<layout>}{.<space>}.b64", layout=_LAYOUTS)
+_asks = partial(_row, operands="[b64] -> pred", step=_check_layout, space=_OWN)
+_asks("mbarrier.check_layout.<layout>{.<space>}.b64", layout=_LAYOUTS, needs="sm_90 9.3")
 _row("mbarrier.inval{.<space>}.b64", "[b64]", step=_invalidate, effects=_unmakes, space=_OWN)
 _does = Effects(mbarrier="<what>", tx="<tx>")
 for _ordered, _sems in (("", {}), (".<sem>.<scope>", {"sem": "relaxed", **_order})):
@@ -368,19 +402,21 @@ for _ordered in ("", ".release.cta"):
         open="noComplete",
         space=_OWN,
     )
-_row("mbarrier.pending_count.b64", "u64 -> u32", step=_pending_count)
+_row("mbarrier.pending_count{.layout::v0}.b64", "u64 -> u32", step=_pending_count)
 _row("mbarrier.parity.b64", "u64 -> u32", step=_parity, lifted=True)
 _waiting = partial(_row, step=_wait, collective=True, effects=Effects(mbarrier="wait"), space=_OWN)
 for _ordered, _sems in (("", {}), (".<sem>.<scope>", {"sem": "acquire relaxed", **_order})):
     _rest = f"{_ordered}{{.<space>}}.b64"
     for _name, _time in (("test_wait", ""), ("try_wait", " u32?")):
         _waiting(f"mbarrier.{_name}{_rest}", f"[b64] u64{_time} -> pred", **_sems)
-        _waiting(
-            f"mbarrier.{_name}.<parity>{_rest}",
-            f"[b64] u32{_time} -> pred",
-            parity="parity",
-            **_sems,
-        )
+        _by_parity = partial(_waiting, parity="parity", **_sems)
+        _operands = f"[b64] u32{_time} -> pred"
+        _by_parity(f"mbarrier.{_name}.<parity>{_rest}", _operands)
+        _by_parity(f"mbarrier.{_name}.<parity>.phase_type::conditional{_rest}", _operands)
+        _primary = f"phase_type::primary{_rest}"
+        _reported = " -> pred|pred b8"
+        _waiting(f"mbarrier.{_name}.{_primary}", f"[b64] u64{_time}{_reported}", **_sems)
+        _by_parity(f"mbarrier.{_name}.<parity>.{_primary}", f"[b64] u32{_time}{_reported}")
 row(
     "cp.async.mbarrier.arrive{.<noinc>}{.<space>}.b64",
     "[b64]",

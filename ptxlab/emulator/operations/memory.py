@@ -289,12 +289,14 @@ NEEDS = {
     "L2::128B": "sm_75 7.4",
     "L2::256B": "sm_80 7.4",
     "v8": "sm_100 8.8",
+    "proxy::readonly": "sm_90 9.4",
     **{f"v4 {letter}64": "sm_100 8.8" for letter in "busf"},
 }
 LOADABLE = " ".join(
     [*(f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128"]
 )
 
+_NO_B128 = LOADABLE.removesuffix(" b128")
 _SHARED = "shared shared::cta shared::cluster"
 _PARAMETERS = "param param::entry param::func"
 _END = "{.<vec>}.<T>"
@@ -316,6 +318,12 @@ _load("ld.volatile{.<space>}" + _END, space=_SHARED)
 _far("ld.volatile{.global}{.<prefetch>}" + _END)
 _load("ld.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
 _far("ld.<order>.<scope>{.global}{.<evict>}" + _FETCHED, evict=EVICTIONS, **_order)
+_load(
+    "ld{.global}{.nc}.proxy::readonly{.<vec>}.<T>",
+    operands="[T] -> T*vec",
+    T=_NO_B128,
+    vec="v2 v4 v8",
+)
 _one("ld.mmio.<order>.sys{.global}.<T>", "[T] -> T", step=load, mix="load", order=_order["order"])
 _load("ldu{.global}" + _END)
 
@@ -333,3 +341,33 @@ _global("st.volatile{.global}" + _END)
 _store("st.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
 _global("st.<order>.<scope>{.global}{.<evict>}" + _HINTED, evict=EVICTIONS, **_order)
 _one("st.mmio.<order>.sys{.global}.<T>", "[T] T", step=store, mix="store", order=_order["order"])
+# Nothing says when these are done: here they are at once.
+_released = partial(
+    row,
+    operands="[T] T",
+    step=store,
+    mix="store",
+    fidelity="ordering",
+    needs="sm_100 8.7",
+    T=_NO_B128,
+)
+_released("st.async.release.<scope>{.global}.<T>", scope="gpu sys")
+_released("st.async.mmio.release.sys{.global}.<T>")
+
+# ---- 256 bits, which the L2 cache may be told to keep ----
+_KEPT = "L2::evict_normal L2::evict_first L2::evict_last"
+_order = {"order": "relaxed acquire", "scope": SCOPES}
+for _count, _types in (("v8", "b32 u32 s32 f32"), ("v4", "b64 u64 s64 f64")):
+    _filled = partial(_far, vec=_count, T=_types, kept=_KEPT, needs="sm_100 8.8")
+    _emptied = partial(_global, vec=_count, T=_types, kept=_KEPT, needs="sm_100 8.8")
+    _to, _of = "{.L2::cache_hint}{.<prefetch>}.<vec>.<T>", "{.L2::cache_hint}.<vec>.<T>"
+    _filled(f"ld{{.weak}}{{.global}}{{.<evict>}}.<kept>{_to}", evict=EVICTIONS)
+    _filled(f"ld.global.nc{{.<evict>}}.<kept>{_to}", evict=EVICTIONS)
+    _filled(f"ld.<order>.<scope>{{.global}}{{.<evict>}}.<kept>{_to}", evict=EVICTIONS, **_order)
+    _emptied(f"st{{.weak}}{{.global}}{{.<evict>}}.<kept>{_of}", evict=EVICTIONS)
+    _emptied(
+        f"st.<order>.<scope>{{.global}}{{.<evict>}}.<kept>{_of}",
+        evict=EVICTIONS,
+        order="relaxed release",
+        scope=SCOPES,
+    )

@@ -143,6 +143,13 @@ for _side in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::
 _order("fence.mbarrier_init.release.cluster", needs="sm_90 8.0")
 _fenced("fence.proxy.<proxy>", needs="sm_70 7.5", effects=_proxy, proxy="alias")
 _fenced(
+    "fence.proxy.<proxy>.<sem>.sys",
+    needs="sm_90 9.4",
+    effects=_proxy,
+    proxy="alias",
+    sem="acquire release",
+)
+_fenced(
     "fence.proxy.<proxy>{.<space>}",
     needs=_PROXIES,
     effects=_proxy,
@@ -175,5 +182,6 @@ _hint = partial(row, operands="[b8]", step=prefetch, mix="cache", fidelity="orde
 _hint("prefetch{.<space>}.<level>", space="global local", level="L1 L2")
 _KEPT = ("L2::evict_last", "L2::evict_normal")
 _hint("prefetch{.global}.<level>", needs=dict.fromkeys(_KEPT, "sm_80 7.4"), level=" ".join(_KEPT))
+_hint("prefetch{.global}.L1::32B.valid_addr", needs="sm_90 9.4")
 _hint("prefetchu.L1")
 _hint("prefetch{.<space>}.tensormap", needs="sm_90 8.0", space="const param")

@@ -89,6 +89,7 @@ special_register("%warpid", lambda wave: _u32(_thread(wave) // WARP))
 special_register("%nwarpid", lambda wave: _u32(wave.cta_width // WARP))
 special_register("%smid", _constant(0))
 special_register("%nsmid", _constant(1))
+special_register("%locality_domain_id", _constant(0), needs="sm_100 9.5")  # the GPU is one domain
 special_register("%gridid", lambda wave: np.zeros(1, np.uint64), bits=64)
 special_register("%lanemask_eq", partial(_lanemask, compare=np.equal))
 special_register("%lanemask_lt", partial(_lanemask, compare=np.less))

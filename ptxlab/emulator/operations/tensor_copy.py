@@ -17,8 +17,10 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.operations.bulk import (
+    CASTS,
     GROUPED,
-    MULTICAST,
+    OF_16_BITS,
+    OF_16_BITS_SINCE,
     REDUCED,
     SIGNAL,
     SIGNALS,
@@ -467,15 +469,16 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
         (".<mode>", "2d", "tile::gather4", "&s32*dim+3", ""),
     ):
         _shaped = partial(_row, dim=_dims, mode=_name)
-        for _cast, _mask in (("", ""), (f".{MULTICAST}", " u16")):
+        for _cast, _mask, _casts in (("", "", {}), (".<multicast>", " u16", {"multicast": CASTS})):
             _shaped(
                 f"{_START}{_mode}.{SIGNAL}{{.<group>}}{_cast}{_hint}",
                 f"[b8@to] {_tensor} [b64@to]{_more}{_mask}{_policy}",
                 step=load,
-                needs=_NEEDS,
+                needs=_NEEDS | {OF_16_BITS: OF_16_BITS_SINCE},
                 effects=SIGNALS,
                 to="shared::cluster",
                 group="cta_group::1 cta_group::2",
+                **_casts,
             )
         _shaped(
             f"{_START}{_mode}.{SIGNAL}{{.<group>}}{_hint}",

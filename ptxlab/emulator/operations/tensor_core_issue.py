@@ -17,14 +17,14 @@ from functools import lru_cache
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.operations.bulk import MULTICAST, BulkCopies
+from ptxlab.emulator.operations.bulk import MULTICAST, OF_16_BITS, OF_16_BITS_SINCE, BulkCopies
 from ptxlab.emulator.operations.mbarrier import Objects
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.tensor_memory_allocate import enter
 from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.forms import matrix_form
+from ptxlab.emulator.prepare.forms import matrix_form, require
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import CLUSTER, translate
@@ -35,6 +35,7 @@ from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
+from ptxlab.isa.legality import parse_needs
 from ptxlab.matrix.descriptor import TCGEN05_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
 
@@ -257,7 +258,9 @@ def commit(context: Context, asked: RowForm) -> Step:
     base, _ = context.address(barrier, 32)
     objects = Objects(replace(Objects.of(context, asked, barrier).access, space=CLUSTER, base=base))
     # Of a multicast, the rank that a CTA has is put above the bits of the offset.
-    mask = context.source(masks[0], "u16") if MULTICAST in asked.modifiers else None
+    if OF_16_BITS in asked.modifiers:
+        require(context, asked.name, parse_needs(OF_16_BITS_SINCE))
+    mask = context.source(masks[0], "u16") if {MULTICAST, OF_16_BITS} & {*asked.modifiers} else None
 
     def run(frame: Frame, threads: Threads) -> None:
         wave = frame.wave

@@ -16,7 +16,7 @@ from ptxlab.emulator.operations.order import fence, nothing
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.forms import require
+from ptxlab.emulator.prepare.forms import ONLY_DRAWN, require
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import translate
@@ -35,6 +35,9 @@ _OF_BLACKWELL = "sm_100f sm_110f sm_120f 8.6"
 _FIRST_PACKED = 13
 """The first of those values of elemtype that stand for types of 4 and 6 bits."""
 _NEEDS_PACKED = parse_needs(_OF_BLACKWELL)
+_OF_96_BYTES = 4
+"""The number of a swizzle of 96 bytes, which the PTX ISA only draws."""
+_NEEDS_96_BYTES = parse_needs("sm_103a sm_107a 8.8")
 MAP_READ, MAP_WRITE = "read of a tensor map", "write of a tensor map"
 
 
@@ -89,6 +92,9 @@ def _replace(context: Context, form: RowForm) -> Step:
     address, *numbered, value = context.instruction.operands
     if form["field"] == "elemtype" and isinstance(value, Integer) and value.value >= _FIRST_PACKED:
         require(context, f"tensormap.replace.tile.elemtype {value.value}", _NEEDS_PACKED, value)
+    if form["field"] == "swizzle_mode" and value == Integer(_OF_96_BYTES):
+        require(context, f"{form.name} {_OF_96_BYTES}", _NEEDS_96_BYTES, value)
+        context.refuse(f"{form.name} with swizzle 96B", hint=ONLY_DRAWN)
     space = state_space(form.modifiers)
     reads = map_at(context, address, space, writes=False)
     writes = map_at(context, address, space, writes=True)
@@ -150,7 +156,7 @@ _field(_start, "[b8] #u32<5 T", field="global_stride", T="b64")
 for _mode, _modes in (
     ("elemtype", 16),
     ("interleave_layout", 3),
-    ("swizzle_mode", 4),
+    ("swizzle_mode", 5),
     ("fill_mode", 2),
 ):
     _field(_start, f"[b8] #T<{_modes}", field=_mode, T="b32")

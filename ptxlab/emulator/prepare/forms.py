@@ -20,9 +20,25 @@ from ptxlab.syntax.tree import Address, Instruction, Node
 
 _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
+_FABRIC = "one GPU is emulated, and no fabric between several"
+_UNSAID = "what it does is not in the public text of the PTX ISA"
+ONLY_DRAWN = "what it does is only in figures of the PTX ISA"
+_RUBIN = "it is new with sm_107 (Rubin), of which it is not modelled"
 
 REFUSED: dict[str, str] = {
     "multimem": "one GPU is emulated, and no memory of several",
+    "fabric": _FABRIC,
+    "cp.async.bulk.wait_group.sync_restrict::proxy::async": _UNSAID,
+    "fence.alias": _UNSAID,
+    "tensormap.query": _UNSAID,
+    **{
+        f"ldmatrix.sync.aligned.m8n16.{count}{space}.s8.s4": _UNSAID
+        for count in ("x1", "x2", "x4")
+        for space in ("", ".shared", ".shared::cta")
+    },
+    "spcompress": _RUBIN,
+    "spdecompress": _RUBIN,
+    "applypriority.async": _RUBIN,
     "tex": _TEXTURE,
     "tld4": _TEXTURE,
     "txq": _TEXTURE,
@@ -39,6 +55,21 @@ REFUSED: dict[str, str] = {
 
 Anything else that is not known is refused as well, only without a reason.
 """
+
+
+_REFUSED_MODIFIERS = {
+    "im2col::w": ONLY_DRAWN,
+    **dict.fromkeys(("generic::fabric", "fabric::generic", "fabric::fabric"), _FABRIC),
+    **dict.fromkeys(
+        (
+            "collector::b", "decompress::lut", "im2col_no_offs::w", "kind::ti16", "mbarrier::report",
+            "multicast::cluster::32b", "override::global_address", "pzo", "scaled::n1", "spcompress",
+            "sync_restrict::shared::read::mma::a", "ue5m3x2",
+        ),
+        _RUBIN,
+    ),
+}  # fmt: skip
+"""Why instructions with a modifier are refused, by its name or the first two parts of it."""
 
 
 def refuse(name: str, why: str) -> None:
@@ -148,6 +179,16 @@ def _misfit(made: Row, modifiers: Sequence[str]) -> _Misfit:
     return left, missing, taken
 
 
+def _refuse_modifiers(context: Context) -> None:
+    """Refuse the instruction in hand where a modifier of it is why."""
+    instruction = context.instruction
+    for modifier in instruction.modifiers:
+        for known in (modifier, "::".join(modifier.split("::")[:2])):
+            if known in _REFUSED_MODIFIERS:
+                name = f"{instruction.name}: modifier .{modifier}"
+                context.refuse(name, hint=_REFUSED_MODIFIERS[known])
+
+
 def legal_form(context: Context) -> RowForm:
     """Return the form of the instruction in hand, which the target and the version have.
 
@@ -164,10 +205,12 @@ def legal_form(context: Context) -> RowForm:
     try:
         form = form_of(instruction)
     except UnknownForm as unknown:
+        _refuse_modifiers(context)
         context.refuse_form(unknown)
     if form.row.lifted and not context.module.lifted:
         context.refuse(instruction.name, hint="only machine code waits like that")
     if form.row.tabled and form.matrix is None:
+        _refuse_modifiers(context)
         from ptxlab.matrix.catalog import forms as table
 
         names = (other.name for other in table() if other.name.startswith(form.opcode))

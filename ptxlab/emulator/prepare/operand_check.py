@@ -93,6 +93,8 @@ def _check_row(context: Context, form: RowForm) -> None:
             context.reject(f"{instruction.name} has one result", first)
         for target, (kind, name) in zip(targets, results, strict=False):
             _of_row(context, form, kind, name).result(target)
+        if len(results) > 2 and operands and not isinstance(operands[0], Address):
+            _of_row(context, form, *results[2]).result(operands.pop(0))
     needed = [source for source in sources if not source[0].optional]
     if not len(needed) <= len(operands) <= len(sources):
         wanted = f"{len(needed)} to {len(sources)}" if needed != sources else len(needed)

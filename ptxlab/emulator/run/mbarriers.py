@@ -2,7 +2,9 @@
 
 An object is its 64-bit word in shared memory, for all programs may know opaque. Here, low bits first:
 20 bits of arrivals that are pending, 20 of those that a phase expects, 21 of the transaction count
-(signed), 3 of the phase. A phase is complete when no arrival is pending and the count is zero.
+(signed), 3 of the phase. A phase is complete when no arrival is pending and the count is zero. Whether an
+object is of ``.layout::v1`` is kept beside it: no work that is emulated reports to one, so that its
+conditional phases end with the others.
 Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
 """
 
@@ -21,6 +23,8 @@ OBJECT_BYTES = 8
 COUNT_BITS, TX_BITS = 20, 21
 MOST = (1 << COUNT_BITS) - 1
 """The most arrivals of a phase, and the largest transaction count."""
+MOST_OF_V1 = (1 << 9) - 1
+"""The most arrivals of a phase of an object of ``.layout::v1``."""
 
 PHASES = 8
 """How far an object counts its phases: those asked for are the last two."""
@@ -99,16 +103,18 @@ class Mbarriers:
     def __init__(self, words: Array, width: int) -> None:
         self._words = words
         self.valid = np.zeros(words.shape, bool)
+        self.v1 = np.zeros(words.shape, bool)
         self.changes = self.told = 0
         self.hurried = np.zeros(width, bool)
         self.last: dict[object, tuple[Array, Threads, Array]] = {}
 
-    def init(self, index: Array, counts: Array) -> None:
+    def init(self, index: Array, counts: Array, *, v1: bool = False) -> None:
         """Make objects that expect ``counts`` arrivals in each phase."""
-        self._require((counts < 1) | (counts > MOST), counts, f"a count of {{}}, not 1 to {MOST}")
+        most = MOST_OF_V1 if v1 else MOST
+        self._require((counts < 1) | (counts > most), counts, f"a count of {{}}, not 1 to {most}")
         zero = np.zeros_like(counts)
         self._words[index] = MbarrierState(counts, counts, zero, zero).words()
-        self.valid[index] = True
+        self.valid[index], self.v1[index] = True, v1
 
     def invalidate(self, index: Array) -> None:
         """Unmake objects; their memory holds nothing then."""
@@ -118,6 +124,12 @@ class Mbarriers:
 
     def state(self, index: Array) -> MbarrierState:
         return MbarrierState.of(self._held(index))
+
+    def has_layout(self, index: Array, *, v1: bool) -> Array:
+        """Return of each object whether it has that layout."""
+        self._held(index)
+        same: Array = self.v1[index] == v1
+        return same
 
     def _held(self, index: Array) -> Array:
         """Return the words of objects."""

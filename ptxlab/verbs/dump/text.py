@@ -16,7 +16,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.numbers.types import TYPES, ScalarType
+from ptxlab.numbers.types import TYPES, ScalarType, packing
 from ptxlab.verbs.dump import shared, tensor_memory
 from ptxlab.verbs.dump.shared import SharedSpot, ShownTile
 from ptxlab.verbs.dump.tensor_memory import TensorTile
@@ -227,7 +227,7 @@ def _columns(shown: ShownDump) -> list[_Column]:
     for position, own in enumerate(shown.dumped.types):
         kind = _READABLE.get(shown.read_as or of_fragments.get(position, own), _READABLE[own])
         if kind.kind == "packed":
-            kind = _READABLE[kind.name.removesuffix("x2")]
+            kind = _READABLE[packing(kind.name)[0]]
         bits = TYPES[own].bits
         shown_columns.append(_Column(bits, kind if kind.bits <= bits else _READABLE[own]))
     return shown_columns

@@ -14,7 +14,7 @@ GPU = open_device("emulator", arch="sm_100a")
 
 def text(body: str, more: str = "") -> str:
     return f"""
-.version 9.1
+.version 9.5
 .target sm_100a
 .address_size 64
 .visible .entry k(.param .u64 out, .param .u64 in{more})
@@ -327,3 +327,50 @@ def test_shared_memory_is_cleared() -> None:
     np.testing.assert_array_equal(cleared("d5"), expected)
     with pytest.raises(LaunchError, match=r"st\.bulk of 12 bytes"):
         cleared("12")
+
+
+# ---- bulk copies of some bytes, stores and reductions that nobody waits for -----------------
+
+
+@pytest.mark.parametrize("mask", [0x0001, 0x8000, 0xF00F, 0xA5C3, 0])
+def test_of_each_16_bytes_those_of_the_mask_are_copied(mask: int) -> None:
+    body = f"""
+    mov.u32 r4, buffer;
+    mad.lo.u32 r5, r0, 4, r4;
+    st.shared.u32 [r5], 0x{0x01020304:x};
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    mov.u16 h0, {mask};
+    @p0 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [d0], [r4], 96, h0;
+    @p0 cp.async.bulk.commit_group;
+    @p0 cp.async.bulk.wait_group 0;
+    """
+    with GPU.upload(np.full(128, 255, np.uint8)) as out:
+        GPU.load(text(body)).kernel("k").launch(1, 32, [out, out])
+        kept = np.array([mask >> byte % 16 & 1 for byte in range(96)], bool)
+        filled = np.tile(np.array([4, 3, 2, 1], np.uint8), 24)
+        assert (out.numpy()[:96] == np.where(kept, filled, 255)).all()
+        assert (out.numpy()[96:] == 255).all()
+
+
+def test_stores_and_reductions_are_made_that_nobody_waits_for() -> None:
+    body = """
+    mad.wide.u32 d2, r0, 4, d0;
+    st.async.release.gpu.global.b32 [d2], r0;
+    red.async.mmio.release.sys.global.add.u32 [d0+128], r0;
+    red.async.release.gpu.global.max.s32 [d0+132], r0;
+    ld.global.proxy::readonly.v2.u32 {r4, r5}, [d1];
+    ld.global.L2::evict_last.v8.u32 {r6, r7, r8, r9, r10, r11, r12, r13}, [d1];
+    add.u32 r4, r4, r13;
+    mov.u32 r14, %locality_domain_id;
+    add.u32 r4, r4, r14;
+    prefetch.global.L1::32B.valid_addr [d1];
+    @p0 st.global.L1::evict_first.L2::evict_first.v8.u32 [d0+160], {r4, r5, r6, r7, r8, r9, r10, r4};
+    """
+    data = np.arange(100, 108, dtype=np.uint32)
+    with GPU.zeros(48, "u32") as out, GPU.upload(data) as given:
+        GPU.load(text(body)).kernel("k").launch(1, 32, [out, given])
+        words = out.numpy().tolist()
+    assert words[:32] == list(range(32))
+    assert words[32:34] == [sum(range(32)), 31]
+    assert words[40:] == [207, 101, 100, 101, 102, 103, 104, 207]

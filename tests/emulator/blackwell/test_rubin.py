@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ptxlab.emulator.prepare.preparation import prepare
@@ -51,3 +53,41 @@ def test_rubin_has_no_integers() -> None:
     text = MODULE.format(target="sm_107a", name=f"{FORM}::f16")
     assert link_ptx(text, arch="sm_107a").kernels
     prepare(parse(text), TARGETS["sm_107a"], "k")
+
+
+NOWHERE = {
+    "fabric.submit;": "no fabric between several",
+    "fence.proxy.generic::fabric.alias.acquire.sys;": "no fabric between several",
+    "cp.async.bulk.wait_group.sync_restrict::proxy::async 0;": "not in the public text",
+    "fence.alias.sync_restrict::read.release.sys;": "not in the public text",
+    "tensormap.query.alloc_class_large.global.b1024 p, [d];": "not in the public text",
+    "ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {r}, [r];": "not in the public text",
+    "cvt.rn.satfinite.relu.s2f6x2.f32 h, r, r;": "leaves open",
+    "cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w::128 [d, {r, r, r}], {h, h};": "figures",
+    "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [d], 4;": "figures",
+}
+NEW_WITH_RUBIN = (
+    "spcompress.b8.b2.sp::2:4.x1 {r}, {s}, {t, u}, r;",
+    "applypriority.async.bulk.global.bulk_group.L2::evict_normal [d], r;",
+    "mbarrier.arrive.release.cta.shared::cluster.multicast::cluster::32b.b64 _, [r], r, r;",
+    "cvt.rn.f16x2.ue5m3x2 r, h;",
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.sync_restrict::shared::read::mma::a.shared::cluster.b64 [r];",
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"), [*NOWHERE.items(), *((line, "new with sm_107") for line in NEW_WITH_RUBIN)]
+)
+def test_what_ptxas_takes_and_nobody_says_what_it_does_is_refused_by_name(
+    line: str, told: str
+) -> None:
+    text = MODULE.replace(".reg .pred p;", ".reg .pred p; .reg .b16 h; .reg .b32 s, t, u;").format(
+        target="sm_107a", name=""
+    )
+    text = text.replace(" [r], d, d, r, p;", line).replace(".version 9.4", ".version 9.5")
+    link_ptx(text, arch="sm_107a")
+    with pytest.raises(Unsupported, match=re.escape(line.split()[0].rstrip(";"))) as caught:
+        prepare(parse(text), TARGETS["sm_107a"], "k")
+    assert told in (caught.value.hint or "")
+    assert caught.value.location is not None
+    assert caught.value.location.line == 7

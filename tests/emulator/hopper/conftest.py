@@ -18,13 +18,14 @@ Run = Callable[..., Array]
 def hopper_text(body: str, before: str = "", directives: str = "") -> str:
     """Return a kernel ``k`` with ``d0`` its output, ``d1`` its input, and the usual special registers."""
     return f"""
-.version 9.0
+.version 9.5
 .target sm_90a
 .address_size 64
 {before}
 .visible .entry k(.param .u64 out, .param .u64 in) {directives}
 {{
     .reg .pred p<8>;
+    .reg .b8 c<2>;
     .reg .b16 h<16>;
     .reg .b32 r<32>;
     .reg .b64 d<32>;

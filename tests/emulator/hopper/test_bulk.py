@@ -148,6 +148,30 @@ def test_a_store_reads_its_source_until_it_is_waited_for(
     assert (out == wanted).all()
 
 
+def test_copies_say_how_they_are_ordered(run: Run) -> None:
+    data = words(7)
+    ordered = FETCH.replace(".bulk.shared", ".bulk.relaxed.gpu.shared").replace(
+        "bytes [", "bytes.b128 ["
+    )
+    out = run(START + ordered + OUT, words=7 * 256, data=data, grid=7, block=256)
+    assert (out.reshape(7, 256) == data).all()
+
+
+def test_bytes_at_the_ends_of_a_copy_may_lie_outside_of_memory(run: Run) -> None:
+    """The last 12 bytes are no byte of the tensor: what is there stays as it was."""
+    ends = (
+        FETCH.replace("shared::cluster", "shared::cta")
+        .replace("bytes [r3], [d1], 1024,", "bytes.ignore_oob [r3], [d1], 1024, 4, r6,")
+        .replace("1024;", "1024; mov.u32 r6, 12;", 1)
+    )
+    data = words(1)[0][:253]
+    whole = "st.shared.u32 [buffer+1020], 7; st.shared.u32 [buffer], 8;"
+    out = run(START + whole + ends + OUT, words=256, data=data, block=256)
+    assert (out == [8, *data[1:], 0, 0, 7]).all()
+    with pytest.raises(LaunchError, match="is out of bounds"):
+        run(START + FETCH + OUT, words=256, data=data, block=256)
+
+
 REDUCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("add", "u32"): lambda a, b: a + b,
     ("min", "u32"): np.minimum,
@@ -158,6 +182,7 @@ REDUCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("min", "s64"): lambda a, b: np.minimum(a.view("i8"), b.view("i8")).view("u4"),
     ("inc", "u32"): lambda a, b: np.where(a >= b, 0, a + 1),
     ("add.noftz", "f16"): lambda a, b: (a.view("f2") + b.view("f2")).view("u4"),
+    ("add.noftz", "f32"): lambda a, b: (a.view("f4") + b.view("f4")).view("u4"),
 }
 
 
@@ -166,6 +191,8 @@ def test_reductions_into_global_memory(run: Run, operation: str, kind: str) -> N
     data = words(2)
     if kind == "f16":
         data = RNG.normal(size=(2, 512)).astype("f2").view("u4")
+    if kind == "f32":
+        data = (RNG.normal(size=(2, 256)) * 1e-38).astype("f4").view("u4")
     body = (
         START
         + FETCH

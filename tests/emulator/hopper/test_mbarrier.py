@@ -97,6 +97,43 @@ def test_a_fresh_object_has_completed_the_phase_of_parity_1(run: Run) -> None:
     assert out[0] == 1
 
 
+@pytest.mark.parametrize("layout", ["v0", "v1"])
+def test_without_reports_both_phases_of_an_object_end_together(run: Run, layout: str) -> None:
+    out = run(
+        f"""
+        @p0 mbarrier.init.layout::{layout}.shared.b64 [bar], 32;
+        bar.sync 0;
+        mbarrier.test_wait.parity.phase_type::conditional.shared.b64 p1, [bar], 0;
+        mbarrier.arrive.shared.b64 d2, [bar];
+    W:  mbarrier.try_wait.phase_type::primary.shared.b64 p2|p3, c0, [bar], d2;
+        @!p2 bra W;
+        mbarrier.try_wait.parity.phase_type::conditional.shared.b64 p4, [bar], 0, 100;
+        mbarrier.check_layout.layout::v1.shared.b64 p5, [bar];
+        cvt.u32.u8 r4, c0;
+        selp.u32 r5, 1, 0, p1;
+        selp.u32 r6, 2, 0, p3;
+        selp.u32 r7, 4, 0, p4;
+        selp.u32 r8, 8, 0, p5;
+        add.u32 r4, r4, r5;
+        add.u32 r4, r4, r6;
+        add.u32 r4, r4, r7;
+        add.u32 r4, r4, r8;
+        mad.wide.u32 d3, r0, 4, d0;
+        st.global.u32 [d3], r4;
+        """,
+        words=32,
+    )
+    assert (out == (4 if layout == "v0" else 12)).all()
+
+
+def test_an_object_of_the_second_layout_counts_less_far(run: Run) -> None:
+    init = "mov.u32 r4, 511; @p0 mbarrier.init.layout::v1.shared.b64 [bar], r4;"
+    run(init, words=1)
+    with pytest.raises(LaunchError, match="a count of 512, not 1 to 511"):
+        run(init.replace("511", "512"), words=1)
+    run(init.replace("511", "512").replace("v1", "v0"), words=1)
+
+
 PING_PONG = """
     @p0 mbarrier.init.shared.b64 [bar], COUNT;
     bar.sync 0;

@@ -86,6 +86,22 @@ def test_transcendental_functions_to_half_an_ulp(
     assert np.all(np.abs(got - exact) <= 0.5000001 * np.spacing(np.abs(got)).astype(np.float64))
 
 
+@in_one_test(("opcode", "quarters"), [("sin", 0), ("cos", 1)])
+def test_sines_of_turns(reference: Any, opcode: str, quarters: int) -> None:
+    """Against the sine of what is left of the angle after whole quarters, which is exact in fractions."""
+    rng = np.random.default_rng(4)
+    values = (rng.standard_normal(400) * 10.0 ** rng.integers(-4, 9, 400)).astype(np.float32)
+    values[:9] = np.arange(9) / 4
+    got = reference.run(f"{opcode}.approx.ftz.2pi.f32", values.view(np.uint32).tolist())
+    for value, word in zip(values.tolist(), got.tolist(), strict=True):
+        whole, rest = divmod(Fraction(value) * 4 + quarters, 1)
+        turned = float(rest) * math.pi / 2
+        size = (math.sin if whole % 2 == 0 else math.cos)(turned) if rest else float(whole % 2)
+        exact = np.float32(size if whole % 4 < 2 else -size)
+        near = np.array([word], np.uint32).view(np.float32)[0]
+        assert abs(float(near) - float(exact)) <= np.spacing(abs(exact)), value
+
+
 @in_one_test(
     ("instruction", "table"),
     [
@@ -99,6 +115,10 @@ def test_transcendental_functions_to_half_an_ulp(
         ("lg2.approx.f32", {1: 0xC3150000}),
         ("sin.approx.f32", {0: 0, 1 << 31: 1 << 31, INF: NAN, MINUS_INF: NAN}),
         ("cos.approx.f32", {0: 0x3F800000, 1 << 31: 0x3F800000, INF: NAN}),
+        (
+            "sin.approx.ftz.2pi.f32",
+            {0: 0, 1 << 31: 1 << 31, 1: 0, 0x3E800000: 0x3F800000, INF: NAN},
+        ),
         ("tanh.approx.f32", {0: 0, 1 << 31: 1 << 31, INF: 0x3F800000, MINUS_INF: 0xBF800000}),
     ],
 )

@@ -321,13 +321,14 @@ def test_tiny_formats(reference: Any, name: str, relu: bool) -> None:
         a,
         b,
     )
-    (h,) = reference.floats("f16", 1, 200, 11)
-    words = [x << 16 | y for x, y in zip(h, h[::-1], strict=True)]
-    reference.matches(
-        f"cvt.{suffix}.{name}.f16x2",
-        lambda w: single(w >> 16, "f16") << distance | single(w & 0xFFFF, "f16"),
-        words,
-    )
+    for source in ("f16", "bf16"):
+        (h,) = reference.floats(source, 1, 200, 11)
+        words = [x << 16 | y for x, y in zip(h, h[::-1], strict=True)]
+        reference.matches(
+            f"cvt.{suffix}.{name}.{source}x2",
+            lambda w, s=source: single(w >> 16, s) << distance | single(w & 0xFFFF, s),
+            words,
+        )
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -357,6 +358,58 @@ def test_tiny_formats_to_f16(reference: Any, name: str) -> None:
             for s, h in ((16, single(w >> distance)), (0, single(w & (2 * top - 1))))
         ),
         words,
+    )
+
+
+@in_one_test("name", [*TINY, "s2f6x2"])
+@in_one_test("modifiers", ["", ".satfinite", ".relu", ".satfinite.relu"])
+def test_tiny_formats_to_bf16(reference: Any, name: str, modifiers: str) -> None:
+    """Each number exactly, or times its power of two: of both ends of bfloat16 what rounding makes."""
+    distance = 8 if name == "s2f6x2" else TINY[name][5]
+    codes = range(256 if name == "s2f6x2" else 2 << sum(TINY[name][:2]))
+    largest = reference.encode(Fraction(255) * Fraction(2) ** (127 - 7), "bf16")
+    sizes = {} if name == "s2f6x2" else _tiny_values(name)
+
+    @cache
+    def value(code: int) -> Any:
+        if name == "s2f6x2":
+            return Fraction(code - 256 if code > 127 else code, 64), code > 127
+        exponent_bits, fraction_bits, *_ = TINY[name]
+        top = 1 << (exponent_bits + fraction_bits)
+        size = sizes.get(code & (top - 1))
+        if size is None:
+            return (float("inf") if (name, code & 127) == ("e5m2x2", 0x7C) else None), code >= top
+        return size, code >= top
+
+    @cache
+    def single(code: int, scale: int = 127) -> int:
+        size, negative = value(code)
+        if size is None or scale == 255:
+            return 0x7FFF
+        if negative and "relu" in modifiers:
+            return 0
+        if size == float("inf"):
+            word = 0x7F80
+        else:
+            word = reference.encode(abs(size) * Fraction(2) ** (scale - 127), "bf16")
+        if "satfinite" in modifiers:
+            word = min(word, largest)
+        return int(word) | int(negative) << 15
+
+    words = [x << distance | codes[(i * 7 + 3) % len(codes)] for i, x in enumerate(codes)]
+    low = (1 << distance) - 1
+    reference.matches(
+        f"cvt.rn{modifiers}.bf16x2.{name}",
+        lambda w: single(w >> distance) << 16 | single(w & low),
+        words,
+    )
+    scales = [s << 8 | t for s in (0, 1, 2, 120, 127, 128, 250, 254, 255) for t in (0, 255)]
+    of_each = [(w, s) for w in words[:: len(words) // 16 or 1] for s in scales]
+    reference.matches(
+        f"cvt.rn{modifiers}.scaled::n2::ue8m0.bf16x2.{name}",
+        lambda w, s: single(w >> distance, s >> 8) << 16 | single(w & low, s & 255),
+        [w for w, _ in of_each],
+        [s for _, s in of_each],
     )
 
 

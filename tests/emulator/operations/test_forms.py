@@ -65,9 +65,9 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certify, "all_forms", lambda: forms("add"))
     monkeypatch.setattr(certify, "needed", lambda _: wrong)
     differences = list(certify.differences("sm_80"))
-    assert "sm_80, .version 9.3: ptxas takes add.u32 %r0, %r4, %r5;" in differences
+    assert "sm_80, .version 9.5: ptxas takes add.u32 %r0, %r4, %r5;" in differences
     monkeypatch.setattr(certify, "needed", lambda _: find("xor", ("b32",)).needs)
-    assert "sm_80, .version 9.3: ptxas rejects add.bf16 %h0, %h4, %h5;" in list(
+    assert "sm_80, .version 9.5: ptxas rejects add.bf16 %h0, %h4, %h5;" in list(
         certify.differences("sm_80")
     )
 
@@ -76,7 +76,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     "name",
     [
         "add.ftz.f64",
-        "add.sat.u32",
+        "sub.sat.u32",
         "add.rz.f16",
         "add.sat.bf16",
         "add.foo.f32",

@@ -44,6 +44,45 @@ def test_halves_as_integers(reference: Any, name: str) -> None:
         reference.matches(f"{opcode}.{name}", expected, a, b)
 
 
+@in_one_test("name", ["u8x4", "s8x4", "u16x2", "s16x2"])
+def test_numbers_of_8_bits_and_sums_that_saturate(reference: Any, name: str) -> None:
+    a, b = reference.integers(32, 2, 400, 2)
+    single, count = name.split("x")
+    bits, signed = int(single[1:]), name[0] == "s"
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+    def part(word: int, at: int) -> int:
+        field = word >> bits * at & (1 << bits) - 1
+        return field - (1 << bits) if signed and field >> bits - 1 else field
+
+    def clamped(x: int) -> int:
+        return min(max(x, least), most)
+
+    cases: dict[str, Callable[..., int]] = {"add.sat": lambda x, y: clamped(x + y)}
+    if bits == 8:
+        cases |= {
+            "add": lambda x, y: x + y,
+            "sub": lambda x, y: x - y,
+            "sub.sat": lambda x, y: clamped(x - y),
+            "min": min,
+            "max": max,
+        }
+    if name == "s8x4":
+        cases |= {
+            "min.relu": lambda x, y: max(min(x, y), 0),
+            "max.relu": lambda x, y: max(x, y, 0),
+            "neg": lambda x: -x,
+        }
+    for opcode, of in cases.items():
+
+        def expected(*words: int, f: Callable[..., int] = of) -> int:
+            numbers = (f(*(part(word, at) for word in words)) for at in range(int(count)))
+            return sum((x & (1 << bits) - 1) << bits * at for at, x in enumerate(numbers))
+
+        reference.matches(f"{opcode}.{name}", expected, *((a,) if opcode == "neg" else (a, b)))
+    reference.matches("add.sat.u32", lambda x, y: min(x + y, MASK), a, b)
+
+
 @in_one_test("mode", MODES)
 @in_one_test("ftz", ["", ".ftz"])
 def test_pairs_of_f32(reference: Any, mode: str, ftz: str) -> None:
@@ -265,8 +304,9 @@ def test_scales_as_bf16(reference: Any) -> None:
 @in_one_test(
     "name",
     [
-        "add.sat.s16x2",
         "sub.u16x2",
+        "sub.sat.s16x2",
+        "neg.u8x4",
         "add.sat.f32x2",
         "fma.f32x2",
         "add.ftz.f32.f16",
