@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ptxlab.emulator import GlobalMemory
+from ptxlab.emulator import Elements, GlobalMemory
 
 
 class Borrowed(NamedTuple):
     """``nbytes`` from ``address`` on, which ``owner`` holds; ``name`` is what errors call them.
 
-    ``dtype`` is NumPy's name of the type of the numbers there, as far as it is known.
+    ``dtype`` is NumPy's name of the type of the numbers there, and ``elements`` what the program calls them, as far as
+    that is known.
     """
 
     address: int
@@ -20,6 +21,7 @@ class Borrowed(NamedTuple):
     name: str
     owner: object
     dtype: str = "uint8"
+    elements: Elements | None = None
 
 
 @contextmanager
@@ -27,9 +29,9 @@ def borrowing(memory: GlobalMemory, spans: Sequence[Borrowed]) -> Iterator[None]
     """Have ``spans`` in the memory of a device meanwhile. Raise PtxlabError where two overlap."""
     mapped = []
     try:
-        for address, nbytes, name, owner, _ in spans:
-            memory.map(address, nbytes, name, owner, writable=True)
-            mapped.append(address)
+        for span in spans:
+            memory.map(*span[:4], writable=True, elements=span.elements)
+            mapped.append(span.address)
         yield
     finally:
         for address in mapped:

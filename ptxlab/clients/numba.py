@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from typing import Any, NamedTuple
 
-from ptxlab.clients.imports import AfterImport
+import numpy as np
+
+from ptxlab.clients.imports import AfterImport, Hook
+from ptxlab.emulator import Elements
 from ptxlab.errors import Unsupported
 from ptxlab.toolchain import link_ptx
 
-_CODEGEN = "numba.cuda.codegen"
+_CODEGEN, _DISPATCHER = "numba.cuda.codegen", "numba.cuda.dispatcher"
 
 _RUNTIME = "libcudadevrt.a"
 """Machine code with the barrier of cooperative kernels."""
@@ -27,14 +31,17 @@ extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long handle, u
 
 
 def keep_ptx(arch: str) -> None:
-    """Have Numba load the PTX of its kernels from now on, whenever it is imported.
+    """Have Numba load the PTX of its kernels from now on, with the lines of Python, whenever it is imported.
 
     The machine code that it shows is assembled for ``arch``.
     """
-    if _CODEGEN in sys.modules:
-        _change(sys.modules[_CODEGEN], arch)
-    else:
-        sys.meta_path.insert(0, AfterImport({_CODEGEN: partial(_change, arch=arch)}))
+    hooks: dict[str, Hook] = {
+        _CODEGEN: partial(_change, arch=arch),
+        _DISPATCHER: _tell_lines_and_names,
+    }
+    for name in sys.modules.keys() & hooks:
+        hooks.pop(name)(sys.modules[name])
+    sys.meta_path.insert(0, AfterImport(hooks))
 
 
 def _change(codegen: Any, arch: str) -> None:
@@ -44,6 +51,40 @@ def _change(codegen: Any, arch: str) -> None:
     codegen.run_nvdisasm = lambda image, flags: disassemble(
         _Code(link_ptx(image.code.decode(), arch=arch).image), flags
     )
+
+
+def _tell_lines_and_names(dispatcher: Any) -> None:
+    """Have PTX name the lines of Python, and memory be called by the argument that it is."""
+    kernel = dispatcher._Kernel
+    make, launch = kernel.__init__, kernel.launch
+
+    @wraps(make)
+    def make_with_lines(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs | {"lineinfo": not kwargs.get("debug")})
+
+    @wraps(launch)
+    def launch_with_names(self: Any, args: Any, *config: Any, **more: Any) -> Any:
+        for name, value in zip(signature(self.py_func).parameters, args, strict=False):
+            if hasattr(value, "__cuda_array_interface__"):
+                _name(name, value)
+        return launch(self, args, *config, **more)
+
+    kernel.__init__, kernel.launch = make_with_lines, launch_with_names
+
+
+def _name(name: str, array: Any) -> None:
+    """Call the memory of an array on the device, and its elements, by the argument that it is."""
+    from ptxlab.clients.driver.library import loaded
+
+    told = array.__cuda_array_interface__
+    address, dtype, shape = told["data"][0], np.dtype(told["typestr"]), told["shape"]
+    allocation = loaded().gpu.session.device.memory.find(address)
+    if allocation is None or address >= allocation.end or not dtype.itemsize:
+        return
+    strides = told["strides"] or np.empty(shape, dtype).strides
+    allocation.name = f"argument {name}, {dtype}{list(shape)}"
+    in_elements = tuple(stride // dtype.itemsize for stride in strides)
+    allocation.elements = Elements(name, address, dtype.itemsize, in_elements)
 
 
 class _Code(NamedTuple):

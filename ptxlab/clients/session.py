@@ -161,7 +161,7 @@ def faults_at_source(kernel: EmulatorKernel) -> Iterator[None]:
             raise
         text = linecache.getline(line.path, line.line).rstrip()
         column = len(text) - len(text.lstrip()) + 1
-        hint = f"it is {location.text.strip()} on line {location.line} of {location.path}"
+        hint = f"it is {' '.join(location.text.split())} on line {location.line} of {location.path}"
         raise LaunchError(
             error.message,
             location=Location(line.path, line.line, column, text),

@@ -12,13 +12,14 @@ from ptxlab.emulator.run.grid import launch as launch_on
 from ptxlab.emulator.run.grid import print_text
 from ptxlab.emulator.run.image import place_variables
 from ptxlab.emulator.run.in_flight import Schedule
-from ptxlab.emulator.run.memory import GlobalMemory
+from ptxlab.emulator.run.memory import Elements, GlobalMemory
 from ptxlab.emulator.run.wave import Watcher
 
 launch = partial(launch_on, engine=MACHINE_CODE)
 """A launch whose hot blocks become machine code, where there is any: see ``run.grid.launch``."""
 
 __all__ = [
+    "Elements",
     "Executable",
     "GlobalMemory",
     "Program",

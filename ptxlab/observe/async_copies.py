@@ -146,7 +146,7 @@ class AsyncCopies:
                 if overlapping is None:
                     continue
                 mine, theirs = overlapping
-                did = f"overwrites {int(start[mine[0]]):#x} in global memory"
+                did = f"overwrites {self._context.global_at(int(start[mine[0]]))}"
                 who = int(threads[mine[0]]), int(readers[theirs[0]])
                 words = _early(self._context, copy, did, "from", *who)
                 self._context.find("async", "error", "source", mine.size, words, copy.site)

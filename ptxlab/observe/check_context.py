@@ -124,6 +124,13 @@ class CheckContext:
     def engine(self, number: int) -> tuple[Queue, int] | None:
         return self.agents.engine(number)
 
+    def global_at(self, address: int) -> str:
+        """Name an address of global memory by the element there, where that is known."""
+        held = self.wave.memory.find(address)
+        if held is None or held.elements is None or address >= held.end:
+            return f"{address:#x} in global memory"
+        return held.elements.at(address)
+
     def shared(self, granule: int) -> str:
         return self.shared_at(int(granule) * self.shadow.size)
 

@@ -246,7 +246,7 @@ class GlobalRaces:
         memory, offset = where
         mine, other = (self._context.wave.member(thread) for thread in pair)
         message = (
-            f"{rule}: {mine} {'overwrites' if writes else 'reads'} byte {offset} of {memory.name}, "
+            f"{rule}: {mine} {'overwrites' if writes else 'reads'} {memory.element(offset)}, "
             f"which {other} {'wrote' if wrote else 'read'}, and nothing orders the two"
         )
         if equal:

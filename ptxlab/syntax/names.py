@@ -81,7 +81,7 @@ def called(name: str) -> str:
     A variable of a function has the function's name before it: ``k<64>::tile``.
     """
     text = demangled(name).replace("(anonymous namespace)::", "").removeprefix("void ")
-    text = re.sub(r"\((?:anonymous|unnamed)[^()]*\)::", "", text)
+    text = re.sub(r"\((?:anonymous|unnamed)[^()]*\)::|\[abi:\w+\]", "", text)
     depth = 0
     for at, character in enumerate(text):
         depth += (character == "<") - (character == ">")

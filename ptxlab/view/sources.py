@@ -24,3 +24,10 @@ def source_text(sources: Sources, path: str, number: int) -> str:
     """Return a line without what is around it, "" where its file is not at hand."""
     lines = sources.get(path, ())
     return lines[number - 1].expandtabs().strip() if number <= len(lines) else ""
+
+
+def indented(sources: Sources, path: str, number: int) -> tuple[int, str]:
+    """Return the column where the text of a line begins, from 1 on, and the line: 1 and "" where it is not at hand."""
+    lines = sources.get(path, ())
+    text = lines[number - 1].expandtabs().rstrip() if number <= len(lines) else ""
+    return len(text) - len(text.lstrip()) + 1, text

@@ -12,6 +12,7 @@ import pytest
 import ptxlab
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.session import Session
+from ptxlab.emulator import Elements
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 
@@ -100,6 +101,27 @@ def test_a_fault_names_the_line_of_the_source_and_the_memory(tmp_path: Path) -> 
     with pytest.raises(LaunchError, match=r"kernel\.py:3:5: .* is misaligned") as caught:
         session.launch(kernel, CONFIG, shifted, memory)
     assert "it lies in x" in str(caught.value.hint)
+
+
+def test_what_is_wrong_names_the_element_and_the_line_first(tmp_path: Path) -> None:
+    session = Session("sm_80", check=True)
+    kernel = session.load(program(tmp_path), "turn.ptx").kernel("turn")
+    x = np.zeros(64, np.uint32)
+    parameters, [memory] = borrowed(x)
+    rows = Elements("x", memory.address, 4, (8, 1))
+    with pytest.raises(LaunchError, match=r"load of 4 bytes at x\[7, 4\] by thread \(60, 0, 0\)"):
+        session.launch(kernel, CONFIG, parameters, [memory._replace(nbytes=240, elements=rows)])
+    far = memory._replace(address=memory.address + 4 * 60, nbytes=16, elements=rows)
+    with pytest.raises(LaunchError, match="load of 4 bytes at 0x"):  # who knows what was meant
+        session.launch(kernel, CONFIG, parameters, [far])
+    session.launch(kernel, LaunchConfig.of(2, 64), parameters, [memory._replace(elements=rows)])
+    raced = session.reports[-1].as_text()
+    line = f"{tmp_path}/kernel.py:5:1: "
+    assert raced.startswith(f"error: race, 512 bytes\n{line}WAR: ")
+    assert "overwrites x[0, 0], which thread" in raced
+    assert (
+        f"\n{tmp_path}/kernel.py:3:5: the other\n        value = load(start)\n        ^\n" in raced
+    )
 
 
 def test_checked_launches_report_each_thing_once(tmp_path: Path) -> None:

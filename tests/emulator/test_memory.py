@@ -12,6 +12,7 @@ import pytest
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
+from ptxlab.emulator import Elements
 from ptxlab.errors import LaunchError, PtxSyntaxError
 from tests.together import in_one_test
 
@@ -293,3 +294,22 @@ def test_a_program_that_nobody_holds_is_forgotten(monkeypatch: pytest.MonkeyPatc
         assert None not in (module(), code())
         del kernel
         assert (module(), code()) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("strides", "offset", "told"),
+    [
+        ((1,), 7, "x[7]"),
+        ((1,), -3, "x[-3]"),
+        ((64, 1), 3 * 64 + 5, "x[3, 5]"),
+        ((1, 64), 3 * 64 + 5, "x[5, 3]"),  # by columns
+        ((128, 1), 128 + 70, "x[1, 70]"),  # a part of wider rows, of which it is behind the end
+        ((64, 1), -1, "x[-1, 63]"),
+        ((0, 1), 5, "x[0, 5]"),  # the same row again and again
+        ((), 0, "x"),
+    ],
+)
+def test_an_element_is_called_as_in_the_program(
+    strides: tuple[int, ...], offset: int, told: str
+) -> None:
+    assert Elements("x", 1 << 20, 4, strides).at((1 << 20) + 4 * offset + 1) == told

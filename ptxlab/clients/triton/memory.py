@@ -18,6 +18,7 @@ import torch
 
 from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.torch.memory import allocations
+from ptxlab.emulator import Elements
 
 _WORD = 4
 _LOWEST, _HIGHEST = 1 << 32, 1 << 48
@@ -65,7 +66,10 @@ def _lend(what: str, tensor: torch.Tensor, memory: dict[int, Borrowed]) -> None:
     if nbytes and address not in memory:
         dtype = str(tensor.dtype).removeprefix("torch.")
         name = f"{what}, {dtype}{list(tensor.shape)}"
-        memory[address] = Borrowed(address, nbytes, name, storage, dtype)
+        elements = Elements(
+            what.removeprefix("argument "), tensor.data_ptr(), tensor.itemsize, tensor.stride()
+        )
+        memory[address] = Borrowed(address, nbytes, name, storage, dtype, elements)
 
 
 def _pointers_in(tensor: torch.Tensor) -> set[int]:

@@ -245,9 +245,12 @@ def _fault(
     shared = address.shape[0] == 1 and where is None  # by all threads
     others = (threads.size if shared else int(np.count_nonzero(wrong))) - 1
     more = f" (and {others} more thread{'s' * (others > 1)})" if others > 0 else ""
-    kind = "bounds"
+    kind, where_to = "bounds", f"{value:#x}"
     if memory is None or not memory.begin <= value <= memory.end - access.nbytes:
         reason, hint = _outside(access, value, wave, memory)
+        nearest = None if isinstance(memory, Region) else wave.memory.nearest(value)
+        if nearest is not None and nearest.elements and nearest.near(value):
+            where_to = nearest.elements.at(value)
     elif isinstance(memory, Allocation) and access.writes and not memory.writable:
         reason, hint = f"writes to constant memory '{memory.name}'", "constant memory is read-only"
         if memory.space != "const":
@@ -258,7 +261,7 @@ def _fault(
         if isinstance(memory, Allocation):
             hint += f"; it lies in {memory.name}"
     return LaunchError(
-        f"{access.verb} of {access.nbytes} bytes at {value:#x} by {thread}{more} {reason}",
+        f"{access.verb} of {access.nbytes} bytes at {where_to} by {thread}{more} {reason}",
         location=wave.locate(access.line),
         hint=hint,
         kind=kind,

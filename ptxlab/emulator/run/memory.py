@@ -60,17 +60,41 @@ class Bytes:
         return self.size
 
 
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What a program calls what lies in memory: the tensor ``name``, from ``address`` on.
+
+    Its elements have ``size`` bytes each; ``strides`` of the dimensions are in elements.
+    """
+
+    name: str
+    address: int
+    size: int
+    strides: tuple[int, ...]
+
+    def at(self, address: int) -> str:
+        """Name the element at an address: ``x[3, 5]``, of one outside the tensor with an index that is too large."""
+        left = (address - self.address) // self.size
+        index = [0] * len(self.strides)
+        for axis in sorted(range(len(index)), key=lambda axis: -self.strides[axis]):
+            if self.strides[axis] > 0:
+                index[axis], left = divmod(left, self.strides[axis])
+        return f"{self.name}[{', '.join(map(str, index))}]" if index else self.name
+
+
 @dataclass(slots=True, eq=False)
 class Allocation(Bytes):
     """Global or, in ``space`` "const", constant memory from ``address`` on.
 
-    The ``first`` bytes are none that programs may use: they are there so that the rest is aligned.
+    The ``first`` bytes are none that programs may use: they are there so that the rest is aligned. ``elements`` is
+    what a program calls them, where that is known.
     """
 
     address: int
     first: int = 0
     space: str = "global"
     writable: bool = True
+    elements: Elements | None = None
 
     @property
     def begin(self) -> int:
@@ -86,6 +110,17 @@ class Allocation(Bytes):
         makes its addresses those of this process, and whether it may be written."""
         distance = (self.data.ctypes.data - self.address) % (1 << 64)
         return self.begin, self.end - self.begin, distance, self.writable
+
+    def near(self, address: int) -> bool:
+        """Say whether an address that is none of it is no further from it than it is large."""
+        reach = self.end - self.begin
+        return self.begin - reach <= address < self.end + reach
+
+    def element(self, byte: int) -> str:
+        """Name a byte of it: the element it belongs to where that is known, ``x[3, 5]``."""
+        if self.elements is None:
+            return f"byte {byte} of {self.name}"
+        return self.elements.at(self.address + byte)
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +203,16 @@ class GlobalMemory:
         self._next += -(-(padded + GUARD) // ALIGNMENT) * ALIGNMENT
         return address
 
-    def map(self, address: int, nbytes: int, name: str, owner: object, *, writable: bool) -> None:
+    def map(
+        self,
+        address: int,
+        nbytes: int,
+        name: str,
+        owner: object,
+        *,
+        writable: bool,
+        elements: Elements | None = None,
+    ) -> None:
         """Use ``nbytes`` of this process from ``address`` on in place, and keep their ``owner``.
 
         Whole lines are looked at, which never reach into another page. Raise PtxlabError for memory
@@ -190,7 +234,10 @@ class GlobalMemory:
         first = address % LINE
         span = _Span(address - first, _lines(first + nbytes), owner, writable=writable)
         begin, data = address - first, np.asarray(span)
-        self._insert(Allocation(name, first + nbytes, data, begin, first, writable=writable))
+        size = first + nbytes
+        self._insert(
+            Allocation(name, size, data, begin, first, writable=writable, elements=elements)
+        )
 
     def unmap(self, address: int) -> None:
         """Take back what ``map`` did. Raise PtxlabError where nothing is mapped."""

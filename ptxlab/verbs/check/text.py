@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import Location, PtxlabError
 from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.lexer import locate_line
@@ -13,7 +13,7 @@ from ptxlab.syntax.names import called
 from ptxlab.view.annotations import Annotation
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
-from ptxlab.view.sources import Sources, read_sources, source_text
+from ptxlab.view.sources import Sources, indented, read_sources
 from ptxlab.view.text import counted
 
 SCHEMA = "ptxlab.check/1"
@@ -66,22 +66,26 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
         f", {counted(count, finding.unit.removesuffix('s'))}" if finding.unit != "faults" else ""
     )
     yield f"{finding.severity}: {finding.kind}{amount}"
-    yield str(PtxlabError(finding.message, location=locate_line(report.source, finding.line)))
-    yield from _source(finding.source, sources)
+    yield from _line(report, finding.message, finding.line, finding.source, sources)
     if finding.other_line is not None:
-        yield str(PtxlabError("the other", location=locate_line(report.source, finding.other_line)))
-        yield from _source(finding.other_source, sources)
+        yield from _line(report, "the other", finding.other_line, finding.other_source, sources)
     if len(group) > 1:
         yield f"and {len(group) - 1} more like it"
     if finding.hint:
         yield f"hint: {finding.hint}"
 
 
-def _source(source: SourceLine | None, sources: Sources) -> Iterator[str]:
+def _line(
+    report: CheckReport, message: str, number: int, source: SourceLine | None, sources: Sources
+) -> Iterator[str]:
+    """Yield a message at a line: that of the source where it is known, and what of the PTX is meant."""
+    ptx = locate_line(report.source, number)
     if source is None:
+        yield str(PtxlabError(message, location=ptx))
         return
-    shown = source_text(sources, source.path, source.line)
-    yield f"from {source.path}:{source.line}" + (f"\n    {shown}" if shown else "")
+    column, text = indented(sources, *source)
+    yield str(PtxlabError(message, location=Location(*source, column, text)))
+    yield f"it is {' '.join(ptx.text.split())} on line {ptx.line} of {ptx.path}"
 
 
 def _verdict(report: CheckReport) -> Iterator[str]:
