@@ -19,8 +19,8 @@ from ptxlab.pictured import Readable
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.resident import ResidentModel
+from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import divides
-from ptxlab.prediction.sm import Run
 from ptxlab.prediction.warps import PARTITIONS
 
 LAUNCH_SECONDS = 3e-6
@@ -99,17 +99,18 @@ def modelled(
         launch = replace(launch, running=ctas)
     generations, tail = divmod(ctas, sms * fits.ctas)
     model = ResidentModel(code, launch, chip, shared)
-    first = model.resident(min(fits.ctas, -(-ctas // sms)), min(ctas, sms))
+    together = min(fits.ctas, -(-ctas // sms))
+    first = model.resident(together, min(ctas, sms))
     cycles = first.cycles * generations
     if tail:
         left = -(-tail // sms)
-        same = left == first.ctas and (tail >= sms or not generations)
+        same = left == together and (tail >= sms or not generations)
         cycles += (first if same else model.resident(left, min(tail, sms))).cycles
     memory_seconds = model.reuse.nbytes / (chip.gpu.bandwidth * 1e9)
     seconds = max(cycles / (clock * 1e6), memory_seconds)
-    used = _used(first.run, chip) | {"dram": memory_seconds / seconds}
+    used = _used(first, chip) | {"dram": memory_seconds / seconds}
     seconds += LAUNCH_SECONDS
-    stalls, by_instruction = _shares(first.run)
+    stalls, by_instruction = _shares(first)
     return Prediction(
         chip.gpu.name, launch.target.name, clock, cycles, seconds,
         seconds * (1 - MODELLED), seconds * (1 + MODELLED),

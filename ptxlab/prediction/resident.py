@@ -19,18 +19,10 @@ from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.requests import Request
-from ptxlab.prediction.sm import Run, Sm
+from ptxlab.prediction.run import Run
+from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.timing import timings
 from ptxlab.prediction.warps import Asked, Skipped, Warp
-
-
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """What ``ctas`` CTAs take that share an SM; ``run`` has only some turns of their loops."""
-
-    ctas: int
-    cycles: float
-    run: Run
 
 
 class ResidentModel:
@@ -42,8 +34,8 @@ class ResidentModel:
         self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
         self.reuse = Reuse()
 
-    def resident(self, ctas: int, sms: int) -> Resident:
-        """Run CTAs that lie as far apart as there are SMs, of which ``sms`` have some."""
+    def resident(self, ctas: int, sms: int) -> Run:
+        """Return what CTAs take that lie as far apart as there are SMs, of which ``sms`` have some."""
         launch, chip = self._launch, self._chip
         every = int(np.prod(launch.config.grid))
         apart = chip.gpu.sms // launch.cluster * launch.cluster
@@ -102,7 +94,7 @@ class _Work:
         self._chosen, self._chip = chosen, chip
         self._requests: dict[int, Request | Asked] = {}
 
-    def turned(self, loops: Sequence[trace.SampledLoop], returns: Array) -> Resident:
+    def turned(self, loops: Sequence[trace.SampledLoop], returns: Array) -> Run:
         """Run some turns of each loop, and as many more, whose difference is what the others cost."""
         own = [trace.alike(loops, self._numbers[issued], returns) for issued in self._kinds]
 
@@ -127,34 +119,34 @@ class _Work:
         more = left()
         self._ask([issued[there] for issued, there in zip(self._kinds, more, strict=True)])
         many = run(more)
-        cycles = many.cycles
+        parts = [(1.0, many)]
         for sampled in loops:
             fewer = left(sampled.loop.head)
             shown = trace.turns_in(sampled.loop, more[first]) - trace.turns_in(
                 sampled.loop, fewer[first]
             )
             if shown:
-                slope = many.cycles - run(fewer).cycles
-                cycles += slope / shown * sampled.left_out
-        return Resident(len(self._chosen), cycles, many)
+                rest = sampled.left_out / shown
+                parts += [(rest, many), (-rest, run(fewer))]
+        return Run.summed(parts)
 
-    def tiled(self, tiles: dict[int, list[int]] | None) -> Resident:
+    def tiled(self, tiles: dict[int, list[int]] | None) -> Run:
         """Run all, or of a persistent kernel some tiles: warps that wait for each other lose no turn."""
         kept = list(self._kinds)
         if tiles is None:
             self._ask(kept)
-            whole = self._run([_Part(steps) for steps in kept])
-            return Resident(len(self._chosen), whole.cycles, whole)
+            return self._run([_Part(steps) for steps in kept])
         few = trace.FEW_TILES
         for kind, begun in tiles.items():
             kept[kind] = kept[kind][: begun[few + 1]]
         self._ask(kept)
         longest = max(tiles, key=lambda kind: len(kept[kind]))
         begun = tiles[longest]
-        passed: list[float] = []
-        run = self._run([_Part(steps) for steps in kept], longest, [begun[1], begun[few]], passed)
-        each = (passed[1] - passed[0]) / (few - 1)
-        return Resident(len(self._chosen), passed[1] + each * (len(begun) - few), run)
+        passed: list[Run] = []
+        self._run([_Part(steps) for steps in kept], longest, [begun[1], begun[few]], passed)
+        fewer, more = passed
+        rest = (len(begun) - few) / (few - 1)
+        return Run.summed([(1, more), (rest, more), (-rest, fewer)])
 
     def _ask(self, steps: Sequence[Array]) -> None:
         self._requests = self._model.requests(self._chosen, np.concatenate(steps))
@@ -179,7 +171,7 @@ class _Work:
         parts: Sequence[_Part],
         marked: int = 0,
         marks: Sequence[int] = (),
-        passed: list[float] | None = None,
+        passed: list[Run] | None = None,
     ) -> Run:
         """Run a part of each kind of warps; ``passed`` are told when one of the ``marked`` kind is there."""
         traces = [self._numbers[part.steps].tolist() for part in parts]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
 from ptxlab.prediction.rendezvous import Rendezvous
+from ptxlab.prediction.run import Run
 from ptxlab.prediction.tensor_core import TensorCore, TensorMemory
 from ptxlab.prediction.tensor_work import Columns, Commit, TensorCopy, TensorProduct
 from ptxlab.prediction.timing import InstructionTiming
@@ -23,19 +23,6 @@ from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import NEVER, PARTITIONS, Orders, Warp
 
 READ_WINDOW = 3
-
-
-@dataclass(slots=True)
-class Run:
-    """What came of it: ``cycles``, and by instruction and reason the cycles that warps spent waiting.
-
-    ``busy`` are the cycles that each pipe was held.
-    """
-
-    cycles: float
-    issued: int
-    stalls: dict[tuple[int, str], float]
-    busy: dict[str, float]
 
 
 class Sm:
@@ -81,7 +68,10 @@ class Sm:
             raise Unsupported(
                 "warps wait for each other in an order that is not in the model of time"
             )
-        return Run(end + 1, self.issued, dict(self.stalls), dict(self.busy))
+        return self._until(end + 1)
+
+    def _until(self, now: float) -> Run:
+        return Run(now, self.issued, dict(self.stalls), dict(self.busy))
 
     def _cycle(self, part: int, now: float) -> float:
         """Issue what a sub-partition can at ``now``; return when to look again."""
@@ -174,7 +164,7 @@ class Sm:
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
             warp.marks.pop(0)
-            warp.passed.append(now)
+            warp.passed.append(self._until(now))
             self._over = not warp.marks
         kind = t.kind
         if kind == kinds.MEMORY:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ptxlab.prediction.mbarriers import Operation
 from ptxlab.prediction.requests import Request, Served
+from ptxlab.prediction.run import Run
 from ptxlab.prediction.tensor_work import Queued
 from ptxlab.prediction.tma import Copy
 
@@ -75,8 +76,8 @@ class Warp:
     board: list[float] = field(default_factory=lambda: [0.0] * 6)
     far: list[bool] = field(default_factory=lambda: [False] * 6)
     marks: list[int] = field(default_factory=list)
-    """Steps of the trace that are still to be told the time of; when none is left all stop."""
-    passed: list[float] = field(default_factory=list)
+    """Steps of the trace at which is still to be told what came of it until then; when none is left all stop."""
+    passed: list[Run] = field(default_factory=list)
     met: int = 0
     """How often it arrived at the barrier of its cluster."""
     copies: float = 0

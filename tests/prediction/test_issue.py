@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.sm import Run, Sm
+from ptxlab.prediction.run import Run
+from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.warps import Warp
 
@@ -134,7 +135,7 @@ def test_a_full_queue_is_told_by_whose_it_is() -> None:
 def test_marks_are_told_when_they_are_passed_and_the_last_ends_all() -> None:
     warp = Warp(0, list(range(10)), marks=[2, 5])
     run = Sm(find("rtx3090"), dict.fromkeys(range(10), PLAIN), [warp], shared=0).run()
-    assert warp.passed == [2, 5]
+    assert [(passed.cycles, passed.issued) for passed in warp.passed] == [(2, 3), (5, 6)]
     assert run.cycles == 6
 
 

@@ -68,6 +68,8 @@ def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(
     short = softmax(kernel, rows, columns)
     assert short.cycles == pytest.approx(whole.cycles, rel=0.03)
     assert short.used["dram"] == pytest.approx(whole.used["dram"], rel=0.05)
+    assert short.used == pytest.approx(whole.used, abs=0.03)
+    assert short.stalls == pytest.approx(whole.stalls, abs=0.03)
 
 
 def test_a_prediction_needs_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ from ptxlab.prediction.kept import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction, modelled
 from ptxlab.prediction.predict import as_machine_code, load_for, predict, target_of
 from ptxlab.prediction.resident import _Work
+from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
-from ptxlab.prediction.sm import Run
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.prediction.warps import Warp
 from tests.machine.test_operations import instruction
@@ -231,13 +231,17 @@ def test_tiles_that_are_not_run_cost_what_those_did_that_were() -> None:
         def run(self, numbers: Any, warps: list[Warp], ctas: int, chip: Any) -> Run:
             assert [warp.marks for warp in warps] == [[3, 9], []]
             assert [len(warp.trace) for warp in warps] == [12, 12]
-            warps[0].passed.extend([100, 400])
+            warps[0].passed += [
+                Run(100, 6, {(2, "wait"): 10}, {}),
+                Run(400, 18, {(2, "wait"): 50}, {}),
+            ]
             return Run(400, 24, {}, {})
 
     work = _Work(Model(), np.arange(20), kinds, [0, 0], [0, 1], find("h100"))  # type: ignore[arg-type]
     predicted = work.tiled({0: begun})
     assert predicted.cycles == 400 + 3 * (400 - 100) / 2
-    assert predicted.ctas == 2
+    assert predicted.issued == 18 + 3 * (18 - 6) / 2
+    assert predicted.stalls == {(2, "wait"): 50 + 3 * (50 - 10) / 2}
 
 
 def test_the_slow_path_of_a_division_is_passed_by() -> None:
