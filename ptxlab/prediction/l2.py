@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter
 from ptxlab.prediction.requests import SECTOR, Request
-from ptxlab.prediction.tma import Copy
+from ptxlab.prediction.touched import Touched, loads, sectors
 from ptxlab.prediction.trace import SampledLoop
 from ptxlab.prediction.warps import Asked
 
@@ -66,6 +65,7 @@ def kept(footprint: float, size: float) -> float:
 def reuse(
     code: Sequence[DecodedInstruction],
     launch: Launch,
+    touched: Touched,
     issued: Array,
     numbers: Array,
     loops: Sequence[SampledLoop],
@@ -74,26 +74,27 @@ def reuse(
 ) -> Reuse:
     """Work out what a cache of ``size`` bytes has for a grid of which ``resident`` CTAs run at a time.
 
-    ``issued`` are the steps of a warp, ``numbers`` their instructions; ``loops`` those it loses turns of.
+    ``touched`` is what the whole grid does; ``issued`` are the steps of a warp, ``numbers`` their instructions;
+    ``loops`` those it loses turns of.
     """
-    every = float(sum(region.nbytes for region in launch.regions))
+    every = touched.footprint
+    loaded, stored = (sum(each.values()) for each in (touched.loaded, touched.stored))
     if every <= size:
-        return Reuse({}, every)
+        return Reuse({}, loaded + stored)
     steps = _loading(code, issued, numbers, loops)
     ctas = int(np.prod(launch.config.grid))
     first, two = (
         _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), steps)
         for n in (0, 1)
     )
-    loaded = sum(launch.regions[n].nbytes for n in first.by_region)
-    touched = {n: first.bytes(n, _turns_for_one(loops)) for n in first.by_region}
-    stored = (every - loaded) * resident / ctas
-    again, once = kept(sum(touched.values()) + stored, size), kept(every, size)
+    together = {n: first.bytes(n, _turns_for_one(loops)) for n in first.by_region}
+    again = kept(sum(together.values()) + stored * resident / ctas, size)
+    once = kept(every, size)
     hits = {n: once + (again - once) * first.shared(two, n) for n in first.by_region}
-    moved = sum((1 - hits[n]) * touched[n] for n in touched) * ctas / resident
+    moved = sum((1 - hits[n]) * together[n] for n in together) * ctas / resident
     return Reuse(
         {number: hits[n] for number, n in first.region_of.items()},
-        max(every, moved + every - loaded),
+        max(loaded, moved) + stored,
     )
 
 
@@ -125,7 +126,7 @@ def _loading(
     return {
         step: _Load(int(numbers[step]), loop)
         for step, loop in loading
-        if loop != _LEFT_OUT and _loads(code[numbers[step]])
+        if loop != _LEFT_OUT and loads(code[numbers[step]])
     }
 
 
@@ -143,20 +144,6 @@ def _turns_for_one(loops: Sequence[SampledLoop]) -> list[float]:
         for sampled in loops[1:]
     )
     return [1, *(len(sampled.loop.runs[0]) - 1 for sampled in loops[:1]), *others]
-
-
-def _loads(i: DecodedInstruction) -> bool:
-    row = i.row
-    if row is None or row.space not in ("global", "generic", "copy", "tensor map"):
-        return False
-    return not i.copies_out if row.does == "bulk copy" else row.loads
-
-
-def _sectors(request: Request | Asked) -> Array:
-    if isinstance(request, Request):
-        return request.every
-    copies = (copy for of_warp in request for copy in of_warp if isinstance(copy, Copy))
-    return np.fromiter(chain.from_iterable(copy.sectors for copy in copies), np.int64)
 
 
 class SectorMap:
@@ -216,19 +203,20 @@ class _Touched:
             interpreter.requests(code, launch, chosen[begin : begin + piece], asked, self._touch)
 
     def _touch(self, step: int, request: Request | Asked) -> None:
-        sectors = _sectors(request)
-        if not len(sectors):
+        asked = [each for each in sectors(request) if len(each)]
+        if not asked:
             return
+        every = np.concatenate(asked)
         load = self._steps[step]
-        first, last = np.searchsorted(self._bases, (sectors.min(), sectors.max()), "right") - 1
+        first, last = np.searchsorted(self._bases, (every.min(), every.max()), "right") - 1
         self.region_of[load.number] = self._regions[first][0]
         for at in range(first, last + 1):
             number, region = self._regions[at]
             if number not in self.by_region:
                 self.by_region[number] = SectorMap(region.base, region.nbytes)
-            inside = sectors
+            inside = every
             if first != last:
-                inside = sectors[np.searchsorted(self._bases, sectors, "right") - 1 == at]
+                inside = every[np.searchsorted(self._bases, every, "right") - 1 == at]
             self.by_region[number].add(inside, load.loop)
 
     def bytes(self, region: int, turns: Sequence[float]) -> float:

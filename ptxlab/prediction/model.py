@@ -100,12 +100,13 @@ def modelled(
     generations, tail = divmod(ctas, sms * fits.ctas)
     model = ResidentModel(code, launch, chip, shared)
     together = min(fits.ctas, -(-ctas // sms))
-    first = model.resident(together, min(ctas, sms))
+    first = model.resident(model.apart(together), min(ctas, sms))
     cycles = first.cycles * generations
     if tail:
         left = -(-tail // sms)
         same = left == together and (tail >= sms or not generations)
-        cycles += (first if same else model.resident(left, min(tail, sms))).cycles
+        cycles += (first if same else model.resident(model.apart(left), min(tail, sms))).cycles
+    assert model.reuse is not None
     memory_seconds = model.reuse.nbytes / (chip.gpu.bandwidth * 1e9)
     seconds = max(cycles / (clock * 1e6), memory_seconds)
     used = _used(first, chip) | {"dram": memory_seconds / seconds}

@@ -9,8 +9,9 @@ import pytest
 
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.l2 import kept
-from ptxlab.prediction.model import LAUNCH_SECONDS
+from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
+from ptxlab.prediction.touched import Touched
 from tests.prediction.running import joined
 
 KERNEL = """\
@@ -35,7 +36,7 @@ TURNS = 26
 APART = KERNEL.replace("SHARED", "1024")
 PROGRAMS = joined(
     same=KERNEL.replace("SHARED", "0"),
-    far_apart=KERNEL.replace("SHARED", str(TURNS * 1024)),
+    far_apart=KERNEL.replace("SHARED", str(4 * TURNS * 1024)),
     apart=APART,
     added=APART.replace("st.global.f32 [q], f0", "red.global.add.f32 [q], f0"),
 )
@@ -66,10 +67,11 @@ def test_a_cache_that_replaces_at_random_keeps_that_part(lines: int) -> None:
 
 def test_what_all_ctas_read_comes_from_l2_and_what_one_reads_from_dram() -> None:
     """Two generations of one CTA an SM, waiting for load after load; an A100 keeps 20 of 22 MiB."""
-    ctas, kib_160 = 216, 160 << 10
-    operand, result = np.zeros(ctas * TURNS * 1024, "f4"), np.zeros(ctas * 256, "f4")
+    ctas, turns, kib_160 = 216, 4 * TURNS, 160 << 10
+    operand, result = np.zeros(ctas * turns * 1024, "f4"), np.zeros(ctas * 256, "f4")
+    passed = [operand, result, turns]  # of each 4 KiB a CTA reads 1 KiB
     same, apart = (
-        predict(PROGRAMS, "a100", ctas, 32, [operand, result, TURNS], kernel=kernel, shared=kib_160)
+        predict(PROGRAMS, "a100", ctas, 256, passed, kernel=kernel, shared=kib_160)
         for kernel in ("same", "far_apart")
     )
     latency = find("a100").latency
@@ -88,16 +90,20 @@ def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
     assert set(added.not_modelled) - set(stored.not_modelled) == {"atomics that meet at an address"}
 
 
-def test_what_is_stored_takes_room_from_what_is_loaded_again() -> None:
+def test_what_is_stored_takes_room_from_what_is_loaded_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """All CTAs read the same 4 MiB; what an A100's 20 MiB have of these depends on what the CTAs store."""
-    operand, ctas, kib_160 = np.zeros(1 << 20, "f4"), 216, 160 << 10
-    little, much = (
-        predict(
-            PROGRAMS, "a100", ctas, 32, [operand, np.zeros(mib << 18, "f4"), TURNS],
-            kernel="same", shared=kib_160,
-        )
-        for mib in (17, 400)
-    )  # fmt: skip
+    operand, result, kib_160 = np.zeros(1 << 20, "f4"), np.zeros(1 << 20, "f4"), 160 << 10
+    monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
+
+    def stored(mib: int) -> Prediction:
+        touched = Touched({0: operand.nbytes}, {1: mib << 20})
+        monkeypatch.setattr("ptxlab.prediction.resident.touched", lambda *told: touched)
+        passed = [operand, result, TURNS]
+        return predict(PROGRAMS, "a100", 216, 32, passed, kernel="same", shared=kib_160)
+
+    little, much = stored(17), stored(400)
     latency = find("a100").latency
     assert little.cycles / much.cycles == pytest.approx(latency["l2"] / latency["dram"], abs=0.15)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -16,16 +17,16 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
+from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction, modelled
 from ptxlab.prediction.predict import as_machine_code, load_for, predict, target_of
-from ptxlab.prediction.resident import _Work
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
+from ptxlab.prediction.turns import Issued, Part, Tiles
 from ptxlab.prediction.unfilled import UnfilledDevice
-from ptxlab.prediction.warps import Warp
 from tests.machine.test_operations import instruction
 
 HEAD = """\
@@ -40,6 +41,16 @@ STREAM = (
     HEAD.replace("PARAMETERS", ".param .u64 in")
     + """  ld.param.u64 p, [in]; mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mad.lo.u32 t2, t1, 1024, t0;
   mad.wide.u32 p, t2, 4, p; ld.global.f32 f1, [p]; add.f32 f1, f1, f1; st.global.f32 [p], f1; ret;
+}
+"""
+)
+SUMS = (
+    HEAD.replace("PARAMETERS", ".param .u64 x, .param .u64 y, .param .u64 out")
+    + """  .reg .b64 s, r; .reg .f32 g;
+  ld.param.u64 p, [x]; ld.param.u64 s, [y]; ld.param.u64 r, [out];
+  mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mad.lo.u32 t2, t1, 256, t0;
+  mad.wide.u32 p, t2, 4, p; mad.wide.u32 s, t2, 4, s; mad.wide.u32 r, t2, 4, r;
+  ld.global.f32 f1, [p]; ld.global.f32 g, [s]; fma.rn.f32 f1, f1, f1, g; st.global.f32 [r], f1; ret;
 }
 """
 )
@@ -129,7 +140,8 @@ def test_a_grid_comes_in_generations_and_a_tail() -> None:
 def test_seconds_are_those_of_cycles_or_of_dram_and_a_launch() -> None:
     predicted = streamed(216)
     cycles = predicted.cycles / (predicted.clock_mhz * 1e6)
-    memory = X.nbytes / (find("a100").gpu.bandwidth * 1e9)
+    moved = 2 * 4 * 216 * 1024  # loaded, and stored where it was
+    memory = moved / (find("a100").gpu.bandwidth * 1e9)
     assert predicted.seconds == pytest.approx(max(cycles, memory) + LAUNCH_SECONDS)
     assert predicted.low < predicted.seconds < predicted.high
     assert predicted.used["dram"] == pytest.approx(memory / max(cycles, memory))
@@ -137,6 +149,22 @@ def test_seconds_are_those_of_cycles_or_of_dram_and_a_launch() -> None:
     assert fast.seconds == pytest.approx(memory + LAUNCH_SECONDS, rel=0.01)
     assert (fast.bound, fast.bound_by) == ("dram", "dram")
     assert predict(STREAM, "a100", 1, 32, [X[:32]]).bound == "latency"
+
+
+def test_dram_moves_what_is_touched_whatever_buffers_are_passed() -> None:
+    """A buffer 64 times as large changes nothing; y = 2 x + y costs the same in place and out of place."""
+
+    def moved(source: str, *arrays: Array) -> float:
+        predicted = predict(source, "a100", 4096, 256, [*arrays])
+        of_the_time = predicted.used["dram"] * (predicted.seconds - LAUNCH_SECONDS)
+        return of_the_time * find("a100").gpu.bandwidth * 1e9
+
+    nbytes = X.nbytes
+    assert moved(SUMS, X, X.copy(), X.copy()) == pytest.approx(3 * nbytes)
+    large = np.zeros(64 << 20, np.float32)
+    assert moved(SUMS, large, X, X.copy()) == pytest.approx(3 * nbytes)
+    in_place = SUMS.replace("ld.param.u64 r, [out]", "ld.param.u64 r, [y]")
+    assert moved(in_place, X, X.copy(), X.copy()) == pytest.approx(3 * nbytes)
 
 
 def test_parameters_lie_where_their_types_have_them() -> None:
@@ -222,23 +250,13 @@ def test_tiles_that_are_not_run_cost_what_those_did_that_were() -> None:
     kinds = [np.arange(20)]
     begun = [0, 3, 6, 9, 12, 15]
 
-    class Model:
-        warps = 1
+    def ran(parts: Sequence[Part]) -> list[Run]:
+        assert [(len(part.steps), part.marks) for part in parts] == [(12, (3, 9))]
+        before = [Run(100, 6, {(2, "wait"): 10}, {}), Run(400, 18, {(2, "wait"): 50}, {})]
+        return [*before, Run(500, 24, {}, {})]
 
-        def requests(self, chosen: Any, asked: Any) -> dict[int, Any]:
-            return {}
-
-        def run(self, numbers: Any, warps: list[Warp], ctas: int, chip: Any) -> Run:
-            assert [warp.marks for warp in warps] == [[3, 9], []]
-            assert [len(warp.trace) for warp in warps] == [12, 12]
-            warps[0].passed += [
-                Run(100, 6, {(2, "wait"): 10}, {}),
-                Run(400, 18, {(2, "wait"): 50}, {}),
-            ]
-            return Run(400, 24, {}, {})
-
-    work = _Work(Model(), np.arange(20), kinds, [0, 0], [0, 1], find("h100"))  # type: ignore[arg-type]
-    predicted = work.tiled({0: begun})
+    tiles = Tiles(Issued(np.arange(20), kinds, [0, 0]), {0: begun})
+    predicted = tiles.run(ran, {})
     assert predicted.cycles == 400 + 3 * (400 - 100) / 2
     assert predicted.issued == 18 + 3 * (18 - 6) / 2
     assert predicted.stalls == {(2, "wait"): 50 + 3 * (50 - 10) / 2}
