@@ -103,6 +103,11 @@ class Launch:
         return prod(self.config.cluster or (1,))
 
     @property
+    def ctas(self) -> int:
+        """The CTAs that begin."""
+        return self.running or prod(self.config.grid)
+
+    @property
     def shared_base(self) -> int:
         return MULTIPROCESSORS[self.target.capability].shared_base
 

@@ -15,6 +15,7 @@ from ptxlab.isa.occupancy import Occupancy
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.uneven import Uneven
 
 ROOMS = ("isa", "toolchain", "machine", "numbers", "prediction")
 """The rooms whose source says what is predicted."""
@@ -52,6 +53,7 @@ def kept(
 def _read(stored: bytes) -> Prediction:
     fields: dict[str, Any] = json.loads(stored)
     fields["occupancy"] = Occupancy(**fields["occupancy"])
+    fields["uneven"] = fields["uneven"] and Uneven(**fields["uneven"])
     fields |= {name: tuple(fields[name]) for name in ("not_modelled", "lines")}
     fields["by_instruction"] = {int(n): part for n, part in fields["by_instruction"].items()}
     return Prediction(**fields)

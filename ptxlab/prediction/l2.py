@@ -98,6 +98,29 @@ def reuse(
     )
 
 
+def reuse_of_uneven(
+    code: Sequence[DecodedInstruction],
+    launch: Launch,
+    touched: Touched,
+    resident: int,
+    size: float,
+) -> Reuse:
+    """Work out the same for CTAs that differ: each is as likely to come to what another ``touched`` as any.
+
+    ``touched`` has what several touch once for each of them.
+    """
+    there = touched.within(launch.regions)
+    every, asked = there.footprint, sum(touched.loaded.values())
+    loaded, stored = (sum(each.values()) for each in (there.loaded, there.stored))
+    if every <= size or not asked:
+        return Reuse({}, loaded + stored)
+    shared = 1 - loaded / asked
+    once, again = kept(every, size), kept(every * resident / launch.ctas, size)
+    hits = once + (again - once) * shared
+    moved = (1 - hits) * asked
+    return Reuse({i.number: hits for i in code if loads(i)}, max(loaded, moved) + stored)
+
+
 @dataclass(frozen=True, slots=True)
 class _Load:
     """A step that loads: its instruction, and the loop it is a later turn of, by number from 1 on, or 0."""

@@ -1,6 +1,6 @@
 """How long a launch would take: CTAs of one SM, then the whole grid.
 
-A grid comes in generations of CTAs that fill all SMs, and a last one that may not.
+A grid of CTAs that are alike comes in generations that fill all SMs, and a last one that may not.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.pictured import Readable
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.l2 import Reuse, reuse_of_uneven
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import divides
+from ptxlab.prediction.survey import survey
+from ptxlab.prediction.uneven import Uneven, UnevenGrid
 from ptxlab.prediction.warps import PARTITIONS
 
 LAUNCH_SECONDS = 3e-6
@@ -44,7 +47,8 @@ class Prediction(Readable):
     ``cycles`` of an SM's clock for the whole grid. ``bound`` is issue, pipe, lsu, l2 or dram, or latency where
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
-    ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over.
+    ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over, ``uneven`` how CTAs differ, None
+    where they do not.
     """
 
     gpu: str
@@ -62,6 +66,7 @@ class Prediction(Readable):
     occupancy: Occupancy
     generations: int
     tail: int
+    uneven: Uneven | None
     not_modelled: tuple[str, ...]
     kernel: str = ""
     lines: tuple[PredictedLine, ...] = ()
@@ -97,28 +102,48 @@ def modelled(
     if any(instruction.does == "next cluster" for instruction in code):
         ctas = min(ctas, sms // launch.cluster * launch.cluster * fits.ctas)
         launch = replace(launch, running=ctas)
-    generations, tail = divmod(ctas, sms * fits.ctas)
     model = ResidentModel(code, launch, chip, shared)
-    together = min(fits.ctas, -(-ctas // sms))
-    first = model.resident(model.apart(together), min(ctas, sms))
-    cycles = first.cycles * generations
-    if tail:
-        left = -(-tail // sms)
-        same = left == together and (tail >= sms or not generations)
-        cycles += (first if same else model.resident(model.apart(left), min(tail, sms))).cycles
-    assert model.reuse is not None
-    memory_seconds = model.reuse.nbytes / (chip.gpu.bandwidth * 1e9)
+    surveyed = survey(code, launch)
+    if surveyed.alike:
+        run, cycles, reuse = _alike(model, ctas, fits.ctas, sms)
+        uneven = None
+    else:
+        together = min(fits.ctas, -(-ctas // sms))
+        grid = UnevenGrid(model, surveyed, together, sms)
+        size = chip.memory.l2_mib << 20
+        reuse = reuse_of_uneven(code, launch, grid.touched, sms * together, size)
+        run, uneven = grid.run(reuse)
+        cycles = run.cycles
+    memory_seconds = reuse.nbytes / (chip.gpu.bandwidth * 1e9)
     seconds = max(cycles / (clock * 1e6), memory_seconds)
-    used = _used(first, chip) | {"dram": memory_seconds / seconds}
+    used = _used(run, chip) | {"dram": memory_seconds / seconds}
     seconds += LAUNCH_SECONDS
-    stalls, by_instruction = _shares(first)
+    stalls, by_instruction = _shares(run)
     return Prediction(
         chip.gpu.name, launch.target.name, clock, cycles, seconds,
         seconds * (1 - MODELLED), seconds * (1 + MODELLED),
         _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
-        generations, tail,
+        *divmod(ctas, sms * fits.ctas), uneven,
         _not_modelled(code),
     )  # fmt: skip
+
+
+def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, float, Reuse]:
+    """Return what SMs do that are full of CTAs that are alike, the cycles of all, and what the L2 cache has."""
+    generations, tail = divmod(ctas, sms * fit)
+    together = min(fit, -(-ctas // sms))
+    followed = model.followed(model.apart(together))
+    reuse = model.reuse(followed)
+    full = model.run(followed, reuse, min(ctas, sms))
+    cycles = full.cycles * generations
+    if tail:
+        left = -(-tail // sms)
+        if left != together or (tail < sms and generations):
+            rest = model.followed(model.apart(left)) if left != together else followed
+            cycles += model.run(rest, reuse, min(tail, sms)).cycles
+        else:
+            cycles += full.cycles
+    return full, cycles, reuse
 
 
 def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:

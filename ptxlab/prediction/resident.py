@@ -1,15 +1,15 @@
-"""What CTAs take that share an SM."""
+"""What CTAs take that share an SM: they are followed, instruction by instruction, and then run clock by clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
-from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.l2 import Reuse, reuse
@@ -17,9 +17,20 @@ from ptxlab.prediction.requests import Request
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.timing import timings
-from ptxlab.prediction.touched import touched
+from ptxlab.prediction.touched import Touched, touched
 from ptxlab.prediction.turns import Issued, Part, Tiles, Turns
 from ptxlab.prediction.warps import Asked, Warp
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """``ctas`` that share an SM, by number: what their warps issue, which part is run, and what that asks memory for."""
+
+    ctas: Sequence[int]
+    issued: Issued
+    loops: Sequence[trace.SampledLoop]
+    part: Turns | Tiles
+    requests: Mapping[int, Request | Asked]
 
 
 class ResidentModel:
@@ -30,8 +41,6 @@ class ResidentModel:
     ) -> None:
         self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
         self._returns = np.array([i.number for i in code if i.does == "return"], int)
-        self.reuse: Reuse | None = None
-        """What the L2 cache has, as the CTAs that were run first say."""
 
     def apart(self, ctas: int) -> list[int]:
         """Return CTAs that lie as far apart as there are SMs, by number: those that begin on one SM."""
@@ -40,11 +49,11 @@ class ResidentModel:
         last = prod(launch.config.grid) - 1
         return [min(apart * n, last) // launch.cluster * launch.cluster for n in range(ctas)]
 
-    def resident(self, chosen: Sequence[int], sms: int) -> Run:
-        """Return what some CTAs take that share an SM, where ``sms`` have any."""
+    def followed(self, ctas: Sequence[int]) -> Followed:
+        """Follow some CTAs, by number."""
         code, launch = self._code, self._launch
-        steps = interpreter.run(code, launch, chosen)
-        kinds, kind_of = trace.of_warps(steps, launch.warps * len(chosen))
+        steps = interpreter.run(code, launch, ctas)
+        kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
         issued = Issued(steps.numbers, kinds, kind_of)
         loops = trace.sampled(issued.numbers[kinds[kind_of[0]]], self._returns, len(kind_of))
         part: Turns | Tiles
@@ -54,36 +63,38 @@ class ResidentModel:
             part = Turns(issued, loops, self._returns)
         requests: dict[int, Request | Asked] = {}
         asked = np.concatenate(part.kept)
-        interpreter.requests(code, launch, chosen, asked, requests.__setitem__)
-        if self.reuse is None:
-            self.reuse = self._reused(issued, part.kept, requests, loops, len(chosen))
-        chip = self._chip.used_by(sms)
-        timed = timings(code, np.unique(issued.numbers).tolist(), chip, self.reuse.hits)
+        interpreter.requests(code, launch, ctas, asked, requests.__setitem__)
+        return Followed(ctas, issued, loops, part, requests)
+
+    def touched(self, followed: Followed, ctas: float) -> Touched:
+        """Return the memory that so many CTAs touch which do as those that were followed, each apart from the others."""
+        issued = followed.issued
+        every, some = (issued.executions(steps) for steps in (issued.kinds, followed.part.kept))
+        more, times = every / np.maximum(some, 1), ctas / len(followed.ctas)
+        regions = self._launch.regions
+        return touched(self._code, regions, followed.requests, issued.numbers, more, times)
+
+    def reuse(self, followed: Followed) -> Reuse:
+        """Return what the L2 cache has if all CTAs do as those that were followed."""
+        launch, chip, issued = self._launch, self._chip, followed.issued
+        reached = self.touched(followed, launch.ctas).within(launch.regions)
+        first = issued.kinds[issued.kind_of[0]]
+        together, size = len(followed.ctas) * chip.gpu.sms, chip.memory.l2_mib << 20
+        return reuse(
+            self._code, launch, reached, first, issued.numbers, followed.loops, together, size
+        )
+
+    def run(self, followed: Followed, reuse: Reuse, sms: int) -> Run:
+        """Return what CTAs take that share an SM, where ``sms`` have any."""
+        chip, issued, requests = self._chip.used_by(sms), followed.issued, followed.requests
+        timed = timings(self._code, np.unique(issued.numbers).tolist(), chip, reuse.hits)
 
         def run(parts: Sequence[Part]) -> list[Run]:
-            warps = _warps(issued, parts, requests, launch.warps)
-            ran = Sm(chip, timed, warps, self._shared * len(chosen)).run()
+            warps = _warps(issued, parts, requests, self._launch.warps)
+            ran = Sm(chip, timed, warps, self._shared * len(followed.ctas)).run()
             return [*(run for warp in warps for run in warp.passed), ran]
 
-        return part.run(run, requests)
-
-    def _reused(
-        self,
-        issued: Issued,
-        kept: Sequence[Array],
-        requests: Mapping[int, Request | Asked],
-        loops: Sequence[trace.SampledLoop],
-        ctas: int,
-    ) -> Reuse:
-        """Return what the L2 cache has if all CTAs are as those that are followed."""
-        launch, chip = self._launch, self._chip
-        every, some = issued.executions(issued.kinds), issued.executions(kept)
-        more = every / np.maximum(some, 1)
-        times = prod(launch.config.grid) / ctas
-        reached = touched(self._code, launch.regions, requests, issued.numbers, more, times)
-        first = issued.kinds[issued.kind_of[0]]
-        together, size = ctas * chip.gpu.sms, chip.memory.l2_mib << 20
-        return reuse(self._code, launch, reached, first, issued.numbers, loops, together, size)
+        return followed.part.run(run, requests)
 
 
 def _warps(

@@ -30,6 +30,22 @@ class Touched:
     loaded: Mapping[int, float]
     stored: Mapping[int, float]
 
+    @classmethod
+    def summed(cls, parts: Sequence[Touched]) -> Touched:
+        """Return what several touch, as if nothing were touched by two."""
+        return cls(
+            *(_summed(each) for each in zip(*((p.loaded, p.stored) for p in parts), strict=True))
+        )
+
+    def within(self, regions: Sequence[MemoryRange]) -> Touched:
+        """Return the same where it is more than there is: CTAs touch what others did."""
+        return Touched(
+            *(
+                {n: min(nbytes, regions[n].nbytes) for n, nbytes in each.items()}
+                for each in (self.loaded, self.stored)
+            )
+        )
+
     @property
     def footprint(self) -> float:
         """The bytes that would be in a cache that loses none."""
@@ -72,7 +88,7 @@ def touched(
     more: Array,
     ctas: float,
 ) -> Touched:
-    """Return what a launch touches, of which some steps of some CTAs are followed.
+    """Return what a launch touches if no CTA touches what another does; some steps of some CTAs are followed.
 
     ``numbers`` are the instructions of the steps, ``more`` [instructions] how many times as often each is executed, and
     ``ctas`` how many times as many CTAs there are.
@@ -89,12 +105,15 @@ def touched(
         }
         for which in (loads, stores)
     )
-    return Touched(
-        *(
-            {n: min(nbytes, regions[n].nbytes) for n, nbytes in each.items()}
-            for each in (loaded, stored)
-        )
-    )
+    return Touched(loaded, stored)
+
+
+def _summed(parts: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    sums: dict[int, float] = defaultdict(float)
+    for part in parts:
+        for key, value in part.items():
+            sums[key] += value
+    return dict(sums)
 
 
 def _by_region(

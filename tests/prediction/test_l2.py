@@ -94,7 +94,7 @@ def test_what_is_stored_takes_room_from_what_is_loaded_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All CTAs read the same 4 MiB; what an A100's 20 MiB have of these depends on what the CTAs store."""
-    operand, result, kib_160 = np.zeros(1 << 20, "f4"), np.zeros(1 << 20, "f4"), 160 << 10
+    operand, result, kib_160 = np.zeros(1 << 20, "f4"), np.zeros(100 << 20, "f4"), 160 << 10
     monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
 
     def stored(mib: int) -> Prediction:

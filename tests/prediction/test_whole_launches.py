@@ -229,7 +229,9 @@ def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
             Assembly(program, cubin), kernel, config, [device.upload(X[: grid << 10])]
         )
         modelled(code, launch, chip, registers=16, shared=0)
-    assert followed == [chosen]
+    surveyed, of_one = followed
+    assert of_one == chosen
+    assert all(cta % (8 if cluster else 1) == 0 for cta in surveyed)
 
 
 def test_a_buffer_that_is_passed_twice_is_there_once() -> None:

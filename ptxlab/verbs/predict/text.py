@@ -15,7 +15,7 @@ from ptxlab.view.sources import Sources, read_sources, source_text
 from ptxlab.view.text import fields
 from ptxlab.view.width import fitted
 
-SCHEMA = "ptxlab.predict/1"
+SCHEMA = "ptxlab.predict/2"
 _TOP = 10
 _LEAST = 0.01
 
@@ -50,9 +50,18 @@ def text(prediction: Prediction, sources: Sources, width: int | None = None) -> 
             f"{fits.ctas} on an SM, limited by {' and '.join(fits.limited_by)}; "
             f"all SMs full {prediction.generations:,} times{tail}",
         ),
+        *_uneven(prediction),
         ("not in it", ", ".join(prediction.not_modelled)),
     ]
     return "\n".join([*fields(rows), "", *_lines(prediction.lines, sources, width)])
+
+
+def _uneven(prediction: Prediction) -> list[tuple[str, str]]:
+    uneven = prediction.uneven
+    if uneven is None:
+        return []
+    told = f"CTAs issue {uneven.least:,} to {uneven.most:,} instructions, of {uneven.followed:,} that were followed"
+    return [("uneven", f"{told}; SMs are full {uneven.busy:.0%} of the time")]
 
 
 def _lines(lines: Sequence[PredictedLine], sources: Sources, width: int | None) -> list[str]:
@@ -96,7 +105,9 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
             for line in prediction.lines
         ],
         "occupancy": asdict(prediction.occupancy),
-        **members(prediction, "generations", "tail", "not_modelled"),
+        **members(prediction, "generations", "tail"),
+        "uneven": prediction.uneven and asdict(prediction.uneven),
+        **members(prediction, "not_modelled"),
     }
 
 

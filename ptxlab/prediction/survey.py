@@ -1,0 +1,113 @@
+"""Which CTAs of a grid do alike: some are followed, spread over all of them, and told apart by what they issue."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.values import Array
+from ptxlab.prediction import interpreter
+
+_THREADS, _FEWEST, _MOST = 1 << 15, 16, 128
+"""CTAs with about so many threads are followed, but not fewer or more."""
+
+_PERIOD, _STEP = 64, 37
+"""Of so many CTAs in a row each that follows lies so much further: as many are odd as even, and so with eights."""
+
+ALIKE = 0.05
+"""CTAs are alike if of what one issues the other lacks no larger part."""
+
+_GROUPS = 3
+"""So many groups that take different ways are told apart, those that issue most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """``ctas`` that were followed, by number, one of each part of the grid in order, and how many instructions the warps of each have ``issued``.
+
+    ``groups`` take different ways: each has the places of its CTAs in the survey, first of those that issue least.
+    ``of_all`` are the CTAs there are.
+    """
+
+    ctas: Array
+    issued: Array
+    groups: tuple[tuple[int, ...], ...]
+    of_all: int
+
+    @property
+    def alike(self) -> bool:
+        """Whether all do the same but for what is hardly anything."""
+        (first, *others) = self.groups
+        least, most = (self.issued[first[n]] for n in (0, -1))
+        return not others and most - least <= ALIKE * most
+
+    @property
+    def each(self) -> float:
+        """For how many CTAs each of them stands."""
+        return self.of_all / len(self.ctas)
+
+    @property
+    def like(self) -> Array:
+        """The place in the survey of the one that stands for each CTA of the grid."""
+        like: Array = np.arange(self.of_all) * len(self.ctas) // self.of_all
+        return like
+
+
+def survey(code: Sequence[DecodedInstruction], launch: Launch) -> Survey:
+    """Follow some CTAs of a launch. Raises Unsupported as ``interpreter.run`` does."""
+    ctas = _spread(launch)
+    issued = _issued(code, launch, ctas)
+    return Survey(ctas, issued.sum(axis=1), _grouped(issued), launch.ctas)
+
+
+def _spread(launch: Launch) -> Array:
+    """Return CTAs by number, one of each of many parts of the grid, of each cluster the first at most."""
+    clusters = launch.ctas // launch.cluster
+    count = min(clusters, max(_FEWEST, min(_MOST, _THREADS // launch.threads)))
+    parts = np.arange(count)
+    begin = parts * clusters // count
+    period = min(_PERIOD, 1 << (clusters // count).bit_length() - 1)
+    chosen: Array = (begin + (parts * _STEP - begin) % period) * launch.cluster
+    return chosen
+
+
+def _issued(code: Sequence[DecodedInstruction], launch: Launch, ctas: Array) -> Array:
+    """Return how often warps of each CTA issue each instruction."""
+    steps = interpreter.run(code, launch, ctas.tolist())
+    segments: dict[tuple[int, int], Array] = defaultdict(lambda: np.zeros(len(ctas), np.int64))
+    for first, end, warps in zip(steps.first, steps.end, steps.warps, strict=True):
+        segments[first, end] += (
+            launch.warps
+            if warps is None
+            else np.bincount(warps // launch.warps, minlength=len(ctas))
+        )
+    issued = np.zeros((len(ctas), len(code)), np.int64)
+    for (first, end), counts in segments.items():
+        issued[:, first:end] += counts[:, None]
+    return issued
+
+
+def _grouped(issued: Array) -> tuple[tuple[int, ...], ...]:
+    """Group CTAs by which instructions they issue; who does hardly anything else, or is of few, joins the most similar."""
+    total = issued.sum(axis=1)
+    ways: dict[bytes, list[int]] = defaultdict(list)
+    for cta, counts in enumerate(issued):
+        ways[(counts > 0).tobytes()].append(cta)
+    groups: list[list[int]] = []
+    for members in sorted(ways.values(), key=lambda members: -int(total[members].sum())):
+        apart = [_apart(issued[members].mean(axis=0), issued[own].mean(axis=0)) for own in groups]
+        if groups and (min(apart) <= ALIKE or len(groups) == _GROUPS):
+            groups[int(np.argmin(apart))] += members
+        else:
+            groups.append(members)
+    return tuple(tuple(sorted(own, key=lambda cta: int(total[cta]))) for own in groups)
+
+
+def _apart(counts: Array, others: Array) -> float:
+    """Return which part of what is issued differs."""
+    return float(np.abs(counts - others).sum() / 2 / max(counts.sum(), others.sum()))

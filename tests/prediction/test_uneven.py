@@ -1,0 +1,108 @@
+"""CTAs that differ: which are told apart, where they are placed, and that what a grid takes follows from what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.placement import makespan
+from ptxlab.prediction.predict import predict
+from ptxlab.prediction.uneven import Uneven
+from tests.prediction.running import joined
+
+LOOP = """\
+.version 8.7
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 most)
+{
+  .reg .b32 t<9>; .reg .f32 f; .reg .b64 p, w; .reg .pred u;
+  ld.param.u64 p, [out]; ld.param.u32 t3, [most];
+  mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mov.u32 t4, %nctaid.x; mad.lo.u32 t2, t1, 256, t0;
+  mul.wide.u32 w, t2, 4; add.u64 p, p, w; mov.f32 f, 0f3F800000; mov.u32 t5, 0;
+  TURNS
+  @u bra end;
+more:
+  fma.rn.f32 f, f, f, f; add.u32 t5, t5, 1; setp.lt.u32 u, t5, t6; @u bra more;
+  st.global.f32 [p], f;
+end:
+  ret;
+}
+"""
+"""Each CTA goes through a loop so many turns as t6 says, none where u is set."""
+
+EVERY = "mov.u32 t6, t3; setp.eq.u32 u, t6, 0;"
+PARITY = "mov.u32 t6, t3; and.b32 t7, t1, 1; setp.eq.u32 u, t7, PARITY;"
+RISING = "mad.lo.u32 t6, t1, 2, 1; mul.lo.u32 t6, t6, t3; div.u32 t6, t6, t4; setp.eq.u32 u, t6, 0;"
+FALLING = "sub.u32 t7, t4, t1; mad.lo.u32 t6, t7, 2, 1; mul.lo.u32 t6, t6, t3; div.u32 t6, t6, t4; setp.eq.u32 u, t6, 0;"
+PROGRAMS = joined(
+    every=LOOP.replace("TURNS", EVERY),
+    odd=LOOP.replace("TURNS", PARITY.replace("PARITY", "0")),
+    even=LOOP.replace("TURNS", PARITY.replace("PARITY", "1")),
+    rising=LOOP.replace("TURNS", RISING),
+    falling=LOOP.replace("TURNS", FALLING),
+)
+CTAS, MOST = 108 * 8 * 7, 96
+"""Seven generations on an A100."""
+
+
+@pytest.fixture(scope="module")
+def predicted() -> Callable[[str], Prediction]:
+    out = np.zeros(CTAS * 256, np.float32)
+    made = {
+        name: predict(PROGRAMS, "a100", CTAS, 256, [out, MOST], kernel=name)
+        for name in ("every", "odd", "even", "rising", "falling")
+    }
+    return made.__getitem__
+
+
+def test_where_all_do_the_same_nothing_is_said(predicted: Callable[[str], Prediction]) -> None:
+    assert predicted("every").uneven is None
+
+
+def test_who_of_two_neighbours_works_does_not_matter(
+    predicted: Callable[[str], Prediction],
+) -> None:
+    """Whichever CTAs begin on the SM that is looked at; seven generations become three, and half of one."""
+    odd, even = predicted("odd"), predicted("even")
+    assert odd.cycles == pytest.approx(even.cycles, rel=0.05)
+    assert odd.cycles == pytest.approx(predicted("every").cycles * 4 / 7, rel=0.1)
+    assert odd.uneven is not None
+    assert odd.uneven.most > 50 * odd.uneven.least
+
+
+def test_turns_that_rise_from_cta_to_cta_take_what_the_mean_does_and_a_tail(
+    predicted: Callable[[str], Prediction],
+) -> None:
+    """From none to twice as many as all have; whoever begins with the longest ends with a shorter tail."""
+    every, rising, falling = (predicted(name).cycles for name in ("every", "rising", "falling"))
+    assert every < falling < rising < 1.35 * every
+    assert falling < 1.1 * every
+    uneven = predicted("rising").uneven
+    assert isinstance(uneven, Uneven)
+    assert uneven.busy * rising == pytest.approx(every, rel=0.1)
+
+
+def test_ctas_share_an_sm_and_the_next_goes_where_one_ended() -> None:
+    """By pencil: two SMs of two CTAs, which take 10 of a full SM each, or 12 alone."""
+    alike, alone = np.full(4, 10.0), np.full(4, 12.0)
+    assert makespan(alike, alone, sms=2, together=2) == 20
+    assert makespan(alike[:2], alone[:2], sms=2, together=2) == 12
+    # One of 40 beside three of 10: the SM has it with a second, then with the fourth, then alone.
+    costs, single = np.array([40.0, 10, 10, 10]), np.array([40.0, 10, 10, 10])
+    assert makespan(costs, single, sms=1, together=2) == 70
+    assert makespan(costs[::-1], single[::-1], sms=1, together=2) == 70
+    # With as many SMs as CTAs nobody waits; an empty grid takes nothing.
+    assert makespan(costs, single, sms=4, together=2) == 40
+    assert makespan(costs[:0], single[:0], sms=4, together=2) == 0
+
+
+def test_what_is_not_placed_keeps_all_sms_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = np.full(400, 3.0)
+    whole = makespan(costs, costs, sms=4, together=2)
+    monkeypatch.setattr("ptxlab.prediction.placement._PLACED", 100)
+    assert makespan(costs, costs, sms=4, together=2) == pytest.approx(whole, rel=0.02)
+    assert whole == 300
