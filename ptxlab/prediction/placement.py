@@ -21,21 +21,21 @@ def makespan(costs: Array, alone: Array, sms: int, together: int) -> float:
     """
     before = max(len(costs) - _PLACED, 0)
     waiting = list(zip(costs[before:].tolist(), alone[before:].tolist(), strict=True))[::-1]
-    places: list[_Sm] = [_Sm() for _ in range(sms)]
+    every: list[_Sm] = [_Sm() for _ in range(sms)]
     for _ in range(together):
-        for place in places:
+        for sm in every:
             if waiting:
-                place.begin(*waiting.pop())
-    queue = [(place.next_end(), number) for number, place in enumerate(places) if place.ctas]
+                sm.begin(*waiting.pop())
+    queue = [(sm.next_end(), number) for number, sm in enumerate(every) if sm.ctas]
     heapify(queue)
     end = 0.0
     while queue and queue[0][0] < float("inf"):
         end, number = queue[0]
-        place = places[number]
-        for _ in range(place.advance(end)):
+        sm = every[number]
+        for _ in range(sm.advance(end)):
             if waiting:
-                place.begin(*waiting.pop())
-        heapreplace(queue, (place.next_end(), number))
+                sm.begin(*waiting.pop())
+        heapreplace(queue, (sm.next_end(), number))
     return end + float(costs[:before].sum()) / sms
 
 

@@ -35,7 +35,10 @@ class Uneven:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """CTAs that were followed together, ``issued`` by each on average, and the ``members`` of the survey like them."""
+    """CTAs that were followed together, how much the first has ``issued``, and the ``members`` of the survey like it.
+
+    As many turns are added to those that are run as the first has more: the others count as if they did the same.
+    """
 
     followed: Followed
     issued: float
@@ -104,16 +107,15 @@ class UnevenGrid:
             typical = [len(group) // 2]
         nearest = np.abs(issued[:, None] - issued[typical]).argmin(axis=1)
         return [
-            self._followed(group, place, group[nearest == n]) for n, place in enumerate(typical)
+            self._followed(group, index, group[nearest == n]) for n, index in enumerate(typical)
         ]
 
-    def _followed(self, group: Array, place: int, members: Array) -> _Kind:
-        """Follow CTAs that share an SM with one of their group: those that issue most nearly as much."""
+    def _followed(self, group: Array, index: int, members: Array) -> _Kind:
+        """Follow one of a group, and those on its SM that issue most nearly as much."""
         issued = self._survey.issued[group]
-        near = np.argsort(np.abs(issued - issued[place]), kind="stable")[: self._together]
-        near = np.sort(np.resize(near, self._together))
-        ctas = self._survey.ctas[group[near]].tolist()
-        return _Kind(self._model.followed(ctas), float(issued[near].mean()), members)
+        near = np.argsort(np.abs(issued - issued[index]), kind="stable")[: self._together]
+        ctas = self._survey.ctas[group[np.resize(near, self._together)]].tolist()
+        return _Kind(self._model.followed(ctas), float(issued[index]), members)
 
 
 def _costs(issued: Array, known: Sequence[float], costs: Sequence[float]) -> Array:

@@ -43,7 +43,8 @@ def test_it_says_how_long_and_why(scale: str, capsys: pytest.CaptureFixture[str]
 def test_json_has_what_the_contract_says(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", scale, "--gpu", "a100", "--clock", "1000", "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
-    assert output["schema"] == "ptxlab.predict/1"
+    assert output["schema"] == "ptxlab.predict/2"
+    assert output["uneven"] is None
     assert (output["gpu"], output["arch"], output["clock_mhz"]) == ("A100 SXM", "sm_80", 1000)
     assert output["low"] < output["seconds"] < output["high"]
     assert output["bound"] in ("issue", "pipe", "lsu", "latency", "l2", "dram")
