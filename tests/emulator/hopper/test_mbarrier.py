@@ -67,6 +67,19 @@ def test_arrivals_of_many_threads_are_arrivals_one_after_the_other(seed: int) ->
             assert fields == [model.pending, model.expected, model.tx, model.phase % 8]
 
 
+def test_bytes_that_come_at_once_end_one_phase_and_belong_to_the_next() -> None:
+    objects, model, index = Mbarriers(np.zeros(1, np.uint64), 32), Model(1), np.zeros(2, np.int64)
+    objects.init(index[:1], np.array([1]))
+    objects.arrive(index[:1], Arrive(np.array([1]), np.array([16])))
+    model.arrive(1, 16, drop=False)
+    objects.expect(index, np.array([-16, -16]))
+    for _ in index:
+        model.arrive(0, -16, drop=False)
+    state = objects.state(index[:1])
+    fields = state.pending, state.tx, state.phase
+    assert [int(value[0]) for value in fields] == [model.pending, model.tx, model.phase]
+
+
 def test_the_words_of_a_state_are_taken_apart_as_they_were_put_together() -> None:
     rng = np.random.default_rng(3)
     given = MbarrierState(

@@ -97,6 +97,13 @@ TOUCHING = """
 """
 
 
+# The same again: 16 more, in a group of its own.
+AGAIN = (
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d3, d3, 1, 1, 1, 0, 0; "
+    "wgmma.commit_group.sync.aligned"
+)
+
+
 def results(body: str, words: int = 64, block: int = 64) -> list[Array]:
     outputs = []
     for schedule in SCHEDULES:
@@ -134,6 +141,17 @@ def test_a_wrong_one_shows_it_when_work_lands_late() -> None:
             lambda t: t + 16,
             lambda t: (t < 40) * (t + 16),
         ),
+        (
+            f"wgmma.wait_group.sync.aligned 0; mov.f32 f8, f0; {AGAIN}; mov.f32 f4, f2",
+            lambda t: t + 32,
+            lambda t: t + 32,
+        ),
+        (
+            "wgmma.wait_group.sync.aligned 0; mov.f32 f8, f2; setp.ne.u32 p2, r1, 0; "
+            f"@p2 bra PAST; {AGAIN}; PAST: mov.f32 f4, f3",
+            lambda t: t + 32,
+            lambda t: t + 32,
+        ),
     ],
 )
 def test_what_touches_the_result_of_a_product_waits_for_it(touch: str, f1: Any, f4: Any) -> None:
@@ -142,6 +160,25 @@ def test_what_touches_the_result_of_a_product_waits_for_it(touch: str, f1: Any, 
     wanted = np.stack([f1(thread), f4(thread)], axis=1).astype(np.float32)
     for result in results(TOUCHING.format(touch=touch), words=512, block=256):
         assert (result.view(np.float32).reshape(256, 2) == wanted).all()
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1",
+        "wgmma.wait_group.sync.aligned 0",
+    ],
+)
+def test_what_is_not_waited_for_lands_late(wait: str) -> None:
+    """Neither the latest group nor a product in none: before it is done its factors are others."""
+    other = AGAIN.partition(";")[0].replace("f0, f1, f2, f3", "f4, f5, f6, f7")
+    touch = (
+        f"{other}; {wait}; mov.f32 f8, f0; mov.b32 r4, 0; st.shared.v4.b32 [r5], {{r4, r4, r4, r4}}; "
+        "bar.sync 0; wgmma.commit_group.sync.aligned"
+    )
+    late, early, *_ = results(TOUCHING.format(touch=touch), words=512, block=256)
+    assert (late.view(np.float32)[1::2] == 0).all()
+    assert (early.view(np.float32)[1::2] == 16).all()
 
 
 def test_products_that_share_a_part_of_their_results_land_in_turn() -> None:

@@ -255,6 +255,27 @@ def test_multicast(hopper: Device) -> None:
     assert [row.tobytes() for row in out.numpy()] == [wanted] * 4
 
 
+def test_maps_are_told_apart_by_an_offset(hopper: Device) -> None:
+    data = RNG.integers(0, 2**16, (2, 8, 64)).astype(np.uint16)
+    maps = [hopper.tensor_map(hopper.upload(each), (8, 64)) for each in data]
+    load = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    body = program(
+        f"""
+    @!p0 bra W;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], 2048;
+    {load} [r3], [d1, {{r10, r11}}], [r2];
+    {load} [r3+1024], [d1+192, {{r10, r11}}], [r2];
+    {WAIT}
+    mov.u32 r5, 512;
+    {DUMP}""",
+        ", .param .align 64 .b8 other[128]",
+    )
+    out = hopper.zeros(512, "u32")
+    arguments = [out, maps[0], hopper.upload(at()), maps[1]]
+    hopper.load(body).kernel("k").launch(grid=1, block=64, args=arguments)
+    assert out.numpy().tobytes() == data.tobytes()
+
+
 REPLACED = """
     mov.b64 d4, spare;
     cvta.global.u64 d1, d4;

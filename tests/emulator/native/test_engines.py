@@ -66,6 +66,32 @@ def test_threads_that_race_end_alike(both: Any, calls: list[bool], body: str) ->
     assert all(calls)
 
 
+ACCESSES = {
+    "all at one address that each has in a register": """
+        mul.lo.u32 r3, r0, 0; mad.wide.u32 d2, r3, 4, d0; ld.global.u32 r4, [d2+8];
+        st.global.u32 [d1], r4;""",
+    "a register that is written between two accesses": """
+        mov.b64 d2, d0; ld.global.u32 r3, [d2]; mov.b64 d2, d1; ld.global.u32 r4, [d2];
+        xor.b32 r3, r3, r4; st.global.u32 [d2], r3;""",
+    "one address, by some threads": """
+        setp.gt.u32 p1, r0, 40; @p1 bra PAST; st.global.u32 [d0+4], r0;
+        PAST: bar.sync 0;""",
+    "bytes with a sign and without": """
+        ld.global.u8 r3, [d1]; ld.global.s8 r4, [d1+1]; ld.global.u16 r5, [d1+2]; shl.b32 r5, r5, 3;
+        mad.lo.u32 r3, r3, r4, r5; st.global.u32 [d1], r3;""",
+    "a line that all go by together, and then some": """
+        and.b32 r4, r0, 7; mov.u32 r3, 0; AGAIN: add.u32 r3, r3, 1;
+        LEAVE: setp.le.u32 p1, r3, r4; @p1 bra AGAIN; st.global.u32 [d1], r3;""",
+}  # fmt: skip
+
+
+@needs_llvm
+@pytest.mark.parametrize("body", ACCESSES.values(), ids=ACCESSES)
+def test_what_threads_access_is_the_same(both: Any, calls: list[bool], body: str) -> None:
+    both(kernel(body), np.random.default_rng(4).integers(0, 1 << 32, 512, np.uint32), block=250)
+    assert all(calls)
+
+
 @needs_llvm
 def test_a_choice_between_a_number_and_one_of_another_sign(both: Any) -> None:
     """LLVM makes a single instruction of it that chooses bits, and with AVX-512 a wrong one."""
@@ -79,6 +105,8 @@ def test_a_choice_between_a_number_and_one_of_another_sign(both: Any) -> None:
 FAULTS = {
     "out of bounds": "ld.global.u32 r3, [d1+1020]; st.global.u32 [d1], r3;",
     "misaligned": "add.u64 d2, d1, 2; st.global.u32 [d1], r0; ld.global.u32 r3, [d2];",
+    "misaligned by an offset": "st.global.u32 [d1], r0; ld.global.u32 r3, [d0+2];",
+    "misaligned for all": "st.global.u32 [d1], r0; add.u64 d2, d0, 4; ld.global.v2.u32 {r3, r4}, [d2];",
     "null": "st.global.u32 [d1], r0; mov.u64 d2, 0; ld.global.u32 r3, [d2];",
     "shared": "st.global.u32 [d1], r0; mov.u32 r3, s; ld.shared.u32 r4, [r3+4096];",
     "after a store": """
