@@ -165,6 +165,12 @@ def test_what_a_product_must_not_be() -> None:
     fails("D begins at lane 16", body.replace("t, 32", "t, 0x100020"), problem)
     fails("D begins at lane 32", body.replace("t, 32", "t, 0x200020"), problem)
     fails("D takes columns 500 to 515", body.replace("t, 32", "t, 500"), problem)
+    narrow, (*_, wide) = (
+        body.replace("t, 32", "t, 496"),
+        Problem("f16", 128, 32, "f16", "f16").words(),
+    )
+    wider = narrow + narrow.partition(";")[2].replace("x2", "x3")
+    fails("D takes columns 496 to 527", wider, problem, [a, b, idesc, wide])
     fails(
         "A takes columns 508 to 515", "add.u32 r10, t, 508;" + body.replace("x0", "[r10]"), problem
     )

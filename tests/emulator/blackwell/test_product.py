@@ -61,6 +61,23 @@ def test_many_ctas_multiply_at_once(m: int, group: int) -> None:
     np.testing.assert_array_equal(cells, expected)
 
 
+def test_one_cta_multiplies_after_the_other() -> None:
+    """Each has its D at the same columns, of its own Tensor Memory."""
+    problems = [Problem("f16", 128, 32, "f16", "f16", seed=seed) for seed in range(2)]
+    before = np.concatenate([problem.cells() for problem in problems])
+    expected = before.copy()
+    for number, problem in enumerate(problems):
+        problem.put(expected[number : number + 1], problem.result())
+    declared, _, product = issued(problems[0]).partition(";")
+    first, second = (
+        product.replace("tcgen05", f"{guard} tcgen05") for guard in ("@more", "@!more")
+    )
+    body = f"{declared}; setp.eq.u32 more, cta, 0; {first} {second}"
+    shared = np.concatenate([problem.shared() for problem in problems])
+    cells = after(body, before, shared, problems[0].words(), group=1)
+    np.testing.assert_array_equal(cells, expected)
+
+
 TYPES = [
     ("f16", "bf16", "bf16", "f32"), ("f16", "f16", "f16", "f16"), ("tf32", "tf32", "tf32", "f32"),
     ("f8f6f4", "e4m3", "e5m2", "f32"), ("f8f6f4", "e5m2", "e2m3", "f16"), ("f8f6f4", "e3m2", "e2m1", "f32"),
