@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -36,3 +37,15 @@ def borrowing(memory: GlobalMemory, spans: Sequence[Borrowed]) -> Iterator[None]
     finally:
         for address in mapped:
             memory.unmap(address)
+
+
+def tensors() -> list[Borrowed]:
+    """Return the memory of PyTorch's tensors on "cuda", where there are any."""
+    return list(_storages()) if "ptxlab.clients.torch.memory" in sys.modules else []
+
+
+def _storages() -> Iterator[Borrowed]:
+    from ptxlab.clients.torch.memory import allocations
+
+    for address, storage in allocations.live():
+        yield Borrowed(address, storage.nbytes(), "a tensor", storage)

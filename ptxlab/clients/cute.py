@@ -7,14 +7,10 @@ with an underscore. ``CUTE_DSL_LIBS`` says which libraries have them: here the e
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from ptxlab.clients.borrowed import Borrowed
 
 FIRST, EXECUTOR = "cutlass._mlir._mlir_libs", "cutlass.cutlass_dsl.cuda_jit_executor"
 """Modules of CuTe DSL: what it imports before it reads its variables, and what loads machine code."""
@@ -23,13 +19,9 @@ _RUNTIME = "libcute_dsl_runtime.so"
 
 def prepare(module: ModuleType) -> None:
     """Have CuTe DSL, which has imported no more than ``FIRST``, find the driver of this process."""
-    from ptxlab.clients.driver.contexts import be_ready
     from ptxlab.clients.driver.library import loaded
 
     library = loaded()
-    library.gpu.lent = _tensors
-    if "torch" in sys.modules:  # with its first tensor it makes the primary context current
-        be_ready(library.gpu)
     _ask_for(library.path, library.gpu.target.name)
 
 
@@ -62,15 +54,3 @@ def load_ptx(executor: ModuleType) -> None:
             gpu.made_of = ""
 
     function._load_cuda_library = load_cuda_library
-
-
-def _tensors() -> list[Borrowed]:
-    """Return the memory of PyTorch's tensors on "cuda", if the program has imported it."""
-    return list(_storages()) if "torch" in sys.modules else []
-
-
-def _storages() -> Iterator[Borrowed]:
-    from ptxlab.clients.torch.memory import allocations
-
-    for address, storage in allocations.live():
-        yield Borrowed(address, storage.nbytes(), "a tensor", storage)

@@ -13,7 +13,7 @@ from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.machine.sass import read_target
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.elf import read_elf
-from ptxlab.toolchain.fatbin import Member, is_cubin, members
+from ptxlab.toolchain.fatbin import FATBIN, Member, is_cubin, members
 from ptxlab.toolchain.nvdisasm import disassemble
 
 
@@ -47,6 +47,19 @@ def machine_code(image: bytes, target: Target, name: str) -> Cubin:
     return Cubin(nearest.arch, nearest.content, "")
 
 
+def newest_ptx(image: bytes, target: Target) -> bytes:
+    """Return the PTX in a fatbin that ``target`` runs, that for the newest GPU, b"" where none can be read."""
+    if not image.startswith(FATBIN):
+        return b""
+    able = [
+        member
+        for member in members(image)
+        if member.ptx and not member.compression and _compiles(target, member.arch)
+    ]
+    best = max(able, key=lambda member: _nearness(member, target), default=None)
+    return best.content.rstrip(b"\0") if best else b""
+
+
 def compiled(image: bytes) -> list[Member]:
     """Return what of a file is machine code."""
     if is_cubin(image):
@@ -75,6 +88,14 @@ def _runs(target: Target, arch: str) -> bool:
     if arch.endswith("a"):
         return arch == target.name
     return number // 10 == own // 10 and number <= own
+
+
+def _compiles(target: Target, arch: str) -> bool:
+    """Say whether PTX for ``arch`` can become machine code of ``target``: the same or newer, unless it has features of its own."""
+    if arch.endswith("a"):
+        return arch == target.name
+    own, number = target.capability, _number(arch)
+    return number <= own and (not arch.endswith("f") or number // 10 == own // 10)
 
 
 def _number(arch: str) -> int:

@@ -21,6 +21,7 @@ _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = {".rel": struct.Struct("<QII"), ".rela": struct.Struct("<QIIq")}
+_DYNAMIC, _NEEDED = struct.Struct("<QQ"), 1
 _NOBITS = 8  # a section that takes no room in the file
 
 
@@ -117,11 +118,18 @@ def text_at(table: bytes, offset: int) -> str:
     return table[offset : table.index(b"\0", offset)].decode(errors="replace")
 
 
-def symbols(elf: Elf) -> Iterator[ElfSymbol]:
-    """Yield the symbols of a file, in the order of their numbers."""
+def needed(elf: Elf) -> list[str]:
+    """Return the shared libraries that a file says it needs."""
     contents = {section.name: section.content for section in elf.sections}
-    texts = contents.get(".strtab", b"")
-    for name, _, other, number, value, size in _SYMBOL.iter_unpack(contents.get(".symtab", b"")):
+    rows = _DYNAMIC.iter_unpack(contents.get(".dynamic", b""))
+    return [text_at(contents[".dynstr"], value) for tag, value in rows if tag == _NEEDED]
+
+
+def symbols(elf: Elf, table: str = ".symtab", names: str = ".strtab") -> Iterator[ElfSymbol]:
+    """Yield the symbols of a file, in the order of their numbers; ``.dynsym`` has those that the loader sees."""
+    contents = {section.name: section.content for section in elf.sections}
+    texts = contents.get(names, b"")
+    for name, _, other, number, value, size in _SYMBOL.iter_unpack(contents.get(table, b"")):
         section = elf.sections[number].name if number < len(elf.sections) else ""
         yield ElfSymbol(text_at(texts, name), section, value, size, other)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ptxlab.errors import ToolchainError
+from ptxlab.toolchain.compressed import opened
 from ptxlab.toolchain.elf import CUDA, MAGIC, read_elf
 
 FATBIN = struct.pack("<I", 0xBA55ED50)
@@ -27,7 +28,7 @@ _INSIDE = (".nv_fatbin", "__nv_relfatbin")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """PTX (``ptx``) or a cubin for ``arch``; ``compression`` is "" for what can be read as it is."""
+    """PTX (``ptx``) or a cubin for ``arch``; ``compression`` is "" for what can be read here."""
 
     ptx: bool
     arch: str
@@ -88,12 +89,17 @@ def _members(part: bytes) -> Iterator[Member]:
         if struct.pack("<I", magic) != FATBIN or end > len(part):
             raise ValueError
         while at < end:
-            kind, _, head, size, packed, _, _, number, _, flags, *_ = _MEMBER.unpack_from(part, at)
+            kind, _, head, size, packed, _, _, number, _, flags, _, open_size = _MEMBER.unpack_from(
+                part, at
+            )
             if head < _MEMBER.size or at + head + size > end:
                 raise ValueError
             if kind in (_PTX, _CUBIN):
                 suffix = "".join(end for flag, end in _ENDS.items() if flags & flag)
                 compression = "".join(name for flag, name in _COMPRESSIONS.items() if flags & flag)
                 content = part[at + head : at + head + (packed or size)]
+                whole = opened(content, compression, open_size) if compression else None
+                if whole is not None:
+                    compression, content = "", whole
                 yield Member(kind == _PTX, f"sm_{number}{suffix}", compression, content)
             at += head + size

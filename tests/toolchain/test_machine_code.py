@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from ctypes.util import find_library
 
 import pytest
 
 from ptxlab.errors import ToolchainError
+from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.binary import newest_ptx
 from ptxlab.machine.sass import read_target
 from ptxlab.toolchain import assemble_cuda, disassemble, link_ptx
 from ptxlab.toolchain.fatbin import is_cubin, members
@@ -77,13 +80,48 @@ def test_the_target_is_what_nvdisasm_says(text: str, target: str) -> None:
     assert read_target(text) == target
 
 
+PACKED = {
+    "zstd": "28b52ffd2042050100d02e76657273696f6e20372e300a74617267657420736d5f37300a0100a19c5f",
+    "LZ4": "df2e76657273696f6e20372e300a0d0015d074617267657420736d5f37300a",
+}
+"""Four lines of ``.version 7.0`` and one of ``.target sm_70``, by zstd 1.5 and lz4 1.9."""
+
+
+@pytest.mark.parametrize(("compression", "flag"), [("zstd", ZSTD), ("LZ4", LZ4)])
+def test_what_is_compressed_is_opened(compression: str, flag: int) -> None:
+    if find_library(compression.lower()) is None:
+        pytest.skip(f"there is no {compression} here")
+    text, packed = b".version 7.0\n" * 4 + b".target sm_70\n", bytes.fromhex(PACKED[compression])
+    part = bytearray(member(PTX, 70, packed, packed=flag))
+    for size, whole in ((len(text), True), (len(text) + 1, False), (0, False)):
+        part[56:64] = size.to_bytes(8, "little")  # of what was compressed
+        [held] = members(container(bytes(part)))
+        assert (held.compression, held.content) == (("", text) if whole else (compression, packed))
+    assert newest_ptx(container(bytes(part)), TARGETS["sm_80"]) == b""
+
+
+def test_a_gpu_takes_the_newest_ptx_that_it_can_run() -> None:
+    parts = [
+        member(CUBIN, 80, b"code"), member(PTX, 70, b"seventy\0\0"), member(PTX, 80, b"eighty"),
+        member(PTX, 90, b"ninety", suffix="a"), member(PTX, 100, b"hundred", suffix="f"),
+    ]  # fmt: skip
+    image = container(*parts)
+    taken = {name: newest_ptx(image, TARGETS[name]).decode() for name in
+             ("sm_75", "sm_86", "sm_90", "sm_90a", "sm_100a", "sm_120a")}  # fmt: skip
+    assert taken == {
+        "sm_75": "seventy", "sm_86": "eighty", "sm_90": "eighty", "sm_90a": "ninety",
+        "sm_100a": "hundred", "sm_120a": "eighty",
+    }  # fmt: skip
+    assert newest_ptx(executable(image), TARGETS["sm_80"]) == b""
+
+
 def test_the_members_of_a_fatbin() -> None:
     parts = [
         member(CUBIN, 80, b"code"),
         member(CUBIN, 90, b"more", suffix="a"),
         member(PTX, 100, b"text", suffix="f"),
         member(PTX, 75, b"\x28\xb5\x2f\xfd", packed=ZSTD),
-        member(PTX, 120, b"\x13\x0a", packed=LZ4, suffix="a"),
+        member(PTX, 120, b"\xf3\x0a", packed=LZ4, suffix="a"),
         member(8, 80, b"something that is neither"),
     ]
     held = members(container(*parts))

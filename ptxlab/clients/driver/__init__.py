@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import platform
 import sys
+from typing import Any
 
-from ptxlab.clients import cute, runtime_binding
-from ptxlab.clients.driver.shared_object import PROCESSORS
+from ptxlab.clients import cute, runtime_binding, tilelang
+from ptxlab.clients.driver.starting import PROCESSORS
 from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.clients.numba import keep_ptx
 from ptxlab.clients.session import Session
@@ -16,10 +18,20 @@ from ptxlab.device.cuda_driver import LIBRARY
 from ptxlab.errors import PtxlabError
 
 _installed: Session | None = None
+
+
+def _reset_at_end(taichi: Any) -> None:
+    """Have Taichi give back what it has while there is a Python that answers, and not when C++ ends."""
+    atexit.register(taichi.reset)
+
+
 _HOOKS: dict[str, Hook] = {
     runtime_binding.MODULE: runtime_binding.answer,
     cute.FIRST: cute.prepare,
     cute.EXECUTOR: cute.load_ptx,
+    "taichi": _reset_at_end,
+    tilelang.FIRST: tilelang.prepare,
+    tilelang.COMPILER: tilelang.compile_ptx,
 }
 """What is done when a client's module has been imported."""
 
@@ -44,9 +56,12 @@ def install(arch: str = "sm_80", *, session: Session | None = None) -> Session:
             )
         return _installed
     _require_possible()
-    from ptxlab.clients.driver.library import load
+    from ptxlab.clients.driver.contexts import be_ready
+    from ptxlab.clients.driver.library import load, loaded
 
     _installed = load(session or Session(arch))
+    if "torch" in sys.modules:  # with its first tensor it makes the primary context current
+        be_ready(loaded().gpu)
     keep_ptx(_installed.device.target.name)
     for module, hook in _HOOKS.items():
         if module in sys.modules:

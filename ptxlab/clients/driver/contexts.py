@@ -31,6 +31,7 @@ def be_ready(gpu: EmulatedGpu) -> None:
         push(gpu, retain(gpu))
 
 
+@answers("cuDevicePrimaryCtxRelease", "device", since=-1, needs="init")
 @answers("cuDevicePrimaryCtxRelease_v2", "device", needs="init")
 def release(gpu: EmulatedGpu) -> None:
     if not gpu.primary.users:
@@ -38,11 +39,13 @@ def release(gpu: EmulatedGpu) -> None:
     gpu.primary.users -= 1
 
 
+@answers("cuDevicePrimaryCtxReset", "device", since=-1, needs="init")
 @answers("cuDevicePrimaryCtxReset_v2", "device", needs="init")
 def reset(gpu: EmulatedGpu) -> None:
     """What is there stays."""
 
 
+@answers("cuDevicePrimaryCtxSetFlags", "device u32", since=-1, needs="init")
 @answers("cuDevicePrimaryCtxSetFlags_v2", "device u32", needs="init")
 def set_primary_flags(gpu: EmulatedGpu, flags: int) -> None:
     gpu.primary.flags = flags
@@ -69,6 +72,7 @@ def create_with_parameters(gpu: EmulatedGpu, parameters: int, flags: int) -> int
     return create(gpu, flags)
 
 
+@answers("cuCtxDestroy", "u64", since=-1, needs="init")
 @answers("cuCtxDestroy_v2", "u64", needs="init")
 def destroy(gpu: EmulatedGpu, handle: int) -> None:
     context = gpu.held(handle, DriverContext)
@@ -86,11 +90,13 @@ def set_current(gpu: EmulatedGpu, handle: int) -> None:
         push(gpu, handle)
 
 
+@answers("cuCtxPushCurrent", "u64", since=-1, needs="init")
 @answers("cuCtxPushCurrent_v2", "u64", needs="init")
 def push(gpu: EmulatedGpu, handle: int) -> None:
     gpu.contexts.append(gpu.held(handle, DriverContext))
 
 
+@answers("cuCtxPopCurrent", "out?:u64", since=-1)
 @answers("cuCtxPopCurrent_v2", "out?:u64")
 def pop(gpu: EmulatedGpu) -> int:
     return gpu.contexts.pop().handle

@@ -114,7 +114,7 @@ def _copy_box(
             copy(gpu, at, begin, width)
 
 
-def _fill(
+def fill(
     gpu: EmulatedGpu, kind: type[np.unsignedinteger[Any]], address: int, value: int, count: int
 ) -> None:
     if address % kind().itemsize:
@@ -126,18 +126,18 @@ def _fill(
 def _answer_fills(kind: type[np.unsignedinteger[Any]]) -> None:
     """Put the functions that fill with elements of a ``kind`` into the table."""
 
-    def fill(gpu: EmulatedGpu, address: int, value: int, count: int) -> None:
-        _fill(gpu, kind, address, value, count)
+    def fill_all(gpu: EmulatedGpu, address: int, value: int, count: int) -> None:
+        fill(gpu, kind, address, value, count)
 
     def fill_rows(
         gpu: EmulatedGpu, address: int, pitch: int, value: int, width: int, height: int
     ) -> None:
         for row in range(height):
-            _fill(gpu, kind, address + row * pitch, value, width)
+            fill(gpu, kind, address + row * pitch, value, width)
 
     bits = 8 * kind().itemsize
-    answers(f"cuMemsetD{bits}_v2", f"u64 u{bits} u64")(fill)
-    answers(f"cuMemsetD{bits}Async", f"u64 u{bits} u64 -u64")(fill)
+    answers(f"cuMemsetD{bits}_v2", f"u64 u{bits} u64")(fill_all)
+    answers(f"cuMemsetD{bits}Async", f"u64 u{bits} u64 -u64")(fill_all)
     answers(f"cuMemsetD2D{bits}_v2", f"u64 u64 u{bits} u64 u64")(fill_rows)
     answers(f"cuMemsetD2D{bits}Async", f"u64 u64 u{bits} u64 u64 -u64")(fill_rows)
 

@@ -79,10 +79,10 @@ def export_table(gpu: EmulatedGpu, at: int, identity: int) -> None:
     store(at, bytes(8))
     raise Refused(
         DriverResult.NOT_SUPPORTED,
-        "the CUDA runtime (libcudart) asks the driver for tables that NVIDIA does not document, and is "
-        "told that there are none: what launches through it (CuPy, Warp, torch.cuda) cannot run on the "
-        "emulator; what calls the driver itself can (cuda.core, Numba, tinygrad), and Triton by "
-        "ptxlab.triton",
+        "a CUDA runtime that is linked statically (CuPy, Warp) asks the driver for tables that NVIDIA does not "
+        "document, and is told that there are none: it cannot run on the emulator. A program of the host is "
+        "linked with the shared runtime by nvcc -cudart shared; what calls the driver itself runs (cuda.core, "
+        "Numba, tinygrad), and Triton by ptxlab.triton",
     )
 
 
@@ -115,7 +115,12 @@ def _put_text(text: str, at: int, room: int) -> None:
 @answers("cuDeviceGetUuid", "u64 device", since=9020, needs="init")
 @answers("cuDeviceGetUuid_v2", "u64 device", since=11040, needs="init")
 def uuid(gpu: EmulatedGpu, at: int) -> None:
-    store(at, sha256(gpu.session.device.name.encode()).digest()[:16])
+    store(at, identity(gpu))
+
+
+def identity(gpu: EmulatedGpu) -> bytes:
+    """Return the 16 bytes by which the GPU is known."""
+    return sha256(gpu.session.device.name.encode()).digest()[:16]
 
 
 @answers("cuDeviceTotalMem_v2", "out:u64 device", needs="init")

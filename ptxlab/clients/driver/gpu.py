@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ptxlab.arrays import Array
-from ptxlab.clients.borrowed import Borrowed
+from ptxlab.clients.borrowed import Borrowed, tensors
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.session import Session
 from ptxlab.isa.targets import Target
@@ -85,10 +85,14 @@ class DriverStream:
 
 
 class Threaded(threading.local):
-    """What each thread has of its own: the contexts it has pushed, the last one current."""
+    """What each thread has of its own: the contexts it has pushed, the last one current, and what is the runtime's."""
 
     def __init__(self) -> None:
         self.contexts: list[DriverContext] = []
+        self.error = 0
+        """The last result that was none of success, until the runtime is asked for it."""
+        self.configurations: list[tuple[Any, ...]] = []
+        """What ``<<<...>>>`` says, until the launch: grid, block, bytes of shared memory, stream."""
 
 
 class EmulatedGpu:
@@ -98,18 +102,22 @@ class EmulatedGpu:
         self.session = session
         self.initialized = False
         self.primary = PrimaryContext()
+        self.fault = DriverResult.SUCCESS
+        """What the first launch ended with that failed, of a program that calls the runtime: each later call ends so."""
         self.seconds = 0.0  # of emulation, which is what events tell
         self.blocks = MemoryBlocks()
         self.default_pool = self.pool = (
             0  # handles of the device's pools, the second where one was chosen
         )
         self.address_of: Callable[[str, int], int] = lambda name, version: 0  # of a function
-        self.lent: Callable[[], Sequence[Borrowed]] = tuple
+        self.lent: Callable[[], Sequence[Borrowed]] = tensors
         """What of this process's memory kernels may use in place, beside what they are given."""
         self.made_of = ""
         """The PTX that machine code which is loaded now was made of, where the client knows it."""
         self._default = DriverStream()
-        self._thread = Threaded()
+        self.thread = Threaded()
+        self.lock = threading.RLock()
+        """Held in each call: programs call from several threads."""
         self._handles: dict[int, Any] = {}
         self._free_handles: Iterator[int] = count(0x1000, 0x10)
         self._said: set[str] = set()
@@ -123,11 +131,15 @@ class EmulatedGpu:
         self._handles[handle] = thing
         return handle
 
+    def register(self, address: int, thing: object) -> None:
+        """Have an address of the program be the handle of something."""
+        self._handles[address] = thing
+
     def held(self, handle: int, kind: type[_T]) -> _T:
-        """Return what a handle is of, which must be a ``kind``."""
+        """Return what a handle is of, which must be a ``kind``; that may say the result for any other, ``absent``."""
         thing = self._handles.get(handle)
         if not isinstance(thing, kind):
-            raise Refused(DriverResult.INVALID_HANDLE)
+            raise Refused(getattr(kind, "absent", DriverResult.INVALID_HANDLE))
         return thing
 
     def drop(self, handle: int, kind: type[_T]) -> _T:
@@ -143,7 +155,7 @@ class EmulatedGpu:
     @property
     def contexts(self) -> list[DriverContext]:
         """The contexts that this thread has pushed, the last one current."""
-        return self._thread.contexts
+        return self.thread.contexts
 
     @property
     def context(self) -> DriverContext:

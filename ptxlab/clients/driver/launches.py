@@ -6,12 +6,15 @@ Source: CUDA Driver API, "Execution Control".
 from __future__ import annotations
 
 import ctypes
+from math import prod
 from typing import Any
 
 from ptxlab.clients.driver.gpu import DriverStream, EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction
+from ptxlab.clients.driver.occupancy import resident_ctas
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
+from ptxlab.isa.gpus import gpus_of
 from ptxlab.launch_config import LaunchConfig
 
 _END, _BUFFER, _SIZE = range(3)  # CU_LAUNCH_PARAM_...
@@ -50,7 +53,24 @@ def run(
             f"{function.name} has {function.most_shared} bytes of dynamic shared memory, and the launch "
             f"asks for {config.shared}: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES allows more",
         )
+    if config.cooperative:
+        _require_room(gpu, function, config)
     gpu.seconds += gpu.session.launch(function.kernel, config, parameters, gpu.lent()).seconds
+
+
+def _require_room(gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig) -> None:
+    """Raise Refused for a grid whose CTAs cannot be on the GPU all at once."""
+    chips = gpus_of(gpu.target)
+    grid = prod(config.grid)
+    if not chips or grid <= chips[0].sms:
+        return
+    each = resident_ctas(gpu, function, prod(config.block), config.shared)
+    if grid > each * chips[0].sms:
+        raise Refused(
+            DriverResult.COOPERATIVE_LAUNCH_TOO_LARGE,
+            f"a cooperative launch of {function.name} has {grid:,} CTAs, and the {chips[0].name} has room for "
+            f"{each * chips[0].sms:,}: {each} on each of {chips[0].sms} SMs",
+        )
 
 
 @answers("cuLaunchKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64 u64")
@@ -96,6 +116,17 @@ def read_config(at: int) -> LaunchConfig:
                 DriverResult.NOT_SUPPORTED, f"attribute {which} of a launch is not modelled"
             )
     return LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
+
+
+@answers("cuOccupancyMaxActiveClusters", "out:i32 function u64")
+def active_clusters(gpu: EmulatedGpu, function: DriverFunction, at: int) -> int:
+    """Return how many clusters all SMs hold: at most, as nobody says which SMs a cluster may be spread over."""
+    config = read_config(at)
+    chips = gpus_of(gpu.target)
+    if not chips or config.cluster is None:
+        raise Refused(DriverResult.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")
+    ctas = resident_ctas(gpu, function, prod(config.block), config.shared)
+    return chips[0].sms * ctas // prod(config.cluster)
 
 
 @answers("cuLaunchHostFunc", "stream u64 u64")

@@ -1,4 +1,4 @@
-"""libcuda.so.1 for this process: written, loaded, and answered by the table of functions."""
+"""libcuda.so.1 and libcudart.so for a process: written, loaded, and answered by the table of functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from platform import machine
-from threading import RLock
 from typing import Any
 
 from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
@@ -25,17 +25,41 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     memory,
     modules,
     occupancy,
+    properties,
+    registered,
     runtime,
     streams,
     tensor_maps,
 )
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused, result_of
-from ptxlab.clients.driver.shared_object import NOTHING, shared_object
+from ptxlab.clients.driver.shared_object import NOTHING, functions_of, shared_object
+from ptxlab.clients.driver.starting import Python
 from ptxlab.clients.driver.table import ROWS, AnsweredFunction, answers, named, store
 from ptxlab.clients.session import Session
 from ptxlab.device.cuda_driver import EMULATED, LIBRARY
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+
+RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
+"""The CUDA runtime, as programs that share it call it."""
+
+UNVERSIONED = "libcuda.so"
+"""The driver as Taichi calls it."""
+
+UNVERSIONED_RUNTIME = "libcudart.so"
+"""And the runtime as TileLang does."""
+
+_LOOKED_FOR = (
+    "cuImportExternalSemaphore",
+    "cuWaitExternalSemaphoresAsync",
+    "cuSignalExternalSemaphoresAsync",
+    "cuSurfObjectCreate",
+    "cuMipmappedArrayGetLevel",
+    "cuExternalMemoryGetMappedMipmappedArray",
+    "cuExternalMemoryGetMappedBuffer",
+    "cuImportExternalMemory",
+)
+"""Functions without a row that Taichi does not start without, though it need not call them."""
 
 _SPARE = 1024
 """Functions without a row that a program may be given, to learn of them when it calls one."""
@@ -43,31 +67,55 @@ _SPARE = 1024
 _FOUND, _NOT_FOUND = 0, 1  # CUdriverProcAddressQueryResult
 
 
-class Library:
-    """The loaded library, and what keeps its functions alive."""
+def _is_runtime(name: str) -> bool:
+    return name.startswith(UNVERSIONED_RUNTIME)
 
-    def __init__(self, gpu: EmulatedGpu) -> None:
+
+def write(folder: Path, name: str, asked: Iterable[str] = (), python: Python | None = None) -> Path:
+    """Write the driver, or one of ``RUNTIMES``, with what programs have ``asked`` for beside what there is.
+
+    With ``python`` a process that is not Python's can use it.
+    """
+    of_runtime = {row.name: row.needs == "runtime" for row in ROWS.values()}
+    names = dict.fromkeys(row for row in ROWS if of_runtime[row] == _is_runtime(name))
+    if not _is_runtime(name):
+        spares = (f"ptxlab_spare_{number}" for number in range(_SPARE))
+        names |= dict.fromkeys([*(f"_{row}" for row in ROWS), *_LOOKED_FOR, *spares])
+    path = folder / name
+    path.write_bytes(shared_object(name, [*names | dict.fromkeys(asked)], machine(), python))
+    return path
+
+
+class Library:
+    """A library that is loaded from the ``path`` where it was written, and what keeps its functions alive."""
+
+    def __init__(self, gpu: EmulatedGpu, path: Path) -> None:
         self.gpu = gpu
-        self._lock = RLock()  # programs call from several threads
-        self._names = [*ROWS, *(f"ptxlab_spare_{number}" for number in range(_SPARE))]
-        self._spare = count(len(ROWS))
+        self.path = path
+        self._is_runtime = _is_runtime(path.name)
+        self._names = functions_of(path.read_bytes())
+        self._spare = iter([at for at, name in enumerate(self._names) if name.startswith("ptxlab")])
         self._missing: dict[str, int] = {}
-        folder = Path(tempfile.mkdtemp(prefix="ptxlab-driver-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        self.path = folder / LIBRARY
-        self.path.write_bytes(shared_object(LIBRARY, self._names, machine()))
-        self._loaded = ctypes.CDLL(str(self.path), ctypes.RTLD_GLOBAL)
-        _be_found_in(folder)
+        self._loaded = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
         self._slots = (ctypes.c_uint64 * len(self._names)).in_dll(self._loaded, EMULATED)
         self._callbacks: list[Any] = []
-        for number, row in enumerate(ROWS.values()):
-            self._fill(number, row.c_types, self._answering(row))
+        for slot, name in enumerate(self._names):
+            row = _row(name)
+            if row is None:
+                self._fill(slot, _NO_ARGUMENTS, partial(self._not_there, name))
+            else:
+                self._fill(slot, row.prototype, self._answering(row))
         atexit.register(self._end)
-        gpu.address_of = self.address_of
 
-    def _fill(self, slot: int, types: list[Any], function: Callable[..., int]) -> None:
+    def alias(self, path: Path) -> None:
+        """Load a library with the same functions, to be found by another name, which are answered as these are."""
+        other = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        slots = type(self._slots).in_dll(other, EMULATED)
+        ctypes.memmove(slots, self._slots, ctypes.sizeof(slots))
+
+    def _fill(self, slot: int, prototype: Any, function: Callable[..., int]) -> None:
         """Have a slot lead to ``function``, which must not raise."""
-        callback = ctypes.CFUNCTYPE(ctypes.c_int, *types)(function)
+        callback = prototype(function)
         self._callbacks.append(callback)
         self._slots[slot] = ctypes.cast(callback, ctypes.c_void_p).value or 0
 
@@ -77,27 +125,30 @@ class Library:
         self._slots[:] = [nothing] * len(self._names)
 
     def _answering(self, row: AnsweredFunction) -> Callable[..., int]:
-        """Return what a function of the driver does, to its result."""
+        """Return what a function does, to its result."""
 
         def answer(*values: Any) -> int:
             try:
-                with self._lock:
+                with self.gpu.lock:
                     self._require(row)
-                    row.call(self.gpu, values)
+                    return row.call(self.gpu, values)
             except Refused as refused:
                 if refused.why:
                     self.gpu.say(f"{row.name}: {refused.why}")
-                return refused.result
+                result = refused.result
             except PtxlabError as error:
                 self.gpu.say(f"{row.name}: {error}")
-                return result_of(error)
+                result = result_of(error)
+                if self._is_runtime and isinstance(error, LaunchError | Unsupported):
+                    self.gpu.fault = result
             except Exception as error:
                 self._say_unforeseen(row, error)
-                return DriverResult.UNKNOWN
+                result = DriverResult.UNKNOWN
             except BaseException as error:  # Ctrl-C, a test's time limit
                 self.gpu.say(f"{row.name}: interrupted by {type(error).__name__}")
-                return DriverResult.LAUNCH_TIMEOUT
-            return DriverResult.SUCCESS
+                result = DriverResult.LAUNCH_TIMEOUT
+            self.gpu.thread.error = result
+            return 0 if row.returns else result
 
         return answer
 
@@ -105,6 +156,8 @@ class Library:
         """Raise Refused unless what must be before a call is."""
         if row.needs == "runtime":
             contexts.be_ready(self.gpu)
+            if self._is_runtime and self.gpu.fault and not row.returns:
+                raise Refused(self.gpu.fault)
         elif row.needs != "nothing" and not self.gpu.initialized:
             raise Refused(DriverResult.NOT_INITIALIZED)
         if row.needs == "context":
@@ -127,12 +180,25 @@ class Library:
     def _spare_for(self, name: str) -> int:
         if name not in self._missing:
             self._missing[name] = slot = next(self._spare)
-            self._fill(slot, [], lambda: self._not_there(name))
+            self._fill(slot, _NO_ARGUMENTS, partial(self._not_there, name))
         return self._missing[name]
 
     def _not_there(self, name: str) -> int:
-        self.gpu.say(f"{name} is a function of the CUDA driver that the emulator does not have")
+        of = "runtime" if name.startswith(("cuda", "__cuda")) else "driver"
+        self.gpu.say(f"{name} is a function of the CUDA {of} that the emulator does not have")
+        self.gpu.thread.error = DriverResult.NOT_SUPPORTED
         return DriverResult.NOT_SUPPORTED
+
+
+_NO_ARGUMENTS = ctypes.CFUNCTYPE(ctypes.c_int)
+
+
+def _row(name: str) -> AnsweredFunction | None:
+    """Return what answers a function, that of the default stream of each thread too, and CuTe DSL's with an underscore."""
+    plain = name.removesuffix("_ptsz").removesuffix("_ptds")
+    if plain not in ROWS and plain[1:] in ROWS:
+        return replace(ROWS[plain[1:]], needs="runtime")
+    return ROWS.get(plain)
 
 
 def _be_found_in(folder: Path) -> None:
@@ -145,14 +211,42 @@ _loaded: list[Library] = []
 
 
 def loaded() -> Library:
-    """Return the library of this process."""
-    return _loaded[-1]
+    """Return the driver of this process."""
+    return _loaded[0]
 
 
-def load(session: Session) -> Session:
-    """Load the library, whose launches run in ``session``, for as long as the process lasts."""
-    _loaded.append(Library(EmulatedGpu(session)))
+def is_loaded() -> bool:
+    return bool(_loaded)
+
+
+def load(session: Session, folder: Path | None = None) -> Session:
+    """Load the driver, whose launches run in ``session``, for as long as the process lasts.
+
+    It is the one in ``folder``, or is written.
+    """
+    owned = folder is None
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="ptxlab-driver-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        write(folder, LIBRARY)
+        _be_found_in(folder)
+    _loaded.append(Library(EmulatedGpu(session), folder / LIBRARY))
+    loaded().gpu.address_of = loaded().address_of
+    if owned:
+        loaded().alias(write(folder, UNVERSIONED))
     return session
+
+
+def write_runtime(asked: Iterable[str]) -> None:
+    """Write and load the runtime under the names that a program of Python may look for."""
+    folder = loaded().path.parent
+    add_runtime(write(folder, RUNTIMES[-1], asked))
+    _loaded[-1].alias(write(folder, UNVERSIONED_RUNTIME, asked))
+
+
+def add_runtime(path: Path) -> None:
+    """Load a runtime of the process whose driver is loaded."""
+    _loaded.append(Library(loaded().gpu, path))
 
 
 @answers("cuGetProcAddress", "text out:u64 i32 u64", since=11030, needs="nothing")

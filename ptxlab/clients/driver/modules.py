@@ -6,7 +6,7 @@ Source: CUDA Driver API, "Module Management", "Library Management" and "Executio
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -21,7 +21,7 @@ from ptxlab.device.protocol import Kernel, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import CTA_THREADS
-from ptxlab.machine.binary import machine_code
+from ptxlab.machine.binary import machine_code, newest_ptx
 from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.tree import Function
 from ptxlab.toolchain import elf, fatbin, link_ptx
@@ -32,13 +32,20 @@ _FATBIN_WRAPPER = b"\xb1\x43\x62\x46"
 
 @handles("module")
 class Loaded:
-    """A module that a program has loaded, which is a library too; ``functions`` are its kernels by name."""
+    """A module that a program has loaded, which is a library too; ``functions`` are its kernels by name.
 
-    def __init__(self, gpu: EmulatedGpu, module: Module) -> None:
+    One that is registered has its ``module`` opened when that is first needed.
+    """
+
+    def __init__(self, gpu: EmulatedGpu, opened: Callable[[], Module]) -> None:
         self.gpu = gpu
-        self.module = module
+        self._opened = opened
         self.handle = gpu.handle(self)
         self.functions: dict[str, int] = {}
+
+    @cached_property
+    def module(self) -> Module:
+        return self._opened()
 
     @cached_property
     def resources(self) -> Mapping[str, Used]:
@@ -89,8 +96,16 @@ class DriverFunction:
 
 def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
     """Return the handle of the module that PTX is, or machine code."""
+    module = open_image(gpu, image, label)
+    return Loaded(gpu, lambda: module).handle
+
+
+def open_image(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
+    """Load PTX, or machine code: of a fatbin its PTX, as far as the GPU can run it."""
     if fatbin.starts_as_machine_code(image):
-        return Loaded(gpu, _of_machine_code(gpu, image, label)).handle
+        code, image = image, newest_ptx(image, gpu.target)
+        if not image:
+            return _of_machine_code(gpu, code, label)
     try:
         text = image.decode()
     except UnicodeDecodeError:
@@ -103,7 +118,7 @@ def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
     if module.variables:  # those of each module are its own
         assert isinstance(module, EmulatorModule)
         module = EmulatorModule(gpu.session.device, module.tree)
-    return Loaded(gpu, module).handle
+    return module
 
 
 def _of_machine_code(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
@@ -119,7 +134,7 @@ def _of_machine_code(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
         ) from None
 
 
-def _image_at(address: int) -> bytes:
+def image_at(address: int) -> bytes:
     """Return the PTX at an address, which ends with a NUL, or machine code, which says how long it is."""
     if not address:
         raise Refused(DriverResult.INVALID_VALUE)
@@ -140,7 +155,7 @@ def _image_at(address: int) -> bytes:
 @answers("cuModuleLoadFatBinary", "out:u64 u64")
 @answers("cuLibraryLoadData", "out:u64 u64 -u64 -u64 -u32 -u64 -u64 -u32", needs="init")
 def load(gpu: EmulatedGpu, image: int) -> int:
-    return load_image(gpu, gpu.made_of.encode() or _image_at(image), "<ptx>")
+    return load_image(gpu, gpu.made_of.encode() or image_at(image), "<ptx>")
 
 
 @answers("cuModuleLoad", "out:u64 text")

@@ -6,10 +6,8 @@ Source: CUDA Driver API, "Occupancy".
 from __future__ import annotations
 
 import ctypes
-from math import prod
 
 from ptxlab.clients.driver.gpu import EmulatedGpu
-from ptxlab.clients.driver.launches import read_config
 from ptxlab.clients.driver.modules import DriverFunction, resources
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers
@@ -19,7 +17,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import CTA_THREADS
 
 
-def _ctas(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int) -> int:
+def resident_ctas(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int) -> int:
     """Return how many CTAs of ``threads`` threads and ``shared`` bytes of dynamic shared memory fit."""
     used = resources(function)
     resident = occupancy(
@@ -37,7 +35,7 @@ def _ctas(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int)
 def active_blocks(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int) -> int:
     if not 0 < threads <= CTA_THREADS:
         raise Refused(DriverResult.INVALID_VALUE)
-    return _ctas(gpu, function, threads, shared)
+    return resident_ctas(gpu, function, threads, shared)
 
 
 @answers("cuOccupancyMaxPotentialBlockSize", "out:i32 out:i32 function u64 u64 i32")
@@ -52,7 +50,7 @@ def potential_block(
     dynamic = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(sizing) if sizing else None
     best = (0, 0, 0)
     for threads in range(WARP, min(most or CTA_THREADS, CTA_THREADS) + 1, WARP):
-        ctas = _ctas(gpu, function, threads, dynamic(threads) if dynamic else shared)
+        ctas = resident_ctas(gpu, function, threads, dynamic(threads) if dynamic else shared)
         best = max(best, (ctas * threads, threads, ctas))
     _, threads, ctas = best
     return ctas * chips[0].sms, threads
@@ -61,18 +59,11 @@ def potential_block(
 @answers("cuOccupancyAvailableDynamicSMemPerBlock", "out:u64 function i32 i32")
 def available_shared(gpu: EmulatedGpu, function: DriverFunction, ctas: int, threads: int) -> int:
     """Return the most bytes of dynamic shared memory with which so many CTAs are in an SM at once."""
-    if ctas <= 0 or not 0 < threads <= CTA_THREADS or _ctas(gpu, function, threads, 0) < ctas:
+    if (
+        ctas <= 0
+        or not 0 < threads <= CTA_THREADS
+        or resident_ctas(gpu, function, threads, 0) < ctas
+    ):
         raise Refused(DriverResult.INVALID_VALUE)
     static = resources(function).shared
     return min(shared_of_each(gpu.target, ctas), gpu.target.shared_bytes) - static
-
-
-@answers("cuOccupancyMaxActiveClusters", "out:i32 function u64")
-def active_clusters(gpu: EmulatedGpu, function: DriverFunction, at: int) -> int:
-    """Return how many clusters all SMs hold: at most, as nobody says which SMs a cluster may be spread over."""
-    config = read_config(at)
-    chips = gpus_of(gpu.target)
-    if not chips or config.cluster is None:
-        raise Refused(DriverResult.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")
-    ctas = _ctas(gpu, function, prod(config.block), config.shared)
-    return chips[0].sms * ctas // prod(config.cluster)

@@ -29,10 +29,12 @@ class DriverResult(IntEnum):
     NOT_READY = 600
     ILLEGAL_ADDRESS = 700
     LAUNCH_TIMEOUT = 702
+    ASSERT = 710
     HOST_MEMORY_ALREADY_REGISTERED = 712
     HOST_MEMORY_NOT_REGISTERED = 713
     MISALIGNED_ADDRESS = 716
     LAUNCH_FAILED = 719
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720
     TENSOR_MEMORY_LEAK = 721
     NOT_SUPPORTED = 801
     UNKNOWN = 999
@@ -60,6 +62,7 @@ WORDS = {
     DriverResult.NOT_READY: "device not ready",
     DriverResult.ILLEGAL_ADDRESS: "an illegal memory access was encountered",
     DriverResult.LAUNCH_TIMEOUT: "the launch timed out and was terminated",
+    DriverResult.ASSERT: "device-side assert triggered",
     DriverResult.HOST_MEMORY_ALREADY_REGISTERED: (
         "part or all of the requested memory range is already mapped"
     ),
@@ -68,14 +71,53 @@ WORDS = {
     ),
     DriverResult.MISALIGNED_ADDRESS: "misaligned address",
     DriverResult.LAUNCH_FAILED: "unspecified launch failure",
+    DriverResult.COOPERATIVE_LAUNCH_TOO_LARGE: "too many blocks in cooperative launch",
     DriverResult.TENSOR_MEMORY_LEAK: "a kernel exited without deallocating its Tensor Memory",
     DriverResult.NOT_SUPPORTED: "operation not supported",
     DriverResult.UNKNOWN: "unknown error",
 }
 """What cuGetErrorString says, in the driver's words."""
 
+
+class RuntimeResult(IntEnum):
+    """What functions of the CUDA runtime return, and none of the driver; names begin with cudaError."""
+
+    INVALID_CONFIGURATION = 9
+    INVALID_SYMBOL = 13
+    MISSING_CONFIGURATION = 52
+    INVALID_DEVICE_FUNCTION = 98
+
+
+RUNTIME_WORDS = {
+    RuntimeResult.INVALID_CONFIGURATION: "invalid configuration argument",
+    RuntimeResult.INVALID_SYMBOL: "invalid device symbol",
+    RuntimeResult.MISSING_CONFIGURATION: "__global__ function call is not configured",
+    RuntimeResult.INVALID_DEVICE_FUNCTION: "invalid device function",
+}
+
+RUNTIME_NAMES: dict[int, str] = {
+    DriverResult.SUCCESS: "Success",
+    DriverResult.OUT_OF_MEMORY: "MemoryAllocation",
+    DriverResult.NOT_INITIALIZED: "InitializationError",
+    DriverResult.INVALID_IMAGE: "InvalidKernelImage",
+    DriverResult.INVALID_CONTEXT: "DeviceUninitialized",
+    DriverResult.NO_BINARY_FOR_GPU: "NoKernelImageForDevice",
+    DriverResult.INVALID_HANDLE: "InvalidResourceHandle",
+    DriverResult.NOT_FOUND: "SymbolNotFound",
+    DriverResult.LAUNCH_FAILED: "LaunchFailure",
+}
+"""What the runtime calls a result that it has another word for."""
+
+
+def runtime_name(result: DriverResult | RuntimeResult) -> str:
+    """Return what the runtime calls a result: cudaErrorInvalidValue."""
+    name = RUNTIME_NAMES.get(result, result.name.title().replace("_", ""))
+    return f"cuda{name}" if result == DriverResult.SUCCESS else f"cudaError{name}"
+
+
 _FAULTS = {
     "bounds": DriverResult.ILLEGAL_ADDRESS,
+    "assertion": DriverResult.ASSERT,
     "alignment": DriverResult.MISALIGNED_ADDRESS,
     "barrier": DriverResult.LAUNCH_TIMEOUT,
     "deadlock": DriverResult.LAUNCH_TIMEOUT,
@@ -87,7 +129,7 @@ _FAULTS = {
 class Refused(Exception):
     """A call that ends with ``result``; ``why`` is for whoever runs the program, "" where that says all."""
 
-    def __init__(self, result: DriverResult, why: str = "") -> None:
+    def __init__(self, result: DriverResult | RuntimeResult, why: str = "") -> None:
         super().__init__(why)
         self.result = result
         self.why = why

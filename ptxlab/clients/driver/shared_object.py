@@ -1,112 +1,103 @@
 """A shared object without a compiler: functions that jump to wherever a table of slots says.
 
-An ELF file of two segments. The first has the dynamic symbols, and for each function a stub that jumps
-through the function's slot; the second, which can be written, has the slots. While a slot is 0, as in a
-process that has found the file and is not the one that wrote it, its function returns
-CUDA_ERROR_STUB_LIBRARY.
+An ELF file of two segments. The first has the dynamic symbols, and for each function a stub that jumps through
+the function's slot; the second, which can be written, has the slots. A function whose slot is 0 has Python fill
+the slots, in a file that is made for that; else it returns CUDA_ERROR_STUB_LIBRARY, as in a process that has
+found the file and is not the one that wrote it. Each function has a version, called as the file is, which
+programs that were linked with NVIDIA's runtime ask for.
 
-Sources: System V ABI, "Object Files" and "Program Loading and Dynamic Linking"; Intel's and Arm's
-manuals for the instructions of a stub.
+Sources: System V ABI, "Object Files" and "Program Loading and Dynamic Linking"; Linux Standard Base, "Symbol
+Versioning".
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from ptxlab.clients.driver.starting import ASKED, PROCESSORS, STUB_BYTES, Python
 from ptxlab.device.cuda_driver import EMULATED
 
 NOTHING = "ptxlab_nothing"
 """The symbol of a function that returns 0, for slots whose time is over."""
 
-STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY
-
-_STUB_BYTES = 32
 _PAGE = 1 << 16  # the largest that a kernel for aarch64 uses
 
-_EHDR, _PHDR, _SYM, _DYN = 64, 56, 24, 16  # sizes of ELF's records
+_EHDR, _PHDR, _SYM, _DYN, _RELA, _VERSION = 64, 56, 24, 16, 24, 28  # sizes of ELF's records
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551  # PT_LOAD, PT_DYNAMIC, PT_GNU_STACK
 _X, _W, _R = 1, 2, 4
-_DYNAMIC_ROWS = 7
 
 
-def _x86_64(distance: int) -> bytes:
-    """Return a stub whose slot lies ``distance`` bytes from its begin."""
-    return (
-        b"\x48\x8b\x05" + struct.pack("<i", distance - 7)  # mov rax, [rip + slot]
-        + b"\x48\x85\xc0"                                  # test rax, rax
-        + b"\x75\x06"                                      # jnz to the jmp
-        + b"\xb8" + struct.pack("<I", STUB_LIBRARY)        # mov eax, 34
-        + b"\xc3"                                          # ret
-        + b"\xff\xe0"                                      # jmp rax
-    )  # fmt: skip
-
-
-def _aarch64(distance: int) -> bytes:
-    """Return a stub whose slot lies ``distance`` bytes from its begin, less than 1 MiB away."""
-    return struct.pack(
-        "<5I",
-        0x58000010 | distance // 4 << 5,  # ldr x16, slot
-        0xB5000070,                       # cbnz x16, to the br
-        0x52800000 | STUB_LIBRARY << 5,   # mov w0, #34
-        0xD65F03C0,                       # ret
-        0xD61F0200,                       # br x16
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Processor:
-    elf: int  # e_machine
-    stub: Callable[[int], bytes]
-    nothing: bytes  # a function that returns 0
-
-
-PROCESSORS = {
-    "x86_64": _Processor(62, _x86_64, b"\x31\xc0\xc3"),  # xor eax, eax; ret
-    "aarch64": _Processor(
-        183, _aarch64, struct.pack("<2I", 0x52800000, 0xD65F03C0)
-    ),  # mov w0, #0; ret
-}
-"""Where a shared object can be written for, as ``platform.machine()`` calls it."""
-
-
-def shared_object(soname: str, functions: Sequence[str], machine: str) -> bytes:
+def shared_object(
+    soname: str, functions: Sequence[str], machine: str, python: Python | None = None
+) -> bytes:
     """Return the bytes of a shared object with a stub for each of ``functions``, and ``NOTHING``.
 
-    ``EMULATED`` is the symbol of the slots, eight bytes a function, in their order.
+    ``EMULATED`` is the symbol of the slots, eight bytes a function, in their order. ``python`` is started by
+    the first call of a function whose slot is empty.
     """
     processor = PROCESSORS[machine]
-    names = [*functions, NOTHING, EMULATED]
-    strings = b"\0".join([b"", soname.encode(), *(name.encode() for name in names), b""])
-    symbols = _EHDR + 4 * _PHDR
-    hashes = symbols + _SYM * (len(names) + 1)
-    texts = hashes + 4 * (2 + 1 + len(names) + 1)
-    code = _aligned(texts + len(strings), _STUB_BYTES)
-    end = code + _STUB_BYTES * (len(functions) + 1)
-    dynamic = _aligned(end, _PAGE)
-    slots = dynamic + _DYN * _DYNAMIC_ROWS
-    size = 8 * len(functions)
+    own, asked = [*functions, NOTHING, EMULATED], list(ASKED) if python else []
+    needed = [python.library] if python else []
+    strings, name_at = _string_table([soname, *own, *asked, *needed])
+    count = 1 + len(own) + len(asked)
 
-    stubs = b"".join(
-        processor.stub(slots + 8 * number - (code + _STUB_BYTES * number)).ljust(_STUB_BYTES, b"\0")
-        for number in range(len(functions))
-    )
-    text = _Image(end)
+    symbols = _EHDR + 4 * _PHDR
+    hashes = symbols + _SYM * count
+    versions = hashes + 4 * (2 + 1 + count)
+    definitions = _aligned(versions + 2 * count, 8)
+    relocations = definitions + 2 * _VERSION
+    texts = _aligned(relocations, 8) + _RELA * len(asked)
+    code = _aligned(texts + len(strings), STUB_BYTES)
+    begin = code + STUB_BYTES * (len(functions) + 1)
+    dynamic = _aligned(begin + len(processor.start(python, 0, 0)), _PAGE)
+    relocations = _aligned(relocations, 8)
+    rows = [
+        (14, name_at[soname]), (4, hashes), (5, texts), (6, symbols), (10, len(strings)), (11, _SYM),
+        (0x6FFFFFF0, versions), (0x6FFFFFFC, definitions), (0x6FFFFFFD, 2),
+        *((1, name_at[library]) for library in needed),
+        (7, relocations), (8, _RELA * len(asked)), (9, _RELA), (0, 0),
+    ]  # fmt: skip
+    slots = dynamic + _DYN * len(rows)
+    filled = slots + 8 * len(functions)  # by the loader: where the functions are that are asked for
+    end = filled + 8 * (len(asked) + 1)
+    addresses = [code + STUB_BYTES * number for number in range(len(functions) + 1)]
+
+    text = _Image(dynamic)
     text.put(0, _header(processor.elf))
-    text.put(_EHDR, _segment(_LOAD, _R | _X, 0, end, _PAGE))
-    text.put(_EHDR + _PHDR, _segment(_LOAD, _R | _W, dynamic, slots + size - dynamic, _PAGE))
+    text.put(_EHDR, _segment(_LOAD, _R | _X, 0, dynamic, _PAGE))
+    text.put(_EHDR + _PHDR, _segment(_LOAD, _R | _W, dynamic, end - dynamic, _PAGE))
     text.put(_EHDR + 2 * _PHDR, _segment(_DYNAMIC, _R | _W, dynamic, slots - dynamic, 8))
     text.put(_EHDR + 3 * _PHDR, _segment(_STACK, _R | _W, 0, 0, 16))
-    text.put(symbols, _symbols(names, strings, code, slots, size))
-    text.put(hashes, _one_bucket(len(names) + 1))
+    text.put(symbols, bytes(_SYM))
+    for number, (name, address) in enumerate(zip(own, [*addresses, slots], strict=True), 1):
+        kind, size = (1, filled - slots) if name == EMULATED else (2, STUB_BYTES)
+        text.put(symbols + _SYM * number, _symbol(name_at[name], kind, 1, address, size))
+    for number, name in enumerate(asked):
+        symbol = 1 + len(own) + number
+        text.put(symbols + _SYM * symbol, _symbol(name_at[name], 2, 0, 0, 0))
+        relocation = (filled + 8 * number, processor.fill, symbol, 0)
+        text.put(relocations + _RELA * number, struct.pack("<QIIq", *relocation))
+    text.put(hashes, _one_bucket(count))
+    text.put(versions, struct.pack(f"<{count}H", 0, *[2] * len(own), *[1] * len(asked)))
+    text.put(definitions, _version(1, 1, soname, name_at[soname], _VERSION))
+    text.put(definitions + _VERSION, _version(0, 2, soname, name_at[soname], 0))
     text.put(texts, strings)
-    text.put(code, stubs + processor.nothing)
-    return (
-        bytes(text.data).ljust(dynamic, b"\0")
-        + _dynamic(hashes, texts, len(strings), symbols, soname_at=1)
-        + bytes(size)
+    for number, at in enumerate(addresses[:-1]):
+        text.put(at, processor.stub(slots + 8 * number - at, begin - at))
+    text.put(addresses[-1], processor.nothing)
+    text.put(begin, processor.start(python, begin, filled))
+    return bytes(text.data) + b"".join(struct.pack("<QQ", *row) for row in rows).ljust(
+        end - dynamic, b"\0"
     )
+
+
+def functions_of(image: bytes) -> list[str]:
+    """Return the functions with a slot in a file that ``shared_object`` wrote, in the order of the slots."""
+    (dynamic,) = struct.unpack_from("<Q", image, _EHDR + _PHDR + 8)
+    (texts,) = struct.unpack_from("<Q", image, dynamic + 2 * _DYN + 8)  # DT_STRTAB is the third row
+    _, _, *names = image[texts:dynamic].split(b"\0")
+    return [name.decode() for name in names[: names.index(NOTHING.encode())]]
 
 
 class _Image:
@@ -117,6 +108,15 @@ class _Image:
 
     def put(self, at: int, data: bytes) -> None:
         self.data[at : at + len(data)] = data
+
+
+def _string_table(texts: Sequence[str]) -> tuple[bytes, dict[str, int]]:
+    """Return the texts, each behind a NUL and with one behind it, and where each begins."""
+    table, at = bytearray(1), {}
+    for text in texts:
+        at[text] = len(table)
+        table += text.encode() + b"\0"
+    return bytes(table), at
 
 
 def _header(machine: int) -> bytes:
@@ -131,30 +131,25 @@ def _segment(kind: int, flags: int, at: int, size: int, alignment: int) -> bytes
     return struct.pack("<IIQQQQQQ", kind, flags, at, at, at, size, size, alignment)
 
 
-def _symbols(names: Sequence[str], strings: bytes, code: int, slots: int, size: int) -> bytes:
-    """Return the table of symbols: the empty one, the functions, and the table of slots."""
-    function, variable, section = 1 << 4 | 2, 1 << 4 | 1, 1  # STB_GLOBAL with STT_FUNC, STT_OBJECT
-    table = bytearray(_SYM)
-    at = strings.index(b"\0", 1) + 1
-    for number, name in enumerate(names):
-        if name == EMULATED:
-            row = (at, variable, 0, section, slots, size)
-        else:
-            row = (at, function, 0, section, code + _STUB_BYTES * number, _STUB_BYTES)
-        table += struct.pack("<IBBHQQ", *row)
-        at += len(name) + 1
-    return bytes(table)
+def _symbol(name: int, kind: int, section: int, address: int, size: int) -> bytes:
+    """Return a row of the symbols: an object (``kind`` 1) or a function, of no ``section`` where it is elsewhere."""
+    return struct.pack("<IBBHQQ", name, 1 << 4 | kind, 0, section, address, size)
+
+
+def _version(flags: int, index: int, name: str, name_at: int, behind: int) -> bytes:
+    """Return the definition of a version, 1 being that of the file itself; the next is so many bytes ``behind``."""
+    hashed = 0
+    for letter in name.encode():
+        hashed = (hashed << 4) + letter
+        high = hashed & 0xF0000000
+        hashed = (hashed ^ high >> 24) & ~high
+    return struct.pack("<HHHHIIIII", 1, flags, index, 1, hashed, 20, behind, name_at, 0)
 
 
 def _one_bucket(count: int) -> bytes:
     """Return a hash table that finds ``count`` symbols, the empty one among them, one by one."""
     chain = [0, *range(2, count), 0]
     return struct.pack(f"<{3 + count}I", 1, count, 1, *chain)
-
-
-def _dynamic(hashes: int, texts: int, size: int, symbols: int, soname_at: int) -> bytes:
-    rows = [(14, soname_at), (4, hashes), (5, texts), (6, symbols), (10, size), (11, _SYM), (0, 0)]
-    return b"".join(struct.pack("<QQ", tag, value) for tag, value in rows)
 
 
 def _aligned(value: int, unit: int) -> int:

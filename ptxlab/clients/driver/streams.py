@@ -28,6 +28,7 @@ def create(gpu: EmulatedGpu, flags: int) -> int:
     return gpu.handle(DriverStream(flags))
 
 
+@answers("cuStreamDestroy", "u64", since=-1)
 @answers("cuStreamDestroy_v2", "u64")
 def destroy(gpu: EmulatedGpu, handle: int) -> None:
     gpu.drop(handle, DriverStream)
@@ -91,6 +92,7 @@ def create_event(gpu: EmulatedGpu, flags: int) -> int:
     return gpu.handle(DriverEvent(flags))
 
 
+@answers("cuEventDestroy", "u64", since=-1)
 @answers("cuEventDestroy_v2", "u64")
 def destroy_event(gpu: EmulatedGpu, handle: int) -> None:
     gpu.drop(handle, DriverEvent)

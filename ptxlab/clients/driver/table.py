@@ -7,7 +7,8 @@ A type is a word: ``i32``, ``u64`` and so on, of which u64 is also any address, 
 be NULL; ``text`` is a C string. A handle by its name, ``stream``, is given to the function as what it is of
 (``handles``), and ``device`` is checked and not given at all; nor is ``-TYPE``, which changes nothing here.
 ``out:TYPE`` is where a result goes, ``out?:TYPE`` one that may be NULL: the function returns those in their
-order, or None where there is none. What else may go wrong it says by ``Refused``.
+order, or None where there is none. What else may go wrong it says by ``Refused``. A function that returns
+something else in C than a result, ``returns``, gives that.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from typing import Any, TypeVar
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
 
+
+class Dim3(ctypes.Structure):
+    """Three sizes, which the runtime is given as they are."""
+
+    _fields_ = [(axis, ctypes.c_uint32) for axis in "xyz"]
+
+
 _C_TYPES: dict[str, Any] = {
     "i32": ctypes.c_int32,
     "u8": ctypes.c_uint8,
@@ -30,6 +38,7 @@ _C_TYPES: dict[str, Any] = {
     "u64": ctypes.c_uint64,
     "device": ctypes.c_int32,
     "text": ctypes.c_char_p,
+    "dim3": Dim3,
 }
 _PACKED = {"i32": "<i", "u32": "<I", "u64": "<Q", "f32": "<f"}
 
@@ -45,7 +54,8 @@ class AnsweredFunction:
     """A function of the driver called ``name``, there since the CUDA release ``since``.
 
     ``needs`` says what must be before it may be called: "nothing", "init", or a current "context"; "runtime"
-    says that it sees to that itself.
+    says that it sees to that itself, as functions of the runtime do. ``returns`` is the type of what it returns in C
+    in place of a result.
     """
 
     name: str
@@ -53,6 +63,7 @@ class AnsweredFunction:
     function: Callable[..., Any]
     since: int
     needs: str
+    returns: str = ""
 
     @property
     def base(self) -> str:
@@ -64,9 +75,15 @@ class AnsweredFunction:
         """The types of the arguments for ctypes."""
         return [_C_TYPES.get(kind.removeprefix("-"), ctypes.c_uint64) for kind in self.types]
 
-    def call(self, gpu: EmulatedGpu, values: tuple[Any, ...]) -> None:
-        """Have the function answer a call with ``values``, and store what it returns."""
-        given, places = [], []
+    @property
+    def prototype(self) -> Any:
+        """The type of the function for ctypes."""
+        return ctypes.CFUNCTYPE(_C_TYPES[self.returns or "i32"], *self.c_types)
+
+    def call(self, gpu: EmulatedGpu, values: tuple[Any, ...]) -> int:
+        """Have the function answer a call with ``values``, and store its results; return what C gets."""
+        given: list[Any] = []
+        places: list[tuple[str, int]] = []
         for kind, value in zip(self.types, values, strict=True):
             if kind == "stream":
                 given.append(gpu.stream(value))
@@ -77,6 +94,8 @@ class AnsweredFunction:
                     raise Refused(DriverResult.INVALID_DEVICE)
             elif kind.startswith("-"):
                 continue
+            elif kind == "dim3":
+                given.append((value.x, value.y, value.z))
             elif not kind.startswith("out"):
                 given.append(value)
             elif value or kind.startswith("out?"):
@@ -84,10 +103,13 @@ class AnsweredFunction:
             else:
                 raise Refused(DriverResult.INVALID_VALUE)
         returned = self.function(gpu, *given)
+        if self.returns:
+            return int(returned)
         results = returned if len(places) > 1 else (returned,) * len(places)
         for (kind, at), value in zip(places, results, strict=True):
             if at:
                 store(at, struct.pack(_PACKED[kind], value))
+        return DriverResult.SUCCESS
 
 
 ROWS: dict[str, AnsweredFunction] = {}
@@ -104,10 +126,10 @@ def handles(word: str) -> Callable[[type[_Kind]], type[_Kind]]:
 
 
 def answers(
-    name: str, types: str = "", *, since: int = 0, needs: str = "context"
+    name: str, types: str = "", *, since: int = 0, needs: str = "context", returns: str = ""
 ) -> Callable[[_Function], _Function]:
     def put(function: _Function) -> _Function:
-        ROWS[name] = AnsweredFunction(name, tuple(types.split()), function, since, needs)
+        ROWS[name] = AnsweredFunction(name, tuple(types.split()), function, since, needs, returns)
         return function
 
     return put
@@ -115,8 +137,10 @@ def answers(
 
 def named(asked: str, version: int) -> AnsweredFunction | None:
     """Return the row that cuGetProcAddress gives for a name in a CUDA release, None where there is none."""
-    rows = [row for row in ROWS.values() if row.base == asked and row.since <= version]
-    return max(rows, key=lambda row: row.since, default=ROWS.get(asked))
+    of_driver = [row for row in ROWS.values() if row.needs != "runtime"]
+    rows = [row for row in of_driver if row.base == asked and row.since <= version]
+    exact = (row for row in of_driver if row.name == asked)
+    return max(rows, key=lambda row: row.since, default=next(exact, None))
 
 
 def store(at: int, data: bytes) -> None:

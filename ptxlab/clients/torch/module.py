@@ -14,7 +14,16 @@ from typing import Any
 
 import torch
 
-from ptxlab.clients.torch import compiling, generators, graphs, library, recording, streams
+from ptxlab.clients.torch import (
+    compiling,
+    exchange,
+    generators,
+    graphs,
+    library,
+    recording,
+    streams,
+    subclasses,
+)
 from ptxlab.clients.torch.errors import require_device
 from ptxlab.clients.torch.kernels import register
 from ptxlab.clients.torch.memory import MEMORY, allocations, memory_stats
@@ -100,6 +109,8 @@ def install(target: Target) -> None:
         compiling.forget()
         return
     torch.Generator = generators.Generator
+    exchange.install()
+    subclasses.install()
     if torch.version.cuda is None:
         torch.version.cuda = CUDA_VERSION
     else:  # a build for GPUs would ask the GPU before it chooses between its own kernels

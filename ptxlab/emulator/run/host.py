@@ -172,6 +172,7 @@ def assertion_failed(caller: CallingThread, arguments: list[bytes]) -> int:
         f"{caller.text_at(file)}:{line}, by {wave.thread(caller.lane)}",
         location=wave.locate(caller.line),
         hint="the program checks this itself; the condition did not hold",
+        kind="assertion",
     )
 
 

@@ -22,6 +22,8 @@ from ptxlab.errors import PtxlabError
 
 GUARD = 1 << 20
 ALIGNMENT = 512  # cudaMalloc promises 256; 512 keeps every vector type aligned
+LARGE, PAGE = 1 << 20, 1 << 21
+"""So many bytes begin a page of a GPU's memory, as the driver gives them: Taichi counts on it."""
 LINE = 32
 """Bytes of the largest access: the memory behind an allocation is a multiple of it, at one."""
 
@@ -186,7 +188,7 @@ class GlobalMemory:
         """
 
     def allocate(self, nbytes: int, name: str = "allocation", space: str = "global") -> int:
-        """Reserve ``nbytes`` zeroed bytes and return their address, a multiple of 512.
+        """Reserve ``nbytes`` zeroed bytes and return their address, a multiple of 512, and of ``PAGE`` for ``LARGE``.
 
         Raise PtxlabError when there is no room for them.
         """
@@ -198,6 +200,8 @@ class GlobalMemory:
                 f"no memory for {name}: {nbytes} bytes",
                 hint="the emulator keeps a GPU's memory in the memory of this machine",
             ) from None
+        if nbytes >= LARGE:
+            self._next = -(-self._next // PAGE) * PAGE
         address = self._next
         self._insert(Allocation(name, nbytes, data, address, 0, space, space != "const"))
         self._next += -(-(padded + GUARD) // ALIGNMENT) * ALIGNMENT

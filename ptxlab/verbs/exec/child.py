@@ -18,7 +18,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 import ptxlab
-from ptxlab.clients import cute
+from ptxlab.clients import cute, tilelang
 from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.exec.looks import FIRST, Looking, means
@@ -71,8 +71,12 @@ HOOKS: dict[str, Hook] = {
     "triton": _triton,
     cute.FIRST: _driver,
     "cuda.bindings": _driver,
+    "cupy": _driver,
     "numba": _driver,
+    "taichi": _driver,
+    tilelang.FIRST: _driver,
     "tinygrad": _driver,
+    "warp": _driver,
 }
 """What is done when a package has been imported."""
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import output_path, seconds, target
-from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
+from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 from ptxlab.verbs.exec.looks import FIRST, LOOKS, OF_FILES
 from ptxlab.verbs.launching.watching import on_emulator
@@ -33,12 +31,16 @@ example:
   ptxlab exec --check -- python -m pytest tests/kernels
   ptxlab exec --profile --arch sm_80 -- python train.py
   ptxlab exec --trace page.html --predict h100 --launch 'attn*' -- python train.py
+  ptxlab exec --arch sm_80 -- ./program
 
 Runs a program in Python that was written for a GPU: kernels in Triton are compiled by Triton as for the
 target of --arch, and run on the emulator, to the bit; so are those of cuda.core, Numba and tinygrad, which
 find a driver with the emulator behind it. A program may say device="cuda" to PyTorch; its tensors are in
 the memory of this machine. No GPU, no driver and no change of the program are needed.
 What it launches is slow: choose small sizes.
+
+A compiled program runs too, on Linux, if it shares the CUDA runtime of CUDA 12 or 13 (nvcc -cudart shared), or
+calls the driver: it finds those of ptxlab. Its PTX is what runs, and without any its machine code.
 
 With --check every launch is checked as by ptxlab check, and what is found names the line of the program;
 with --profile a table says what each kernel took. Both, and one line at the end, go to stderr, as stdout
@@ -101,7 +103,7 @@ def outcome_of(args: argparse.Namespace) -> ProgramOutcome:
     require_looks(args)
     with tempfile.TemporaryDirectory(prefix="ptxlab-exec-") as folder:
         status = run(args, folder)
-        reports = [json.loads(path.read_bytes()) for path in Path(folder).iterdir()]
+        reports = [json.loads(path.read_bytes()) for path in Path(folder).glob("*.json")]
     outcome = summed(args, status, reports)
     return looked_into(args, outcome, reports) if args.launch or args.looks else outcome
 
@@ -139,15 +141,16 @@ def looked_into(
 def run(args: argparse.Namespace, folder: str) -> int:
     """Run the program, have its processes report to ``folder``, and return its exit status."""
     from ptxlab.verbs.exec.child import VARIABLE
+    from ptxlab.verbs.exec.compiled import libraries_for
 
-    refuse_compiled(args.command[0])
+    libraries = libraries_for(args.command[0], Path(folder, "libraries"))
     options = child_options(args, folder)
     hook = str(Path(__file__).with_name("hook"))
     path = os.pathsep.join([hook, *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(options))}
+    own = {"PYTHONPATH": path, VARIABLE: json.dumps(asdict(options)), **libraries}
     stdout = STDERR if args.format == "json" and not args.output else None
     try:
-        status = subprocess.run(args.command, env=environment, stdout=stdout).returncode
+        status = subprocess.run(args.command, env={**os.environ, **own}, stdout=stdout).returncode
     except OSError as error:
         raise PtxlabError(
             f"cannot run {args.command[0]}: {error.strerror}",
@@ -162,21 +165,6 @@ def child_options(args: argparse.Namespace, folder: str) -> Options:
 
     data, launch = args.format == "json", args.launch or ""
     return Options(args.arch, args.check, args.timeout, folder, launch, args.looks, data)
-
-
-def refuse_compiled(program: str) -> None:
-    """Raise Unsupported for a program that nvcc made: its runtime would find no driver, whatever it then says."""
-    from ptxlab.toolchain.fatbin import has_fatbins
-
-    path = shutil.which(program)
-    with suppress(OSError, ToolchainError):
-        if path is None or not has_fatbins(Path(path).read_bytes()):
-            return
-        raise Unsupported(
-            f"{program} is a compiled CUDA program, and the emulated driver is one of Python processes",
-            hint=f"ptxlab run {program} --engine sass launches a kernel of it; a Python program may call it "
-            "by ptxlab.driver, cuda.core or cuda.bindings",
-        )
 
 
 def summed(

@@ -82,14 +82,14 @@ def test_attributes_of_a_launch(launcher: Launcher) -> None:
 
 
 def test_cooperative_launches_are_on_the_gpu_together(launcher: Launcher) -> None:
-    many = 1 << 20
+    too_large = "COOPERATIVE_LAUNCH_TOO_LARGE"
+    most = 132 * 32  # SMs of an H100, each with as many CTAs as it can have at most
     wanted, unwanted = (struct.pack("<i4xi", COOPERATIVE, enabled) for enabled in (1, 0))
     assert launcher.extended(wanted) == "SUCCESS"
-    refused = launcher.extended(wanted, grid=many)
-    assert refused != "SUCCESS"
+    assert launcher.extended(wanted, grid=most + 1) == too_large
     given = Arguments(launcher.out, 3)
     sizes = 1, 1, 32, 1, 1, 0
-    for grid, result in ((2, "SUCCESS"), (many, refused)):
+    for grid, result in ((most, "SUCCESS"), (most + 1, too_large)):
         answer = launcher.driver.result(
             "cuLaunchCooperativeKernel", launcher.kernel, grid, *sizes, 0, given.address
         )
@@ -192,3 +192,23 @@ def test_events() -> None:
         assert driver.result("cuEventElapsedTime", other, first) == "INVALID_HANDLE"
     driver("cuEventDestroy_v2", last)
     assert driver.result("cuEventQuery", last) == "INVALID_HANDLE"
+
+
+@pytest.mark.parametrize(
+    ("name", "nbytes", "offsets"),
+    [
+        ("cudaGetDeviceProperties_v2", 1032, (388, 624, 696, 720, 772)),
+        ("cudaGetDeviceProperties", 1008, (384, 604, 672, 696, 748)),
+    ],
+)
+def test_the_properties_of_the_gpu(
+    launcher: Launcher, name: str, nbytes: int, offsets: tuple[int, ...]
+) -> None:
+    """As driver_types.h of CUDA 12 and of CUDA 13 lay them out: sizeof, and offsetof of some members."""
+    room = ctypes.create_string_buffer(b"x" * (nbytes + 8), nbytes + 8)
+    launcher.driver(name, ctypes.addressof(room))
+    assert room.raw[nbytes:] == b"x" * 8
+    assert room.raw[:nbytes].endswith(bytes(100))
+    values = [struct.unpack_from("<i", room.raw, at)[0] for at in offsets]
+    # SMs, threads of each, the most shared memory of a CTA, what the system has of it, clusters.
+    assert values == [132, 2048, 227 * 1024, 1024, 1]

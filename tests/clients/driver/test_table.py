@@ -8,7 +8,7 @@ import pytest
 
 import ptxlab.clients.driver.library  # noqa: F401, whose import fills the table
 from ptxlab.clients.driver.results import WORDS, DriverResult
-from ptxlab.clients.driver.table import ROWS, AnsweredFunction, named
+from ptxlab.clients.driver.table import ROWS, AnsweredFunction, Dim3, named
 
 OTHERS = {
     "cuCtxGetDevice_v2", "cuCtxSynchronize_v2", "cuStreamGetCtx_v2", "cuGraphInstantiate_v2",
@@ -19,10 +19,11 @@ WIDE = {
     "size_t", "cuuint64_t", "CUdeviceptr", "CUcontext", "CUstream", "CUevent", "CUmodule",
     "CUfunction", "CUlibrary", "CUkernel", "CUmemoryPool", "CUhostFn", "CUstreamCallback",
     "CUmemLocation", "CUoccupancyB2DSize", "CUgraph", "CUgraphExec", "CUgraphNode",
-    "cudaEvent_t", "cudaKernel_t", "cudaLibrary_t", "cudaStream_t",
+    "cudaEvent_t", "cudaKernel_t", "cudaLibrary_t", "cudaStream_t", "cudaFunction_t", "unsigned PY_LONG_LONG",
+    "struct cudaMemLocation", "cudaMemPool_t", "cudaHostFn_t", "cudaStreamCallback_t",
 }  # fmt: skip
 WORDS_OF = {
-    ctypes.c_int32: "i32", ctypes.c_uint8: "u8", ctypes.c_uint16: "u16", ctypes.c_uint32: "u32",
+    Dim3: "dim3", ctypes.c_int32: "i32", ctypes.c_uint8: "u8", ctypes.c_uint16: "u16", ctypes.c_uint32: "u32",
 }  # fmt: skip
 """All others are as wide as an address."""
 NARROW = {
@@ -48,6 +49,8 @@ def signatures(binding: str = "cydriver") -> dict[str, list[str]]:
 def expected(kind: str) -> str:
     if "*" in kind or kind in WIDE:
         return "u64"
+    if kind == "dim3":
+        return kind
     return NARROW.get(kind, "i32")  # the rest are int and enumerations
 
 
@@ -61,7 +64,7 @@ def taken(row: AnsweredFunction) -> list[str]:
 
 def test_arguments_are_those_of_the_driver() -> None:
     known = signatures()
-    of_driver = [row for row in ROWS.values() if not row.name.startswith("_")]
+    of_driver = [row for row in ROWS.values() if row.needs != "runtime"]
     newest = {row.base: row for row in sorted(of_driver, key=lambda row: row.since)}
     compared = [row for base, row in newest.items() if base in known and row.name not in OTHERS]
     assert len(compared) > 130
@@ -75,19 +78,46 @@ def test_arguments_are_those_of_the_driver() -> None:
     assert unknown == {"cuGraphInstantiateWithFlags"}, "names that the driver does not have"
 
 
+COMPILED = {
+    "__cudaGetKernel": "kernel* void*",
+    "__cudaInitModule": "void**",
+    "__cudaLaunchKernel": "cudaKernel_t dim3 dim3 void** size_t cudaStream_t",
+    "__cudaPopCallConfiguration": "dim3* dim3* size_t* void*",
+    "__cudaPushCallConfiguration": "dim3 dim3 size_t CUstream",
+    "__cudaRegisterFatBinary": "void*",
+    "__cudaRegisterFatBinaryEnd": "void**",
+    "__cudaRegisterFunction": "void** char* char* char* int uint3* uint3* dim3* dim3* int*",
+    "__cudaRegisterVar": "void** char* char* char* int size_t int int",
+    "__cudaUnregisterFatBinary": "void**",
+    "cudaLaunchCooperativeKernel": "void* dim3 dim3 void** size_t cudaStream_t",
+    "cudaLaunchKernel": "void* dim3 dim3 void** size_t cudaStream_t",
+    "cudaLaunchKernelEx": "config* func* args**",
+    "cudaLaunchKernelExC": "config* void* void**",
+    "cudaEventElapsedTime_v2": "float* cudaEvent_t cudaEvent_t",
+    "cudaGetDeviceProperties_v2": "cudaDeviceProp* int",
+    "cudaGetFuncBySymbol": "cudaFunction_t* void*",
+    "cudaGetKernel": "kernel* void*",
+    "cudaGetSymbolAddress": "void** void*",
+    "cudaGetSymbolSize": "size_t* void*",
+    "cudaMemcpyFromSymbol": "void* void* size_t size_t cudaMemcpyKind",
+    "cudaOccupancyMaxActiveClusters": "int* void* config*",
+    "cudaMemcpyFromSymbolAsync": "void* void* size_t size_t cudaMemcpyKind cudaStream_t",
+    "cudaMemcpyToSymbol": "void* void* size_t size_t cudaMemcpyKind",
+    "cudaMemcpyToSymbolAsync": "void* void* size_t size_t cudaMemcpyKind cudaStream_t",
+}  # fmt: skip
+"""What the binding has not: what nvcc compiles into a program (crt/host_runtime.h), and as CuTe DSL calls cudaLaunchKernelExC."""
+
+
 def test_arguments_are_those_of_the_runtime() -> None:
-    """CuTe DSL puts an underscore before the name of each, and calls cudaLaunchKernelExC without its last letter."""
-    known = (
-        signatures()
-        | signatures("cyruntime")
-        | {"cudaLaunchKernelEx": ["config*", "func*", "args**"]}
-    )
-    rows = [row for row in ROWS.values() if row.name.startswith("_")]
-    assert len(rows) > 40
+    known = signatures("cyruntime") | {name: types.split() for name, types in COMPILED.items()}
+    rows = [row for row in ROWS.values() if row.needs == "runtime"]
+    assert len(rows) > 90
+    unknown = {row.name for row in rows if row.name not in known}
+    assert unknown == set()
     wrong = {
-        row.name: (taken(row), known[row.base[1:]])
+        row.name: (taken(row), known[row.name])
         for row in rows
-        if taken(row) != [expected(kind) for kind in known[row.base[1:]]]
+        if taken(row) != [expected(kind) for kind in known[row.name]]
     }
     assert wrong == {}
 

@@ -65,7 +65,8 @@ def test_a_compiled_cuda_program_is_refused_before_it_says_something_else(
     program.chmod(0o755)
     assert main(["exec", "--", str(program)]) == 4
     shown = capfd.readouterr().err
-    assert f"{program} is a compiled CUDA program" in shown
+    assert f"{program} is linked with a CUDA runtime of its own" in shown
+    assert "nvcc -cudart shared" in shown
     assert f"ptxlab run {program} --engine sass" in shown
 
 

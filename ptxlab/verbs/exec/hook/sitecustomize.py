@@ -16,10 +16,11 @@ _own = PathFinder.find_spec("sitecustomize", _others)
 if _own is not None and _own.loader is not None:
     _own.loader.exec_module(module_from_spec(_own))
 
-sys.path.insert(0, _HOME)  # this very ptxlab, and nothing else from there
-try:
-    from ptxlab.verbs.exec import child
-finally:
-    sys.path.remove(_HOME)
+if sys.orig_argv:  # not the one that is a guest in a compiled program
+    sys.path.insert(0, _HOME)  # this very ptxlab, and nothing else from there
+    try:
+        from ptxlab.verbs.exec import child
+    finally:
+        sys.path.remove(_HOME)
 
-child.begin()
+    child.begin()
