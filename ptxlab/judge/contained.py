@@ -15,7 +15,9 @@ from ptxlab.errors import DeviceUnavailable
 from ptxlab.judge import messages
 from ptxlab.judge.candidate import error_of
 from ptxlab.judge.limits import Limits
-from ptxlab.judge.zygote import MODULES
+
+MODULES = "modules"
+"""What the process that forks is told if it is to import PyTorch and Triton too."""
 
 _KEPT = (
     "PATH",

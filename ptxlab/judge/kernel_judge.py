@@ -54,8 +54,8 @@ class KernelJudge:
                 if self._compile(process):
                     self._launch(process, cases)
                     self._speeds = [self._predicted(process, gpu) for gpu in gpus]
-            except Ended as error:
-                self._error = PtxlabError(str(error))
+            except (Ended, PtxlabError) as error:
+                self._error = error if isinstance(error, PtxlabError) else PtxlabError(str(error))
                 self._stages.setdefault("compiled", False)
                 self._stages["launched"] = False
         if baseline is not None and self._speeds:

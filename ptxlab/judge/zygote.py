@@ -26,15 +26,13 @@ from typing import Any
 from ptxlab.cache import directory
 from ptxlab.judge import messages
 from ptxlab.judge.candidate import answer
+from ptxlab.judge.contained import MODULES
 from ptxlab.judge.containment import apart, confine, die_with_parent, limit
 from ptxlab.judge.kernel_candidate import KernelCandidate
 from ptxlab.judge.limits import Limits
 
 _READABLE = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/opt")
 """What every program of a system reads."""
-
-MODULES = "modules"
-"""What the process is told if it is to import PyTorch and Triton too."""
 
 _TICK = 0.5
 """Seconds after which a keeper looks whether anybody still listens."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,16 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Dumped, Kernel
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.misplaced import Held
-from ptxlab.judge.evaluate import evaluate
-from ptxlab.judge.judgement import Judgement
-from ptxlab.judge.kernel_judge import Candidate
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.check import check
 from ptxlab.verbs.check.text import text
-from ptxlab.verbs.judge.text import text as judgement_text
 from ptxlab.view.text import hexadecimal
+
+if TYPE_CHECKING:
+    from ptxlab.judge.judgement import Judgement
+    from ptxlab.judge.kernel_judge import Candidate
 
 SHOWN = 5
 """How many of the wrong elements a message names."""
@@ -119,6 +119,9 @@ def assert_kernel(candidate: Candidate, reference: Any, **task: Any) -> Judgemen
     ``candidate``, ``reference`` and the rest are those of ``ptxlab.evaluate``, and so are the errors; there is no prediction unless
     ``gpus`` are told. Raises AssertionError with the whole judgement.
     """
+    from ptxlab.judge.evaluate import evaluate  # here: the other assertions can spare it
+    from ptxlab.verbs.judge.text import text as judgement_text
+
     __tracebackhide__ = True
     judgement = evaluate(candidate, reference, **{"gpus": (), **task})
     if not judgement.passed:

@@ -35,6 +35,7 @@ CHANGES = {
     "right": ("", ""),
     "does not compile": ("sum += x", "sum += z"),
     "does not launch": ("int row = blockIdx.x", "__trap(); int row = blockIdx.x"),
+    "takes others": ("int m, int n)", "int m, int n, int o)"),
     "writes nothing": ("if (lane == 0) y", "if (lane == 99) y"),
     "same answer": ("= parts[0]", "= 1.0f"),
     "old answer": (
@@ -93,6 +94,7 @@ def test_a_right_kernel_is_all_that_it_has_to_be(judged: dict[str, Judgement]) -
     [
         ("does not compile", "not compiled", []),
         ("does not launch", "not launched", []),
+        ("takes others", "not launched", []),
         ("writes nothing", "not right", ["writes nothing"]),
         ("same answer", "not right", ["the same answer always"]),
         ("old answer", "not right", ["an answer of before"]),

@@ -100,6 +100,16 @@ def test_products_are_inside_and_narrower_ones_outside(dtype: Any) -> None:
     assert wrong(cut.astype(F32), want)[0].mean() > 0.5
 
 
+def test_terms_that_cancel_are_measured_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    half = 1000 * rng.standard_normal((8, 200)).astype(F32)
+    x = np.concatenate([half, -half + F32(0.001)], 1)
+    want = expected(lambda x: {"out": x.sum(axis=1)}, np.zeros(8, F32), x=x)
+    total = in_order(x, 1, rng.permutation(400), F32)
+    assert not wrong(total, want)[0].any()
+    assert (abs(total - want.value) > 400 * 2.0**-24 * abs(want.value)).any()
+
+
 def test_what_is_only_moved_is_exact() -> None:
     x = np.arange(6, dtype=F32).reshape(2, 3)
     want = expected(lambda x: {"out": np.maximum(x.T, 2.0)}, np.zeros((3, 2), F32), x=x)
