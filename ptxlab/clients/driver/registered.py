@@ -15,7 +15,7 @@ from typing import ClassVar
 from ptxlab.clients.driver import copies, launches
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction, Loaded, image_at, open_image
-from ptxlab.clients.driver.results import DriverResult, Refused, RuntimeResult
+from ptxlab.clients.driver.results import Refused, RuntimeResult
 from ptxlab.clients.driver.table import answers, handles, store
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import LaunchConfig
@@ -34,14 +34,11 @@ class Symbol:
     loaded: Loaded
     name: str
 
-    def place(self, offset: int, nbytes: int) -> int:
-        """Return the address of ``nbytes`` from ``offset`` on."""
+    def place(self, offset: int = 0) -> int:
+        """Return the address of ``offset`` bytes into it, which copies keep within it."""
         if self.name not in self.loaded.module.variables:
             raise Refused(RuntimeResult.INVALID_SYMBOL)
-        variable = self.loaded.module.variable(self.name)
-        if offset + nbytes > variable.nbytes:
-            raise Refused(DriverResult.INVALID_VALUE)
-        return variable.address + offset
+        return int(self.loaded.module.variable(self.name).address) + offset
 
 
 @_answers("__cudaRegisterFatBinary", "u64", returns="u64")
@@ -135,21 +132,21 @@ def launch_with_attributes(
 @_answers("cudaMemcpyToSymbol", "symbol u64 u64 u64 -i32")
 @_answers("cudaMemcpyToSymbolAsync", "symbol u64 u64 u64 -i32 -u64")
 def copy_to(gpu: EmulatedGpu, symbol: Symbol, source: int, nbytes: int, offset: int) -> None:
-    copies.copy(gpu, symbol.place(offset, nbytes), source, nbytes)
+    copies.copy(gpu, symbol.place(offset), source, nbytes)
 
 
 @_answers("cudaMemcpyFromSymbol", "u64 symbol u64 u64 -i32")
 @_answers("cudaMemcpyFromSymbolAsync", "u64 symbol u64 u64 -i32 -u64")
 def copy_from(gpu: EmulatedGpu, to: int, symbol: Symbol, nbytes: int, offset: int) -> None:
-    copies.copy(gpu, to, symbol.place(offset, nbytes), nbytes)
+    copies.copy(gpu, to, symbol.place(offset), nbytes)
 
 
 @_answers("cudaGetSymbolAddress", "out:u64 symbol")
 def symbol_address(gpu: EmulatedGpu, symbol: Symbol) -> int:
-    return symbol.place(0, 0)
+    return symbol.place()
 
 
 @_answers("cudaGetSymbolSize", "out:u64 symbol")
 def symbol_size(gpu: EmulatedGpu, symbol: Symbol) -> int:
-    symbol.place(0, 0)
+    symbol.place()
     return int(symbol.loaded.module.variable(symbol.name).nbytes)
