@@ -14,7 +14,7 @@ from typing import Literal
 
 from ptxlab.machine import uses
 from ptxlab.machine.flow import Block, blocks
-from ptxlab.machine.in_flight import TAKES_EFFECT, Flight, InFlight
+from ptxlab.machine.in_flight import KEPT_FOR, TAKES_EFFECT, Flight, InFlight
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.latencies import LONGEST, Latencies
 from ptxlab.machine.operands import TRUE_PREDICATE, UNIFORM, Immediate, Predicate, SassName
@@ -26,15 +26,19 @@ _TAKEN = 8
 """Cycles that the pipe of special functions takes for an instruction: by then it has its sources."""
 
 
+Kind = Literal["RAW", "WAR", "WAW", "REUSE"]
+
+
 @dataclass(frozen=True, slots=True)
 class Hazard:
     """``later`` does not wait for ``earlier``: it reads after a write, writes after a read, or after a write.
 
     ``bits`` are the registers and predicates they share. It comes ``missing`` cycles too early or, where that is
-    0, waits for none of the ``scoreboards`` that tell when ``earlier`` is done, of which there may be none.
+    0, waits for none of the ``scoreboards`` that tell when ``earlier`` is done, of which there may be none. Of the
+    kind ``REUSE`` it reads what ``earlier`` keeps of a register that has been written since.
     """
 
-    kind: Literal["RAW", "WAR", "WAW"]
+    kind: Kind
     earlier: DecodedInstruction
     later: DecodedInstruction
     bits: int
@@ -54,6 +58,7 @@ class HazardCheck:
             uses.written(i) if run and i.does != "product" else 0
             for i, run in zip(code, runs, strict=True)
         ]
+        self._slots = [uses.slots(i) if run else {} for i, run in zip(code, runs, strict=True)]
         self._variable = [
             run and latencies.is_variable(i) for i, run in zip(code, runs, strict=True)
         ]
@@ -83,6 +88,7 @@ class HazardCheck:
             self._wait(i, flying)
             self._check(i, flying)
             self._begin(i, flying)
+            self._keep(i, flying)
             flying.now += max(i.control.stall, 1)
             if i.does == "call" and i.target is None:  # by the ABI nothing is in flight behind it
                 flying = InFlight()
@@ -95,6 +101,10 @@ class HazardCheck:
                 for number, flight in list(flights.items()):
                     if flight.boards & waits and flight.begun <= seen:
                         del flights[number]
+        if _stands_still(i):  # behind all that was asked of shared memory
+            for number in list(flying.reads):
+                if self._code[number].known.space == "shared":
+                    del flying.reads[number]
 
     def _check(self, i: DecodedInstruction, flying: InFlight) -> None:
         reads, writes = self._reads[i.number], self._writes[i.number]
@@ -120,7 +130,7 @@ class HazardCheck:
 
     def _find(
         self,
-        kind: Literal["RAW", "WAR", "WAW"],
+        kind: Kind,
         flight: Flight,
         number: int,
         later: DecodedInstruction,
@@ -161,6 +171,21 @@ class HazardCheck:
         if late and not (i.known.pipe == "xu" and i.control.stall >= _TAKEN):
             flying.reads.begin(i.number, Flight(late, flying.now, i.guard, freed))
 
+    def _keep(self, i: DecodedInstruction, flying: InFlight) -> None:
+        """Read what is kept of registers, and keep some: nothing tells a slot that its register is written."""
+        slots, writes = self._slots[i.number], self._writes[i.number]
+        for (number, slot), (bits, stale, left) in list(flying.kept.items()):
+            if stale and bits & slots.get(slot, 0):
+                self._find("REUSE", Flight(bits, 0, None), number, i, bits & slots[slot])
+            if slot in slots or left == 1:
+                del flying.kept[number, slot]
+            else:
+                flying.kept[number, slot] = bits, stale or bool(bits & writes), left - 1
+        for slot in i.control.reuse:
+            if slot in slots:
+                stale = bool(slots[slot] & writes)
+                flying.kept[i.number, slot] = slots[slot], stale, KEPT_FOR
+
     def _in_order(self, number: int, later: DecodedInstruction) -> bool:
         """Say whether an instruction's result comes before that of a later one, whoever waits."""
         earlier, row = self._code[number].known, later.known
@@ -194,6 +219,11 @@ def _waits(i: DecodedInstruction) -> int:
         if isinstance(board, SassName) and left == Immediate(0, 0.0):
             waits |= 1 << int(board.text.removeprefix("SB"))
     return waits
+
+
+def _stands_still(i: DecodedInstruction) -> bool:
+    """Say whether a warp issues nothing more until a barrier is complete."""
+    return i.does == "barrier" and i.sass.modifiers == ("SYNC",) and i.guard is None
 
 
 def _exclude(first: Predicate | None, second: Predicate | None) -> bool:

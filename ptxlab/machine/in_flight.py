@@ -16,6 +16,9 @@ from ptxlab.machine import uses
 from ptxlab.machine.latencies import LONGEST
 from ptxlab.machine.operands import Predicate
 
+KEPT_FOR = 2
+"""Instructions for which a reuse flag keeps a register: behind them ptxas counts on it no more."""
+
 TAKES_EFFECT = 2
 """Cycles from an instruction to the first that sees the scoreboard it holds."""
 
@@ -102,16 +105,34 @@ class Flights(dict[int, Flight]):
         return changed
 
 
+class Kept(dict[tuple[int, int], tuple[int, bool, int]]):
+    """Registers that are kept, as bits, whether they were written since, and for how many instructions they are still.
+
+    By the instruction that keeps them, and its slot.
+    """
+
+    def join(self, others: Kept) -> bool:
+        """Add what is kept on another path, and say whether that is more."""
+        before = dict(self)
+        for key, (bits, stale, left) in others.items():
+            _, was_stale, was_left = self.get(key, (0, False, 0))
+            self[key] = bits, stale or was_stale, max(left, was_left)
+        return before != self
+
+
 @dataclass(slots=True)
 class InFlight:
     """What is under way before an instruction, at a time ``now``.
 
-    ``writes`` and ``reads`` end when a scoreboard says so, ``timed`` are writes that end after some cycles.
+    ``writes`` and ``reads`` end when a scoreboard says so, ``timed`` are writes that end after some cycles. ``kept``
+    has what reuse flags keep of registers, until the next instruction that has a register in that slot, and no longer
+    than ``KEPT_FOR``.
     """
 
     writes: Flights = field(default_factory=partial(Flights, TAKES_EFFECT))
     reads: Flights = field(default_factory=partial(Flights, TAKES_EFFECT))
     timed: Flights = field(default_factory=partial(Flights, LONGEST))
+    kept: Kept = field(default_factory=Kept)
     now: int = 0
 
     def settled(self) -> InFlight:
@@ -120,9 +141,11 @@ class InFlight:
             self.writes.settled(self.now, timed=False),
             self.reads.settled(self.now, timed=False),
             self.timed.settled(self.now, timed=True),
+            Kept(self.kept),
         )
 
     def join(self, other: InFlight) -> bool:
         """Add what is in flight on another path, and say whether that is more."""
         writes, reads = self.writes.join(other.writes), self.reads.join(other.reads)
-        return self.timed.join(other.timed) or writes or reads
+        kept = self.kept.join(other.kept)
+        return self.timed.join(other.timed) or writes or reads or kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import (
@@ -29,6 +29,7 @@ FIXED = 1 << ZERO_REGISTER | 1 << URZ | 1 << PREDICATES + TRUE_PREDICATE | 1 << 
 EVERY_PREDICATE = (1 << TRUE_PREDICATE) - 1 << PREDICATES
 """The predicates of a thread that can be written."""
 _DESCRIPTOR, _POINTER = 2, 2
+_SLOTS = 4
 
 
 def name(bit: int) -> str:
@@ -66,13 +67,25 @@ def read(i: DecodedInstruction) -> int:
         bits |= of(predicate)
     if i.known.every_predicate == "read":
         bits |= _masked(i)
-    sources = i.sources[len(i.outs) :] if i.known.operands == "predicates first" else i.sources
-    for slot, source in enumerate(sources):
+    for slot, source in enumerate(_sources(i)):
         if isinstance(source, SassAddress):
             bits |= _address(source, _width(i, slot, source), wide=i.is_wide(source))
         else:
             bits |= of(source, _width(i, slot, source))
     return bits & ~FIXED
+
+
+def slots(i: DecodedInstruction) -> dict[int, int]:
+    """Return the registers that an instruction that has a row reads as its sources, by their slots."""
+    return {
+        slot: of(source, _width(i, slot, source))
+        for slot, source in enumerate(_sources(i)[:_SLOTS])
+        if isinstance(source, SassRegister) and source.number < ZERO_REGISTER
+    }
+
+
+def _sources(i: DecodedInstruction) -> Sequence[Operand]:
+    return i.sources[len(i.outs) :] if i.known.operands == "predicates first" else i.sources
 
 
 def registers(first: Operand | None, count: int) -> int:

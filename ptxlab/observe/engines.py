@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.diff import DeviceLaunch, Output, compared
@@ -103,16 +104,33 @@ def compare(
     for launch in launches:
         launch.kernel.run(config, launch.args)
         held.append([(name, array.numpy()) for name, array in launch.arrays])
-    outputs = tuple(
-        compared(name, values, other)
-        for (name, values), (_, other) in zip(held[0], held[1], strict=True)
-    )
+    pairs = [(name, a, b) for (name, a), (_, b) in zip(held[0], held[1], strict=True)]
+    outputs = tuple(compared(name, a, _alike(a, b)) for name, a, b in pairs)
+    only_nans = not any(output.differing for output in outputs)
+    if only_nans:
+        outputs = tuple(compared(name, a, b) for name, a, b in pairs)
     kernel = launches[0].kernel.name
     parted = next((at for at, output in enumerate(outputs) if output.differing), None)
     if parted is None:
         return EnginesReport(kernel, outputs, None, (None, None), None, cut=False)
     traces = [_followed(config, bound, parted, outputs[parted]) for bound in (ptx, machine)]
-    return _parting(kernel, outputs, traces, origins)
+    report = _parting(kernel, outputs, traces, origins)
+    return replace(report, liberty=_of_nan(report)) if only_nans else report
+
+
+def _alike(a: Array, b: Array) -> Array:
+    """Return ``b`` with the NaN of ``a`` where both have one."""
+    if a.dtype.kind in "biu":
+        return b
+    return np.where(np.isnan(a) & np.isnan(b), a, b)
+
+
+def _of_nan(report: EnginesReport) -> Liberty:
+    store = report.sides[0].store if report.sides else None
+    line = 0 if store is None else store.line
+    return Liberty(
+        "NaN", line, "where they differ both have a NaN, whose sign and payload are not told"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +250,8 @@ def _lines(side: _Followed, points: Sequence[Point], origins: Mapping[int, int])
     told: list[ToldStep] = []
     for point in points:
         step = _told(side, point, origins)
+        if not step.line:  # before the first instruction: what a launch gives
+            continue
         if told and (told[-1].line, told[-1].thread) == (step.line, step.thread):
             step = replace(step, registers={**told.pop().registers, **step.registers})
         elif len(told) == SHOWN:

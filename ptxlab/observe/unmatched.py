@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import is_collective
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.value_flow import RegisterNames, slots
 from ptxlab.observe.value_trace import Step, ValueTrace
@@ -48,25 +49,43 @@ class WarpValues:
                 halves = [part & _HALF, part >> 16]
             else:
                 halves = [part.astype(np.uint32)]
+                self._words.setdefault(int(part[self._lane]), []).append((halves[0], mask))
             for half in halves:
                 self._halves.setdefault(int(half[self._lane]), []).append((half, mask))
 
-    def has(self, value: Array, mask: Array) -> bool:
-        """Say whether the warp has a value in the lanes of a mask of the CTA's threads, in parts or whole."""
+    def has(self, value: Array, mask: Array, *, by_all: bool = False) -> bool:
+        """Say whether the warp has a value in the lanes of a mask of the CTA's threads, in parts or whole.
+
+        With ``by_all`` it must have it in all of these lanes, and not only in those that are active where it has it.
+        """
         lanes = mask[self._warp]
-        return all(self._has(part, lanes) for part in _parts(value, self._warp))
+        return all(self._has(part, lanes, by_all) for part in _parts(value, self._warp))
+
+    def apart(self, value: Array, mask: Array) -> list[int]:
+        """Return in which threads of the warp a value is another than what is most like it, of what has that of the thread."""
+        lanes, first = mask[self._warp], self._warp.start
+        apart = [self._lane]
+        for part in _parts(value, self._warp):
+            known = self._words if part.dtype == np.uint32 else self._halves
+            others = known.get(int(part[self._lane]), ())
+            differing = [
+                np.flatnonzero(lanes & ~(seen & (other == part))) for other, seen in others
+            ]
+            apart += min(differing, key=len, default=np.zeros(0, int)).tolist()
+        return [first + lane for lane in sorted(set(apart))]
 
     def lane_has(self, word: int, size: int) -> bool:
         """Say whether the thread has a value of ``size`` bytes, whatever other lanes have."""
         known = self._words if size >= 4 else self._halves
         return all(word >> low & 0xFFFFFFFF in known for low in range(0, 8 * size, 32))
 
-    def _has(self, part: Array, lanes: Array) -> bool:
+    def _has(self, part: Array, lanes: Array, by_all: bool) -> bool:
         known = self._words if part.dtype == np.uint32 else self._halves
-        return any(
-            bool(((other == part) | ~(lanes & mask)).all())
-            for other, mask in known.get(int(part[self._lane]), ())
-        )
+        for other, mask in known.get(int(part[self._lane]), ()):
+            counted = lanes if by_all else lanes & mask
+            if bool((~counted | mask & (other == part)).all()):
+                return True
+        return False
 
 
 def _parts(value: Array, warp: slice) -> Iterator[Array]:
@@ -110,11 +129,19 @@ class Unmatched:
         differing = {slot for slot in sources if not self._agrees(number, slot, thread)}
         # Where all else agrees, and the result does not, a condition was met otherwise.
         for slot in sorted(differing or (set() if is_start else conditions)):
-            writer = self._trace.writer(number, slot, thread)
-            if writer is not None:
-                yield writer, thread
+            for teller in self._tellers(number, slot, thread):
+                writer = self._trace.writer(number, slot, teller)
+                if writer is not None:
+                    yield writer, teller
         if any(self._is_unwritten(number, slot, thread) for slot in sources):
             self.unwritten.add(point)
+
+    def _tellers(self, number: int, slot: int, thread: int) -> list[int]:
+        """Return the threads whose register a thread is told in a step: its own, and those of lanes that differ."""
+        step = self._trace.steps[number]
+        if step.reads[slot].dtype == bool or not is_collective(step.site.instruction):
+            return [thread]
+        return self._other(thread).apart(step.reads[slot], step.mask)
 
     def _is_unwritten(self, number: int, slot: int, thread: int) -> bool:
         """Say whether a kernel reads a register that it has not written; functions are given theirs."""
@@ -130,7 +157,9 @@ class Unmatched:
         if writer is None and not _is_register(step.site, slot):
             return True
         if value.dtype != bool:
-            return self._other(thread).has(value, step.mask)
+            # What a lane tells others counts too: a register that is right where one lane is left is not enough.
+            by_all = is_collective(step.site.instruction)
+            return self._other(thread).has(value, step.mask, by_all=by_all)
         if writer is None:
             return True
         key = (writer, slot, thread)

@@ -34,6 +34,12 @@ def flips(control: Control) -> Iterator[Control]:
         yield replace(control, reads=None)
 
 
+def reuses(control: Control) -> Iterator[Control]:
+    """Yield control bits with one reuse flag more or less, of any source slot."""
+    for slot in range(4):
+        yield replace(control, reuse=tuple(sorted({*control.reuse} ^ {slot})))
+
+
 def patched(
     image: bytes, kernel: str, address: int, *, stall: int | None = None, waits: int | None = None
 ) -> bytes:

@@ -30,7 +30,7 @@ _PREDICATES = 512
 
 
 def hazards(path: Sequence[DecodedInstruction], latencies: Latencies) -> set[Found]:
-    hazards_met: set[Found] = set()
+    hazards_met = set(_stale(path))
     times = np.concatenate([[0], np.cumsum([max(i.control.stall, 1) for i in path])])
     used = [(uses.read(i), uses.written(i)) if i.row else (0, 0) for i in path]
     surely = [writes if i.guard is None else 0 for i, (_, writes) in zip(path, used, strict=True)]
@@ -66,6 +66,24 @@ def hazards(path: Sequence[DecodedInstruction], latencies: Latencies) -> set[Fou
     return hazards_met
 
 
+def _stale(path: Sequence[DecodedInstruction]) -> Iterator[Found]:
+    """Yield who reads in a slot what another keeps there, though the register was written meanwhile."""
+    for at, keeper in enumerate(path):
+        for slot in keeper.control.reuse:
+            kept = _in_slot(keeper, slot)
+            following = (
+                n for n in range(at + 1, min(at + 3, len(path))) if _in_slot(path[n], slot)
+            )
+            reader = next(following, at)
+            written = any(i.row and uses.written(i) & kept for i in path[at:reader])
+            if written and kept & _in_slot(path[reader], slot):
+                yield "REUSE", keeper.number, path[reader].number
+
+
+def _in_slot(i: DecodedInstruction, slot: int) -> int:
+    return uses.slots(i).get(slot, 0) if i.row else 0
+
+
 def _done(
     path: Sequence[DecodedInstruction], times: np.ndarray, before: int, at: int, *, reading: bool
 ) -> bool:
@@ -75,6 +93,12 @@ def _done(
         i = path[number]
         c = i.control
         if set(c.waits) & telling and times[number] - times[before] >= 2:
+            return True
+        if (
+            reading
+            and i.sass.text.startswith("BAR.SYNC 0x")
+            and path[before].sass.opcode in _SHARED
+        ):
             return True
         same = number == before
         if i.row is not None and (same or _in_order(path[before], i)):

@@ -168,7 +168,8 @@ def load_file(gpu: EmulatedGpu, path: bytes) -> int:
         raise Refused(
             DriverResult.FILE_NOT_FOUND, f"cannot read {name}: {error.strerror}"
         ) from None
-    return load_image(gpu, image.rstrip(b"\0"), name)
+    text = not fatbin.starts_as_machine_code(image)
+    return load_image(gpu, image.rstrip(b"\0") if text else image, name)
 
 
 @answers("cuModuleUnload", "u64")

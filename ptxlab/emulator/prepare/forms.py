@@ -138,6 +138,14 @@ def effects_of(instruction: Instruction) -> Effects:
         return NO_EFFECTS
 
 
+def is_collective(instruction: Instruction) -> bool:
+    """Say whether an instruction has lanes of a warp tell each other something."""
+    try:
+        return form_of(instruction).row.collective
+    except (KeyError, UnknownForm):
+        return False
+
+
 def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
     """Say what is wrong with modifiers, by the rows that come nearest to them."""
     for name in modifiers:

@@ -23,6 +23,7 @@ _MEANING = {
     "RAW": "{bits} read before written",
     "WAR": "{bits} written before read",
     "WAW": "{bits} written out of order",
+    "REUSE": "{bits} kept from before written",
 }
 
 
@@ -67,6 +68,8 @@ def _hint(hazard: Hazard) -> str:
     if hazard.missing:
         cycles = counted(hazard.missing, "cycle")
         return f"{cycles} of stall are missing on a path from the first to the second"
+    if hazard.kind == "REUSE":
+        return "the first keeps it for that slot of the next (.reuse), and what it keeps is not written with it"
     if not hazard.scoreboards:
         return "nothing tells when the first is done: it holds no scoreboard"
     boards = " or ".join(f"SB{board}" for board in hazard.scoreboards)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ptxlab.observe.diff import Output
 from ptxlab.observe.engines import EngineSide, ToldStep
 from ptxlab.syntax.names import called
 from ptxlab.verbs.diff.engines import EnginesTold
 from ptxlab.verbs.diff.text import output_json, output_rows
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned, fields
+from ptxlab.view.text import aligned, counted, fields
 
 SCHEMA = "ptxlab.diff.sass/1"
 
@@ -33,13 +35,22 @@ def text(file: str, told: EnginesTold) -> str:
     )
     if report.liberty is not None:
         lines.append(f"{report.liberty.rule}: {report.liberty.reason} (line {report.liberty.line})")
-    if report.outputs:
-        lines += ["", *aligned(output_rows(report.outputs))]
+    lines += _outputs(report.outputs)
     if report.sides is not None:
         lines += ["", *_first(report.first), *_beside(report.sides)]
     if report.cut:
         lines += ["", "not all steps of the CTA could be kept: what is far back was not followed"]
     return "\n".join(lines) + "\n"
+
+
+def _outputs(outputs: Sequence[Output]) -> Iterator[str]:
+    """Yield those that differ, and how many do not: of a program's variables there may be many."""
+    differing = [replace(each, name=called(each.name)) for each in outputs if each.differing]
+    same = len(outputs) - len(differing)
+    if differing:
+        yield from ("", *aligned(output_rows(differing)))
+    if same:
+        yield f"{counted(same, 'array')} the same"
 
 
 def _first(first: tuple[ToldStep | None, ToldStep | None]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,6 +63,15 @@ def test_machine_code_is_loaded_and_runs(what: str, driver: Driver) -> None:
     memory.write(where, np.array([7], "u4"))
     driver("cuLaunchKernel", *launch)
     assert memory.read(out, 4 * 32).view("u4").tolist() == [3 * tid + 7 for tid in range(32)]
+
+
+@pytest.mark.parametrize("call", ["cuModuleLoad", "cuLibraryLoadFromFile"])
+def test_a_cubin_is_loaded_from_its_file(call: str, driver: Driver, tmp_path: Path) -> None:
+    image = link_ptx(PTX, arch="sm_80").image
+    assert image.endswith(b"\0")  # which belongs to it
+    file = tmp_path / "k.cubin"
+    file.write_bytes(image)
+    assert driver(call, str(file).encode())
 
 
 def test_machine_code_for_another_gpu_is_refused(driver: Driver) -> None:

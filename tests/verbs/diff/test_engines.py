@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptxlab.isa.targets import Target
@@ -13,6 +14,7 @@ from ptxlab.machine.lift.table import RULES
 from ptxlab.main import main
 from ptxlab.syntax import parse
 from ptxlab.syntax.tree import PtxModule
+from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.cubin import Cubin
 
 PAGE = Path(__file__).parents[3] / "docs" / "ptxas.md"
@@ -115,6 +117,89 @@ def test_variables_are_compared_and_begin_anew(
     }
     assert (told["verdict"], told["liberty"]["rule"]) == ("may", "contraction")
     assert "FFMA" in told["first"][1]["text"]
+
+
+@pytest.mark.parametrize(("second", "verdict"), [("n", "may"), ("0f3F800000", "may not")])
+def test_another_nan_is_no_difference_and_hides_none(
+    second: str,
+    verdict: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """ptxas makes neg a sum, which gives the one NaN there is for sums; what is wrong behind it is found."""
+    text = """// Run: ptxlab run FILE --block 1 --arg "out=zeros(2,f32)" --arg x=0x7fc00001
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry negated(.param .u64 out, .param .b32 x)
+{
+    .reg .f32 v, w, n; .reg .b64 a;
+    ld.param.u64 a, [out]; ld.param.b32 n, [x];
+    neg.f32 v, n; neg.f32 w, SECOND;
+    st.global.f32 [a], v; st.global.f32 [a+4], w;
+    ret;
+}
+"""
+    (tmp_path / "k.ptx").write_text(text.replace("SECOND", second))
+    broken = text.replace("neg.f32 w, SECOND", "mov.b32 w, SECOND").replace("SECOND", second)
+    if verdict == "may not":
+        monkeypatch.setattr(
+            "ptxlab.device.emulator.load_assembled",
+            lambda source, *rest: (
+                parse(source.read_text(), str(source)),
+                link_ptx(broken, arch="sm_80"),
+            ),
+        )
+    monkeypatch.chdir(tmp_path)
+    assert main(["diff", "k.ptx", *ENGINES, "--arch", "sm_80", "--json"]) == (verdict == "may not")
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == verdict
+    [output] = told["outputs"]
+    if verdict == "may":
+        assert (told["liberty"]["rule"], output["differing"]) == ("NaN", 2)
+    else:
+        assert (told["liberty"], output["differing"], output["place"]) == (None, 1, [1])
+
+
+def test_what_another_lane_tells_is_followed_to_that_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lane 0 has one number on both sides, and stores what is made of lane 1's, which was contracted."""
+    (
+        tmp_path / "k.ptx"
+    ).write_text("""// Run: ptxlab run FILE --block 32 --arg "out=zeros(1,f16)" --arg "x=@x.npy"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry pair(.param .u64 out, .param .u64 x)
+{
+    .reg .b64 a, b; .reg .b32 i, r, s; .reg .b16 v, w, c; .reg .pred p;
+    ld.param.u64 a, [out]; ld.param.u64 b, [x];
+    mov.u32 i, %tid.x; mad.wide.u32 b, i, 2, b;
+    ld.global.b16 v, [b];
+    mul.f16 w, v, v;
+    mov.b16 c, 0xBC01;
+    add.f16 w, w, c;
+    mov.b32 r, {w, w};
+    shfl.sync.bfly.b32 s, r, 1, 31, -1;
+    setp.ne.u32 p, i, 0;
+    @p bra END;
+    mov.b32 {v, c}, s;
+    mov.b16 c, 0x4200; fma.rn.f16 v, v, c, w;
+    st.global.b16 [a], v;
+END:
+    ret;
+}
+""")
+    x = np.ones(32, np.float16)
+    x[1] += 2.0**-10
+    np.save(tmp_path / "x.npy", x)
+    monkeypatch.chdir(tmp_path)
+    assert main(["diff", "k.ptx", *ENGINES, "--arch", "sm_80", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], told["liberty"]["rule"]) == ("may", "contraction")
+    assert all(step["line"] for side in told["sides"] for step in side["steps"])
 
 
 @pytest.mark.parametrize("sides", [("ptx", "emulator"), ("sass", "ptx"), ("ptx", "ptx")])
