@@ -15,6 +15,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.toolchain import link_ptx
 
 _CODEGEN, _DISPATCHER = "numba.cuda.codegen", "numba.cuda.dispatcher"
+_DEBUG_INFO = "numba.cuda.debuginfo"
 
 _RUNTIME = "libcudadevrt.a"
 """Machine code with the barrier of cooperative kernels."""
@@ -38,6 +39,7 @@ def keep_ptx(arch: str) -> None:
     hooks: dict[str, Hook] = {
         _CODEGEN: partial(_change, arch=arch),
         _DISPATCHER: _tell_lines_and_names,
+        _DEBUG_INFO: _flag_as_nvrtc,
     }
     for name in sys.modules.keys() & hooks:
         hooks.pop(name)(sys.modules[name])
@@ -85,6 +87,22 @@ def _name(name: str, array: Any) -> None:
     allocation.name = f"argument {name}, {dtype}{list(shape)}"
     in_elements = tuple(stride // dtype.itemsize for stride in strides)
     allocation.elements = Elements(name, address, dtype.itemsize, in_elements)
+
+
+def _flag_as_nvrtc(debuginfo: Any) -> None:
+    """Have modules with lines be linked with CUDA C: both must say alike what becomes of versions that differ."""
+    builder = debuginfo.DIBuilder
+    flag = builder._set_module_flags
+
+    @wraps(flag)
+    def flag_as_error(self: Any) -> None:
+        flag(self)
+        flags = self.module.get_named_metadata("llvm.module.flags")
+        for n, (_, name, version) in enumerate(metadata.operands for metadata in flags.operands):
+            error = [self._const_int(1), name, version]
+            flags.operands[n] = self.module.add_metadata(error)
+
+    builder._set_module_flags = flag_as_error
 
 
 class _Code(NamedTuple):
