@@ -11,7 +11,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.diff import DeviceLaunch
-from ptxlab.observe.engines import Bound, EnginesReport, compare
+from ptxlab.observe.engines import Bound, EnginesReport, _alike, compare
 
 THREADS = 64
 HEAD = """.version 8.0
@@ -173,3 +173,11 @@ def test_sums_of_atomics_come_in_any_order() -> None:
     report = compared(ptx, twin)
     assert report.liberty is not None
     assert (report.verdict, report.liberty.rule) == ("may", "order")
+
+
+def test_two_nans_are_alike_and_a_number_is_no_nan() -> None:
+    a, b = np.array([np.nan, np.nan, 1, 2]), np.array([-np.nan, 3, np.nan, 4])
+    alike = _alike(a, b)
+    assert (alike.view(np.uint64) == np.array([np.nan, 3, np.nan, 4]).view(np.uint64)).all()
+    whole = np.array([1, 2], np.int32)
+    assert (_alike(whole, whole[::-1]) == [2, 1]).all()
