@@ -92,8 +92,8 @@ struct Part {
         for (int step = 0; step < BK / 16; step++) {
 #pragma unroll
             for (int i = 0; i < HEIGHT / 64; i++) {
-                mma_async(sums[i], a + i * (PANEL_BYTES<true> / 16) + step * STEP_A, b + step * STEP_B,
-                          !first || step > 0);
+                mma_async(sums[i], a + i * (PANEL_BYTES<true> / 16) + step * STEP_A,
+                          b + step * STEP_B, !first || step > 0);
             }
         }
         wgmma_commit();

@@ -61,8 +61,9 @@ def test_names_and_capabilities_agree() -> None:
 
 def test_types_are_as_wide_as_their_names_say() -> None:
     for name, scalar in TYPES.items():
-        digits = "".join(c for c in name.removesuffix("x2") if c.isdigit())
-        width = 1 if name == "pred" else int(digits) * (2 if name.endswith("x2") else 1)
+        single, times = (name[:-2], int(name[-1])) if name[-2:] in ("x2", "x4") else (name, 1)
+        digits = "".join(c for c in single if c.isdigit())
+        width = 1 if name == "pred" else int(digits) * times
         container = 32 if name == "tf32" else width
         assert scalar.bits == container, name
         assert scalar.bytes == max(1, container // 8)

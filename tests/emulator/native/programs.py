@@ -168,7 +168,8 @@ class Program:
         """Say whether a form is machine code, and one of the target and of the program's version."""
         known = compiles(form) or self.draw.random() > mostly
         newer = form.needs.version(self.target) > VERSION
-        return known and not newer and not form.needs.missing(self.target)
+        narrow = "b8" in (*form.results, *form.operands)  # which no register here is
+        return known and not newer and not narrow and not form.needs.missing(self.target)
 
     def applied(self, form: RowForm) -> str:
         """Return a form with registers, and constants here and there."""
