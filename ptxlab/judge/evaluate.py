@@ -105,7 +105,7 @@ def _judging(
         judge: KernelJudge | ModuleJudge
         if isinstance(task, KernelTask):
             judge = KernelJudge(task, candidate, kernel, options)
-            judge.run(baseline, gpus)
+            judge.run(gpus, baseline)
         else:
             judge = ModuleJudge(task, candidate)
             judge.run(gpus)

@@ -12,18 +12,18 @@ import numpy as np
 from ptxlab.device.loading import find_file
 from ptxlab.errors import PtxlabError
 from ptxlab.judge.candidate import error_of, report_of
+from ptxlab.judge.candidate_judge import CandidateJudge
 from ptxlab.judge.comparison import compare, is_poison
-from ptxlab.judge.contained import Contained, Ended
-from ptxlab.judge.judgement import Judgement, Speed, TrialOutcome, Writer, predicted
+from ptxlab.judge.contained import Contained
+from ptxlab.judge.judgement import Speed, TrialOutcome, Trick, Writer, predicted
 from ptxlab.judge.task import Case, KernelTask
 from ptxlab.judge.tricks import tricks
-from ptxlab.observe.check_report import CheckReport
 
 Candidate = str | os.PathLike[str]
 """A .cu or .ptx file, machine code, or PTX text."""
 
 
-class KernelJudge:
+class KernelJudge(CandidateJudge):
     """Asks the process of one candidate, and keeps what it says."""
 
     def __init__(
@@ -32,42 +32,23 @@ class KernelJudge:
         self._task, self._options = task, options
         source = os.fspath(candidate)
         text = "\n" in source
-        self._name = "<ptx>" if text else source
         file = None if text else find_file(source).absolute()
-        self._job = {
-            "kind": "kernel", "arch": task.target.name, "kernel": kernel, "options": list(options),
+        job = {
+            "kind": "kernel", "kernel": kernel, "options": list(options),
             "source": source if text else str(file), "readable": [str(file.parent)] if file else [],
         }  # fmt: skip
-        self._stages: dict[str, bool] = {}
-        self._said: dict[str, Any] = {"contained": []}
-        self._error: PtxlabError | None = None
-        self._report: CheckReport | None = None
-        self._outcomes: list[TrialOutcome] = []
+        super().__init__(task, "<ptx>" if text else source, job)
         self._left: dict[str, Any] = {}
-        self._schedules: list[str] = []
-        self._speeds: list[Speed] = []
 
-    def run(self, baseline: Candidate | None, gpus: Sequence[str]) -> None:
-        cases = self._task.cases()
-        with Contained(self._job, self._task.limits) as process:
-            try:
-                if self._compile(process):
-                    self._launch(process, cases)
-                    self._speeds = [self._predicted(process, gpu) for gpu in gpus]
-            except (Ended, PtxlabError) as error:
-                self._error = error if isinstance(error, PtxlabError) else PtxlabError(str(error))
-                self._stages.setdefault("compiled", False)
-                self._stages["launched"] = False
+    def run(self, gpus: Sequence[str], baseline: Candidate | None = None) -> None:
+        """Ask for all stages, and for the time of a kernel to compare with."""
+        super().run(gpus)
         if baseline is not None and self._speeds:
             self._compare_with(baseline)
 
-    def _compile(self, process: Contained) -> bool:
-        try:
-            self._said = process.ask("load")
-        except PtxlabError as error:
-            self._error = error
-        self._stages["compiled"] = self._error is None
-        return self._error is None
+    def _load(self, process: Contained, given: Case) -> dict[str, Any]:
+        said: dict[str, Any] = process.ask("load")
+        return said
 
     def _launch(self, process: Contained, cases: Sequence[Case]) -> None:
         given = cases[0]
@@ -145,15 +126,9 @@ class KernelJudge:
                 seconds = other._predicted(process, speed.gpu).seconds
                 self._speeds[at] = replace(speed, baseline=seconds)
 
-    def judgement(self, seconds: float) -> Judgement:
-        seen = (
-            tuple(tricks(self._task.cases(), self._outcomes, self._left)) if self._outcomes else ()
-        )
-        if self._outcomes:
-            self._stages["honest"] = not seen
-        return Judgement(
-            candidate=self._name, kernel=self._said.get("called"), arch=self._task.target.name, seed=self._task.seed,
-            sizes=self._task.sizes, full_sizes=self._task.full_sizes, stages=self._stages, error=self._error,
-            trials=tuple(self._outcomes), report=self._report, schedules=tuple(self._schedules), tricks=seen,
-            speeds=tuple(self._speeds), contained=tuple(self._said["contained"]), seconds=seconds,
-        )  # fmt: skip
+    def _seen_tricks(self) -> tuple[Trick, ...]:
+        if not self._outcomes:
+            return ()
+        seen = tuple(tricks(self._task.cases(), self._outcomes, self._left))
+        self._stages["honest"] = not seen
+        return seen

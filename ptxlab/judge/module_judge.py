@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge.candidate import error_of, report_of
+from ptxlab.judge.candidate_judge import CandidateJudge
 from ptxlab.judge.comparison import Compared, compare, wrong
-from ptxlab.judge.contained import Contained, Ended
-from ptxlab.judge.judgement import Judgement, Speed, TrialOutcome, Trick, predicted
+from ptxlab.judge.contained import Contained
+from ptxlab.judge.judgement import Speed, TrialOutcome, Trick, predicted
 from ptxlab.judge.trials import AGAIN, GIVEN
-from ptxlab.observe.check_report import CheckReport
 
 if TYPE_CHECKING:
     from ptxlab.judge.module_task import ModuleCase, ModuleTask
@@ -20,51 +20,29 @@ if TYPE_CHECKING:
 _PLAIN = ("torch.Tensor", "torch.nn.parameter.Parameter")
 
 
-class ModuleJudge:
+class ModuleJudge(CandidateJudge):
     """Asks the process of one module, and keeps what it says."""
 
     def __init__(self, task: ModuleTask, candidate: str | os.PathLike[str]) -> None:
-        self._task, self._name = task, os.fspath(candidate)
-        path = os.path.abspath(self._name)
+        self._task, name = task, os.fspath(candidate)
+        path = os.path.abspath(name)
         try:
             with open(path, encoding="utf-8") as file:
                 text = file.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise PtxlabError(f"cannot read {self._name}: {error}") from None
-        self._job = {
-            "kind": "module", "arch": task.target.name, "file": path, "text": text, "readable": [path]
-        }  # fmt: skip
-        self._stages: dict[str, bool] = {}
-        self._said: dict[str, Any] = {"contained": []}
-        self._error: PtxlabError | None = None
-        self._report: CheckReport | None = None
-        self._outcomes: list[TrialOutcome] = []
+            raise PtxlabError(f"cannot read {name}: {error}") from None
+        super().__init__(
+            task, name, {"kind": "module", "file": path, "text": text, "readable": [path]}
+        )
         self._replies: dict[str, Any] = {}
-        self._schedules: list[str] = []
-        self._speeds: list[Speed] = []
         self._seen: dict[str, Trick] = {}
 
-    def run(self, gpus: Sequence[str]) -> None:
-        cases = self._task.cases()
-        with Contained(self._job, self._task.limits) as process:
-            try:
-                if self._compile(process, cases[0]):
-                    self._launch(process, cases)
-                    self._speeds = [self._predicted(process, gpu) for gpu in gpus]
-            except (Ended, PtxlabError) as error:
-                self._error = error if isinstance(error, PtxlabError) else PtxlabError(str(error))
-                self._stages.setdefault("compiled", False)
-                self._stages["launched"] = False
-
-    def _compile(self, process: Contained, given: ModuleCase) -> bool:
-        try:
-            self._said = process.ask(
-                "load", seed=self._task.seed, initial=given.initial, state=given.state
-            )
-        except PtxlabError as error:
-            self._error = error
-        self._stages["compiled"] = self._error is None
-        return self._error is None
+    def _load(self, process: Contained, given: ModuleCase) -> dict[str, Any]:
+        seed = self._task.seed
+        said: dict[str, Any] = process.ask(
+            "load", seed=seed, initial=given.initial, state=given.state
+        )
+        return said
 
     def _launch(self, process: Contained, cases: Sequence[ModuleCase]) -> None:
         given = cases[0]
@@ -157,14 +135,8 @@ class ModuleJudge:
         except PtxlabError as error:
             return Speed(gpu, unknown=str(error).splitlines()[0])
 
-    def judgement(self, seconds: float) -> Judgement:
-        return Judgement(
-            candidate=self._name, kernel=self._said.get("called"), arch=self._task.target.name, seed=self._task.seed,
-            sizes=self._task.sizes, full_sizes=self._task.full_sizes, stages=self._stages, error=self._error,
-            trials=tuple(self._outcomes), report=self._report, schedules=tuple(self._schedules),
-            tricks=tuple(self._seen.values()), speeds=tuple(self._speeds), contained=tuple(self._said["contained"]),
-            seconds=seconds,
-        )  # fmt: skip
+    def _seen_tricks(self) -> tuple[Trick, ...]:
+        return tuple(self._seen.values())
 
 
 def _of_call(reply: Mapping[str, Any]) -> Iterator[Trick]:

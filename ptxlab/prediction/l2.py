@@ -226,10 +226,9 @@ class _Touched:
             interpreter.requests(code, launch, chosen[begin : begin + piece], asked, self._touch)
 
     def _touch(self, step: int, request: Request | Asked) -> None:
-        asked = [each for each in sectors(request) if len(each)]
-        if not asked:
+        every = sectors(request)
+        if not len(every):
             return
-        every = np.concatenate(asked)
         load = self._steps[step]
         first, last = np.searchsorted(self._bases, (every.min(), every.max()), "right") - 1
         self.region_of[load.number] = self._regions[first][0]

@@ -7,8 +7,9 @@ to further sectors with its turns comes to as many more in those that are left o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -69,15 +70,12 @@ def stores(i: DecodedInstruction) -> bool:
     return i.copies_out if row.does == "bulk copy" else row.stores or row.atomic
 
 
-def sectors(request: Request | Asked) -> Iterator[Array]:
-    """Yield the sectors of global memory that are asked for, by number."""
+def sectors(request: Request | Asked) -> Array:
+    """Return the sectors of global memory that are asked for, by number."""
     if isinstance(request, Request):
-        yield request.every
-        return
-    for of_warp in request:
-        for order in of_warp:
-            if isinstance(order, Copy):
-                yield np.array(order.sectors, np.int64)
+        return request.every
+    copies = (copy for of_warp in request for copy in of_warp if isinstance(copy, Copy))
+    return np.fromiter(chain.from_iterable(copy.sectors for copy in copies), np.int64)
 
 
 def touched(
@@ -95,9 +93,9 @@ def touched(
     """
     asked: dict[int, list[Array]] = defaultdict(list)
     for step, request in sorted(requests.items()):
-        every = [each for each in sectors(request) if len(each)]
-        if every:
-            asked[int(numbers[step])].append(np.concatenate(every))
+        every = sectors(request)
+        if len(every):
+            asked[int(numbers[step])].append(every)
     loaded, stored = (
         {
             n: ctas * SECTOR * count
