@@ -107,8 +107,8 @@ def _predict(prediction: Any) -> Said:
     from ptxlab.verbs.predict import text
 
     return Said(
-        lambda: text.text(prediction, text.sources_of(prediction)),
-        lambda: text.as_json(prediction),
+        lambda: text.text([prediction]),
+        lambda: text.as_json([prediction]),
     )
 
 

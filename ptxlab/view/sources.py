@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def read_sources(paths: Iterable[str]) -> Sources:
         except (OSError, UnicodeDecodeError):
             continue
     return lines
+
+
+def at_line(path: str, number: int) -> str:
+    """Return how a line is named where there is little space: ``gemm.cuh:122``."""
+    return f"{os.path.basename(path)}:{number}"
 
 
 def source_text(sources: Sources, path: str, number: int) -> str:

@@ -11,21 +11,26 @@ from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.model import MODELLED, Prediction
 from ptxlab.syntax.names import called
 from ptxlab.view.json import members
-from ptxlab.view.sources import Sources, read_sources, source_text
+from ptxlab.view.sources import Sources, at_line, read_sources, source_text
 from ptxlab.view.text import fields
 from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.predict/2"
+SEVERAL = "ptxlab.predictions/1"
 _TOP = 10
 _LEAST = 0.01
 
 
-def sources_of(prediction: Prediction) -> Sources:
-    """Read the files that its lines come from."""
-    return read_sources({line.source.path for line in prediction.lines if line.source})
+def text(predictions: Sequence[Prediction], width: int | None = None) -> str:
+    """Return one prediction at length, or several GPUs side by side."""
+    sources = read_sources(
+        {line.source.path for each in predictions for line in each.lines if line.source}
+    )
+    told = _alone(*predictions) if len(predictions) == 1 else _compared(predictions, width)
+    return "\n".join([*told, "", *_lines(predictions, sources, width)])
 
 
-def text(prediction: Prediction, sources: Sources, width: int | None = None) -> str:
+def _alone(prediction: Prediction) -> list[str]:
     fits = prediction.occupancy
     tail = f", and {prediction.tail:,} left over" if prediction.tail else ""
     rows = [
@@ -53,7 +58,33 @@ def text(prediction: Prediction, sources: Sources, width: int | None = None) -> 
         *_uneven(prediction),
         ("not in it", ", ".join(prediction.not_modelled)),
     ]
-    return "\n".join([*fields(rows), "", *_lines(prediction.lines, sources, width)])
+    return fields(rows)
+
+
+def _compared(predictions: Sequence[Prediction], width: int | None) -> list[str]:
+    """Return a row a GPU; the bounds, and what is used for most of the time, stand behind the time."""
+    rows = [("GPU", "time", "likely", "bound", "used", "warps", "MHz", "cycles", "CTAs")]
+    for each in predictions:
+        stalls = each.stalls.items()
+        rows.append(
+            (
+                each.gpu,
+                _time(each.seconds),
+                f"{_time(each.low)} to {_time(each.high)}",
+                each.bound,
+                f"{each.bound_by} {each.used[each.bound_by]:.0%}",
+                "{} {:.0%}".format(*max(stalls, key=lambda entry: entry[1])) if stalls else "",
+                f"{each.clock_mhz:,}",
+                f"{each.cycles:,.0f}",
+                f"{each.occupancy.ctas} an SM",
+            )
+        )
+    missing = dict.fromkeys(part for each in predictions for part in each.not_modelled)
+    return [
+        called(predictions[0].kernel),
+        *fitted(rows, width, ("MHz", "CTAs", "cycles", "used", "likely", "warps")),
+        f"the model is {MODELLED:.0%} off on average; not in it: {', '.join(missing)}",
+    ]
 
 
 def _uneven(prediction: Prediction) -> list[tuple[str, str]]:
@@ -64,30 +95,55 @@ def _uneven(prediction: Prediction) -> list[tuple[str, str]]:
     return [("uneven", f"{told}; SMs are full {uneven.busy:.0%} of the time")]
 
 
-def _lines(lines: Sequence[PredictedLine], sources: Sources, width: int | None) -> list[str]:
+def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | None) -> list[str]:
     """Return the lines that most time is spent on: of the source where it is known, else of the PTX."""
-    merged: dict[tuple[str, int], list[PredictedLine]] = defaultdict(list)
-    for line in lines:
-        key = (line.source.path, line.source.line) if line.source else ("", line.number)
-        merged[key].append(line)
-    ordered = sorted(merged.items(), key=lambda entry: -sum(part.share for part in entry[1]))
-    rows = [("share", "mostly", "line", "")]
-    for (path, number), parts in ordered[:_TOP]:
-        share = sum(part.share for part in parts)
-        if share < _LEAST:
+    merged: dict[tuple[str, int], list[list[PredictedLine]]] = {}
+    for number, prediction in enumerate(predictions):
+        for line in prediction.lines:
+            key = (line.source.path, line.source.line) if line.source else ("", line.number)
+            merged.setdefault(key, [[] for _ in predictions])[number].append(line)
+    shares = {key: [_share(parts) for parts in each] for key, each in merged.items()}
+    ordered = sorted(shares, key=lambda key: -max(shares[key]))[:_TOP]
+    alone = len(predictions) == 1
+    heads = ["share", "mostly"] if alone else [each.gpu for each in predictions]
+    rows = [[*heads, "line", ""]]
+    named = any(path for path, _ in merged)
+    for key in ordered:
+        path, line_number = key
+        parts = [line for each in merged[key] for line in each]
+        if max(shares[key]) < _LEAST:
             break
-        stalls: dict[str, float] = defaultdict(float)
-        for ptx_line in parts:
-            for reason, part in ptx_line.stalls.items():
-                stalls[reason] += part
-        shown = source_text(sources, path, number) if path else parts[0].text
         rows.append(
-            (f"{share:.0%}", max(stalls, key=lambda name: stalls[name]), str(number), shown)
+            [
+                *(f"{share:.0%}" for share in shares[key]),
+                *([_mostly(parts)] if alone else []),
+                at_line(path or "PTX", line_number) if named else str(line_number),
+                source_text(sources, path, line_number) if path else parts[0].text,
+            ]
         )
     return fitted(rows, width, cut=24)
 
 
-def as_json(prediction: Prediction) -> dict[str, Any]:
+def _share(parts: Sequence[PredictedLine]) -> float:
+    return sum(part.share for part in parts)
+
+
+def _mostly(parts: Sequence[PredictedLine]) -> str:
+    stalls: dict[str, float] = defaultdict(float)
+    for line in parts:
+        for reason, part in line.stalls.items():
+            stalls[reason] += part
+    return max(stalls, key=lambda name: stalls[name])
+
+
+def as_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """Return one prediction as plain data, or several in the order in which they were asked for."""
+    if len(predictions) > 1:
+        return {"schema": SEVERAL, "predictions": [_as_json(each) for each in predictions]}
+    return _as_json(predictions[0])
+
+
+def _as_json(prediction: Prediction) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kernel": prediction.kernel,

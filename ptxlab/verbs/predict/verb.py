@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, terminal_width
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive
+from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import on_emulator
+
+if TYPE_CHECKING:
+    from ptxlab.prediction.chip import Chip
+    from ptxlab.prediction.model import Prediction
+    from ptxlab.verbs.launching.launch import Asked
 
 EXAMPLE = f"""\
 example:
   ptxlab predict kernels/naive.cu --gpu rtx3090
   ptxlab predict kernels/tiled.cu --gpu a100 --clock 1410
+  ptxlab predict kernels/tiled.cu --gpu a100 --gpu h100 --gpu rtx4090      side by side
 
 The machine code for that very GPU is run on a model of one SM, clock by clock, from ptxas's own stalls
 and scoreboards and published constants; the rest of the grid follows. docs/predict.md has what the model
@@ -23,8 +31,11 @@ said of published kernels, and how far off it was.
 {ARGUMENTS}"""
 
 
+DEFAULT = "rtx3090"
+
 OPTIONS = """
---gpu NAME   a100, rtx3090, rtx4090 ...; an unknown name lists them all
+--gpu NAME   a100, rtx3090, rtx4090 ...; again for more, side by side (default rtx3090, or the first of
+             --arch); an unknown name lists them all
 --clock MHZ  of its SMs (default the boost clock)
 """
 
@@ -32,17 +43,14 @@ OPTIONS = """
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    add(parser, OPTIONS, clock=positive)
-    add_common(parser)
-    parser.set_defaults(device="emulator", device_options=(), gpu="rtx3090")
+    add(parser, OPTIONS, gpu=[str], clock=positive)
+    add_common(parser, many_targets=True)
+    parser.set_defaults(device="emulator", device_options=())
 
 
 def execute(args: argparse.Namespace) -> int:
-    from ptxlab.machine.assembly import Assembly
-    from ptxlab.prediction.chip import find
-    from ptxlab.prediction.predict import load_for, of_launch, target_of
-    from ptxlab.prediction.unfilled import UnfilledDevice
-    from ptxlab.verbs.launching.launch import bind_launch, read_launch
+    from ptxlab.prediction.predict import target_of
+    from ptxlab.verbs.launching.launch import read_launch
     from ptxlab.verbs.predict import text as view
 
     on_emulator(
@@ -50,19 +58,55 @@ def execute(args: argparse.Namespace) -> int:
         "predict is for GPUs that are not here",
         "leave out --device; ptxlab run times a kernel on a GPU",
     )
-    chip = find(args.gpu)
-    args.arch = target_of(chip).name
+    gpus = chips(args.gpu, args.arch)
+    args.arch = target_of(gpus[0]).name  # so that no header chooses one
     asked = read_launch(args, line_info=True)
-    program, cubin = load_for(chip, asked.file, asked.options)
-    assembly = Assembly(program, cubin)
-    with closing(UnfilledDevice(target_of(chip))) as device:
-        launch = bind_launch(asked, device, device.load(program))
-        prediction = of_launch(
-            assembly, launch.kernel, launch.config, launch.passed, chip, args.clock
-        )
+    predictions = [predicted(asked, chip, args.clock) for chip in gpus]
     emit(
         args,
-        lambda: view.text(prediction, view.sources_of(prediction), terminal_width(args)),
-        lambda: view.as_json(prediction),
+        lambda: view.text(predictions, terminal_width(args)),
+        lambda: view.as_json(predictions),
     )
     return 0
+
+
+def chips(names: list[str], archs: list[str]) -> list[Chip]:
+    """Return the GPUs that are meant: those named, or the first of each target. Raises PtxlabError for both that differ."""
+    from ptxlab.isa.gpus import gpus_of
+    from ptxlab.isa.targets import TARGETS
+    from ptxlab.prediction.chip import chip_of, find
+    from ptxlab.prediction.chip import names as known
+    from ptxlab.prediction.predict import target_of
+
+    if not archs:
+        return list({chip.gpu.name: chip for chip in map(find, names or [DEFAULT])}.values())
+    gpus = {arch: gpus_of(TARGETS[arch]) for arch in archs}
+    if missing := [arch for arch, able in gpus.items() if not able]:
+        raise PtxlabError(
+            f"no GPU of {missing[0]} is known", hint=f"--gpu names one: {', '.join(known())}"
+        )
+    if not names:
+        return [chip_of(able[0]) for able in gpus.values()]
+    named = [find(name) for name in names]
+    for chip in named:
+        if not any(chip.gpu in able for able in gpus.values()):
+            raise PtxlabError(
+                f"{chip.gpu.name} is {target_of(chip).name}, and --arch says {', '.join(archs)}",
+                hint="leave out --arch: the program is compiled for the GPU",
+            )
+    return named
+
+
+def predicted(asked: Asked, chip: Chip, clock: int | None) -> Prediction:
+    """Compile the program for a chip and predict the launch there."""
+    from ptxlab.machine.assembly import Assembly
+    from ptxlab.prediction.predict import load_for, of_launch, target_of
+    from ptxlab.prediction.unfilled import UnfilledDevice
+    from ptxlab.verbs.launching.launch import bind_launch
+
+    program, cubin = load_for(chip, asked.file, asked.options)
+    with closing(UnfilledDevice(target_of(chip))) as device:
+        launch = bind_launch(asked, device, device.load(program))
+        return of_launch(
+            Assembly(program, cubin), launch.kernel, launch.config, launch.passed, chip, clock
+        )

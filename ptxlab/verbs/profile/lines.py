@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from ptxlab.observe.counters import COUNTERS, IDEAL, Counts
 from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.view.colour import Heat
-from ptxlab.view.sources import Sources, source_text
+from ptxlab.view.sources import Sources, at_line, source_text
 from ptxlab.view.text import aligned
 from ptxlab.view.width import shortened
 
@@ -61,7 +60,7 @@ def rows(profile: Profile, sources: Sources, by: str) -> list[ShownLine]:
     several = len(profile.sources) > 1
     return [
         ShownLine(
-            f"{os.path.basename(path)}:{line.number}" if several else str(line.number),
+            at_line(path, line.number) if several else str(line.number),
             source_text(sources, path, line.number),
             line,
         )
@@ -73,7 +72,7 @@ def rows(profile: Profile, sources: Sources, by: str) -> list[ShownLine]:
 def _beside(profile: Profile, line: ProfiledLine) -> str:
     """Return an instruction of machine code, and the line that it was made from."""
     text, source = ptx_text(profile, line.number), line.instructions[0].source
-    return text if source is None else f"{text}  {os.path.basename(source.path)}:{source.line}"
+    return text if source is None else f"{text}  {at_line(*source)}"
 
 
 def ptx_text(profile: Profile, number: int) -> str:

@@ -55,6 +55,32 @@ def test_json_has_what_the_contract_says(scale: str, capsys: pytest.CaptureFixtu
     assert output["not_modelled"]
 
 
+def test_several_gpus_stand_side_by_side(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", scale, "--gpu", "a100", "--gpu", "rtx4090"]) == 0
+    text = capsys.readouterr().out
+    assert [line.split("  ")[0] for line in text.splitlines()[2:4]] == ["A100 SXM", "RTX 4090"]
+    assert "A100 SXM  RTX 4090  line" in text
+    assert "scale.cu:4  if (i < n)" in text, "a line is named with its file"
+    assert main(["predict", scale, "--gpu", "a100", "--gpu", "rtx4090", "--json"]) == 0
+    both = json.loads(capsys.readouterr().out)["predictions"]
+    assert main(["predict", scale, "--arch", "sm_89", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == both[1], "--arch alone is its first GPU"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--arch", "sm_80", "--gpu", "h100"], "H100 SXM is sm_90a, and --arch says sm_80"),
+        (["--arch", "sm_110a"], "no GPU of sm_110a is known"),
+    ],
+)
+def test_a_target_that_is_not_the_gpus_is_refused(
+    given: list[str], told: str, scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", scale, *given]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_an_unknown_gpu_lists_those_there_are(
     scale: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
