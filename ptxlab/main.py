@@ -1,17 +1,11 @@
-"""The command line: find the verb, import only that verb, and turn every failure into a message.
-
-A verb is a folder of ``ptxlab.verbs`` whose module ``verb`` has ``configure(parser)``, which adds its
-arguments, and ``execute(args)``, which returns the exit status: 0 done and right, 1 a check or comparison
-failed. All other statuses come from the error that was raised.
-"""
+"""The command line: find the verb, import only that verb, and turn every failure into a message."""
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ptxlab import __version__
@@ -19,7 +13,7 @@ from ptxlab.cli import isolation
 from ptxlab.cli.failures import report
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
-from ptxlab.cli.verbs import VERBS
+from ptxlab.cli.verbs import VERBS, find_verb
 from ptxlab.errors import PtxlabError
 from ptxlab.garbage import seldom
 
@@ -75,13 +69,10 @@ def dispatch(arguments: list[str]) -> int:
         raise PtxlabError(
             f"no verb {verb!r}{suggestion(verb, names)}", hint=f"verbs are {', '.join(names)}"
         )
-    module = importlib.import_module(f"ptxlab.verbs.{verb}.verb")
-    verb_parser = Parser(prog=f"ptxlab {verb}")
-    module.configure(verb_parser)
+    verb_parser, execute = find_verb(verb)
     args = verb_parser.parse_args(arguments[1:])
     if isolation.is_wanted(args):
         return isolation.run(arguments)
-    execute: Callable[..., int] = module.execute
     if getattr(args, "toolchain", None) is None:
         return execute(args)
     from ptxlab.toolchain.release import using

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptxlab.errors import PtxlabError
 
@@ -39,7 +39,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
     failure = failure_of(error)
     say(failure.text)
     if as_json:
-        print_json(error, failure)
+        _print_json(error)
     return failure.status
 
 
@@ -62,28 +62,28 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(BUG, "bug", what)
 
 
-def print_json(error: BaseException, failure: Failure) -> None:
-    """Write the object; ``file``, ``line``, ``column`` and ``hint`` are null where there is none."""
-    from ptxlab.view.json import write  # here, because it brings numpy, which help can spare
-
+def as_data(error: BaseException) -> dict[str, Any]:
+    """Return the object; ``file``, ``line``, ``column`` and ``hint`` are None where there is none."""
+    failure = failure_of(error)
     known = error if isinstance(error, PtxlabError) else None
     location = known.location if known else None
+    return {
+        "schema": SCHEMA,
+        "kind": failure.kind,
+        "message": known.message if known else failure.text.removeprefix("ptxlab: "),
+        "file": location and location.path,
+        "line": location and location.line,
+        "column": location and location.column,
+        "hint": known.hint if known else None,
+        "status": failure.status,
+    }
+
+
+def _print_json(error: BaseException) -> None:
+    from ptxlab.view.json import write  # here, because it brings numpy, which help can spare
+
     try:
-        sys.stdout.write(
-            write(
-                {
-                    "schema": SCHEMA,
-                    "kind": failure.kind,
-                    "message": known.message if known else failure.text.removeprefix("ptxlab: "),
-                    "file": location and location.path,
-                    "line": location and location.line,
-                    "column": location and location.column,
-                    "hint": known.hint if known else None,
-                    "status": failure.status,
-                }
-            )
-            + "\n"
-        )
+        sys.stdout.write(write(as_data(error)) + "\n")
         sys.stdout.flush()
     except OSError:
         forget_stdout()

@@ -22,7 +22,7 @@ from ptxlab.errors import DeviceUnavailable, LaunchError
 CHILD = "PTXLAB_CHILD"
 """The environment variable of a child: the file descriptor of its note."""
 
-_RUN = "import sys; from ptxlab.main import main; sys.exit(main(sys.argv[1:]))"
+_RUN = "from ptxlab.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 def is_wanted(args: argparse.Namespace) -> bool:
@@ -89,8 +89,13 @@ def _has_gpu() -> bool:
 
 def command() -> list[str]:
     """Return how this ptxlab is run: by this Python, from where it was imported."""
+    return python(_RUN)
+
+
+def python(code: str) -> list[str]:
+    """Return how this Python runs ``code``, which may import this ptxlab and has ``sys``."""
     home = os.path.dirname(os.path.dirname(ptxlab.__file__))
-    return [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {home!r}); {_RUN}"]
+    return [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {home!r}); {code}"]
 
 
 def _ended(number: int, running: str) -> LaunchError:

@@ -46,6 +46,10 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed
 
+    def has(self, option: str) -> bool:
+        """Say whether ``option`` is the name of an option."""
+        return option in self._option_string_actions
+
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         """Read an option; what is wrong with it is said by the ValueError of its reader."""
         read: Callable[[str], Any] = self._registry_get("type", action.type, action.type)

@@ -1,6 +1,17 @@
-"""The verbs, each with its line of help."""
+"""The verbs, each with its line of help, and how one is found.
+
+A verb is a folder of ``ptxlab.verbs`` whose module ``verb`` has ``configure(parser)``, which adds its
+arguments, and ``execute(args)``, which returns the exit status: 0 done and right, 1 a check or comparison
+failed. All other statuses come from the error that was raised.
+"""
 
 from __future__ import annotations
+
+import importlib
+from argparse import Namespace
+from collections.abc import Callable
+
+from ptxlab.cli.parser import Parser
 
 VERBS: tuple[tuple[str, str], ...] = (
     ("bench", "the ladder side by side: timed beside cuBLAS on a GPU, counted on the emulator"),
@@ -24,6 +35,7 @@ VERBS: tuple[tuple[str, str], ...] = (
         "let GPU and CPU take turns on the same matrices: copied, mapped and managed memory",
     ),
     ("judge", "say whether a kernel is right, safe, deterministic, and how fast it would be"),
+    ("lab", "open a page in the browser to type, run, step through and compare programs in"),
     ("layout", "print, tile, vectorize, swizzle a layout; its bank conflicts"),
     ("mcp", "serve verbs to agents over the Model Context Protocol"),
     ("numerics", "show what a dot product becomes on the tensor cores of each target, bit by bit"),
@@ -42,3 +54,11 @@ VERBS: tuple[tuple[str, str], ...] = (
     ),
 )
 """Every verb and its line of help, so that ``ptxlab --help`` imports none of them."""
+
+
+def find_verb(name: str) -> tuple[Parser, Callable[[Namespace], int]]:
+    """Import one verb; return the parser of its arguments, and what executes it."""
+    module = importlib.import_module(f"ptxlab.verbs.{name}.verb")
+    parser = Parser(prog=f"ptxlab {name}")
+    module.configure(parser)
+    return parser, module.execute

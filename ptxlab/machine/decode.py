@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
-from ptxlab.machine.control import INSTRUCTION_BYTES, control
+from ptxlab.machine.control import INSTRUCTION_BYTES, Control, control
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import Immediate, Operand, Predicate, SassRegister, read
 from ptxlab.machine.row import Row
@@ -79,6 +79,15 @@ def _section(cubin: Cubin, name: str) -> bytes:
     return next(
         (section.content for section in read_elf(cubin.image).sections if section.name == name), b""
     )
+
+
+def control_bits(cubin: Cubin, function: SassFunction) -> dict[int, Control]:
+    """Return the control bits of each instruction of a function, by its address."""
+    code = _section(cubin, f".text.{function.name}")
+    return {
+        each.address: control(code[each.address : each.address + INSTRUCTION_BYTES])
+        for each in function.instructions
+    }
 
 
 def decoded(

@@ -115,7 +115,9 @@ def status_of(arguments: list[str]) -> int:
         return main(arguments)
 
 
-@pytest.mark.parametrize("verb", [name for name, _ in VERBS if name not in ("doctor", "mcp")])
+@pytest.mark.parametrize(
+    "verb", [name for name, _ in VERBS if name not in ("doctor", "lab", "mcp")]
+)
 def test_command_lines(
     verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,14 +25,14 @@ def text(explained: FormExplanation, *, full: bool = False) -> str:
     pairs = [
         *([("PTX ISA", form.section)] if full else []),
         *([("A lies in", variant)] if variant else []),
-        ("computes", _meaning(form)),
+        ("computes", meaning(form)),
         ("needs", f"{form.minimum_target}, PTX {form.version}"),
         *([("runs on", ", ".join(form.targets) or "no target that ptxlab knows")] if full else []),
         ("emulated", _emulated(explained)),
         *([("hardware", _hardware(explained))] if full else []),
     ]
     holder = next((o.layout.holder for o in form.signature if o.layout), "lane")
-    operands = [_operand(operand, holder) for operand in form.signature]
+    operands = [in_words(operand, holder) for operand in form.signature]
     blocks = [[form.name, *fields(pairs)]]
     if operands:
         blocks.append(["operands", *_indented(operands)])
@@ -95,7 +95,7 @@ def _hardware(form: FormExplanation) -> str:
     return f"layouts verified on {form.hardware}"
 
 
-def _meaning(form: Form) -> str:
+def meaning(form: Form) -> str:
     if isinstance(form, AsyncInstruction):
         shapes = f"; 2 m n k FLOPs: {', or '.join(map(str, form.shapes))}" if form.shapes else ""
         return form.meaning + shapes
@@ -145,7 +145,7 @@ def _shapes_json(form: AsyncInstruction) -> list[dict[str, Any]]:
     return [{"m": list(s.m), "n": list(s.n), "k": s.k} for s in form.shapes]
 
 
-def _operand(operand: SignatureOperand, holder: str) -> tuple[str, str]:
+def in_words(operand: SignatureOperand, holder: str) -> tuple[str, str]:
     if not operand.registers:
         return operand.name, operand.meaning
     registers = "register" if operand.count == 1 else "registers"

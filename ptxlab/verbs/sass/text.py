@@ -11,6 +11,8 @@ from typing import Any
 
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.control import Control
+from ptxlab.machine.decode import control_bits
 from ptxlab.machine.sass import SassFunction, SassInstruction
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
@@ -266,6 +268,8 @@ def _program(program: AssembledProgram) -> dict[str, Any]:
         **members(program, "file", "arch"),
         "member": program.member and str(program.member),
         "remarks": [asdict(remark) for remark in program.assembly.cubin.remarks],
+        "ptx": _ptx(program),
+        "sources": {line: source._asdict() for line, source in program.assembly.sources.items()},
         "kernels": [
             {
                 "spill_stores": None,
@@ -292,14 +296,20 @@ def _function(assembly: Assembly, function: SassFunction) -> dict[str, Any]:
     return {
         "opcodes": dict(function.opcodes().most_common()),
         "instructions": [
-            _instruction(instruction, assembly.sources) for instruction in function.instructions
+            _instruction(instruction, assembly.sources, bits)
+            for instruction, bits in zip(
+                function.instructions, control_bits(assembly.cubin, function).values(), strict=True
+            )
         ],
     }
 
 
-def _instruction(instruction: SassInstruction, sources: Mapping[int, SourceLine]) -> dict[str, Any]:
+def _instruction(
+    instruction: SassInstruction, sources: Mapping[int, SourceLine], bits: Control
+) -> dict[str, Any]:
     source = sources.get(instruction.line or 0)
     return {
         **members(instruction, "address", "text", "opcode", "line"),
         "source": None if source is None else source._asdict(),
+        "control": asdict(bits),
     }

@@ -38,7 +38,7 @@ from ptxlab.view.page import assembled, lane_schemes
 from ptxlab.view.sources import Sources, read_sources
 
 SCRIPTS = (
-    "layouts.js", "copy.js", "unpack.js", "numbers.js", "moments.js", "code.js", "registers.js", "factors.js",
+    "layouts.js", "copy.js", "framed.js", "unpack.js", "numbers.js", "moments.js", "code.js", "registers.js", "factors.js",
     "matrix.js", "shared.js", "tensor.js", "waiting.js", "events.js", "find.js",
 )  # fmt: skip
 

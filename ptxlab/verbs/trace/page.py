@@ -17,7 +17,7 @@ from ptxlab.view.page import assembled, embedded, in_schemes
 from ptxlab.view.palette import oklab
 from ptxlab.view.sources import Sources
 
-SCRIPTS = ("lanes.js", "words.js", "draw.js", "events.js")
+SCRIPTS = ("framed.js", "lanes.js", "words.js", "draw.js", "events.js")
 AROUND = 6
 """Lines of PTX that are shown before and after those that were executed."""
 

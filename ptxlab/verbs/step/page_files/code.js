@@ -80,8 +80,11 @@ function bringIntoSight(box, row) {
 
 function goToLine(event) {
   const row = event.target.closest("li"), one = panes.find(({ box }) => box.contains(event.target));
-  if (!row || !one) return;
-  const wanted = one.places([...one.list.children].indexOf(row));
+  if (row && one) goToNext(one.places([...one.list.children].indexOf(row)));
+}
+
+/** Go to the next step at a place that is wanted, or else to the first one. */
+function goToNext(wanted) {
   const first = () => { const turn = range(turnCount()).find((at) => wanted(placeOf(stepOfTurn(at)))); return turn === undefined ? null : stepOfTurn(turn); };
   const later = seek(1, wanted);
   go(later === null ? first() : later);

@@ -15,6 +15,7 @@ function draw() {
   $("count").textContent = `${number(step + 1)} of ${number(END)}`;
   for (const [id, by] of [["back", -1], ["on", 1]]) $(id).disabled = seek(by, () => true) === null;
   history.replaceState(null, "", hashOf());
+  if (place) tellLab({ at: { line: place.line, sources: place.sources } });
 }
 
 /** The instruction at hand, with its registers to choose. */
@@ -186,7 +187,24 @@ $("kind").addEventListener("change", () => choose({ kind: $("kind").value }));
 $("link").addEventListener("click", () => copyFrom($("link"), location.href));
 addEventListener("hashchange", readHash);
 let width = innerWidth;
-addEventListener("resize", () => { if (data && innerWidth !== width) { width = innerWidth; draw(); } });
+addEventListener("resize", () => { if (data && innerWidth && innerWidth !== width) { width = innerWidth; draw(); } });
+
+// ---- inside the lab ----
+
+/** Go to the next time that a line is executed, or the first one; it is of the PTX where no file is named. */
+function goToPlace(line, file) {
+  const wanted = (place) => (file ? place.sources.some(([path, at]) => shortPath(path) === file && at === line) : place.line === line);
+  const now = placeOf(state.step);
+  if (!(now && wanted(now))) goToNext(wanted);
+}
+
+/** What a register holds after the step, in the lane that is chosen or the first one. */
+function heldNow(name) {
+  const register = data.registers.findIndex((one) => one.name === name);
+  if (register < 0) return null;
+  const lane = state.lane || 0, { bits } = data.registers[register], words = wordsOf(valueAt(register, state.step), lane), kind = kindOf(register);
+  return `0x${inHex(words, bits)}${BITS[baseOf(kind)] ? `, as ${kind} ${elements(kind, words, bits, whole).join(" ")}` : ""} in lane ${lane} of warp ${state.warp} after step ${state.step + 1}`;
+}
 
 const root = document.documentElement, darkSystem = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "light")) === "dark";
@@ -209,6 +227,7 @@ async function begin() {
   $("warp").innerHTML = data.warps.map((warp) => `<option value="${warp}">warp ${warp}</option>`).join("");
   document.body.classList.remove("unpacking");
   readHash();
+  joinLab({ goTo: goToPlace, tell: draw, held: heldNow, dress: (scheme) => { root.dataset.scheme = scheme; dress(); } });
 }
 begin().catch((error) => {
   $("now").textContent = `This page needs a browser of 2023 or later, which can inflate what it holds: ${error.message}`;

@@ -21,6 +21,8 @@ function choose(what, item) {
   draw();
   drawNames();
   drawInspector();
+  const at = what === "pinned" && item && place(stepOf(item));
+  if (at) tellLab({ at: { line: at.line, sources: at.source ? [[at.source.path, at.source.line]] : [] } });
 }
 
 const same = (a, b) => a === b || Boolean(a && b && a.lane === b.lane && a.from === b.from && a.kind === b.kind);
@@ -178,3 +180,14 @@ $("key").innerHTML = KEY.map(([name, text, more]) => `<li class="${more || ""}" 
 drawNames();
 drawInspector();
 dress();
+joinLab({
+  goTo(line, file) {
+    const wanted = (at) => (file ? at.source && at.source.path.endsWith(file) && at.source.line === line : at.line === line);
+    const now = state.pinned && place(stepOf(state.pinned));
+    if (now && wanted(now)) return;
+    const step = data.executed.findIndex((instruction, at) => instruction >= 0 && wanted(place(at)));
+    const lane = lanes.find(({ steps }) => steps && steps.includes(step));
+    if (lane) keep(stepItem(lane, step));
+  },
+  dress: (scheme) => { root.dataset.scheme = scheme; dress(); },
+});

@@ -1,0 +1,89 @@
+"""The page of the lab: one file, which works from any server, from none, and when it was saved.
+
+    page((files("...") / "ask_server.js").read_text())
+
+What answers is the page's ``backend``, a global constant of the script that is given:
+
+    const backend = {
+      name: "this machine",               // for the page's foot
+      async ask(request, onProgress, signal) { ... },   // a promise of what answer() returns; told of progress in words;
+    };                                    // an AbortSignal that is aborted ends the work
+
+``file`` and ``state`` are what it opens with: a program (name and text), or all that a page keeps of its user's work.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import WARP
+from ptxlab.verbs.lab.about import CHOSEN, FIRST, about, example
+from ptxlab.verbs.lab.answer import VERBS, answer
+from ptxlab.view.page import assembled, embedded, lane_schemes
+
+SCRIPTS = (
+    "codemirror.js", "copy.js", "state.js", "languages.js", "editor.js", "launch.js", "tabs.js", "frames.js",
+    "machine.js", "results.js", "compare.js", "tour.js", "begin.js",
+)  # fmt: skip
+
+
+def page(
+    backend: str,
+    opens: Mapping[str, Any] | None = None,
+    answers: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the page with the script ``backend``, and what it ``opens`` with: a name, a text and more of a state.
+
+    It has ``answers`` to requests, which are given as the page writes them.
+    """
+    folder = files("ptxlab.verbs.lab") / "page_files"
+    origins = "".join(f".l{lane}{{--origin:var(--l{lane})}}" for lane in range(WARP))
+    parts = {
+        "colours": f"{lane_schemes()}{origins}",
+        "about": embedded(about()),
+        "opens": embedded(opens or {}),
+        "answers": embedded(answers or {}),
+        "backend": backend,
+    }
+    return assembled(folder, SCRIPTS, parts)
+
+
+def served() -> str:
+    """Return the script of a page that asks the server it comes from."""
+    return _script("server.js")
+
+
+def saved(opens: Mapping[str, Any]) -> str:
+    """Return the page for a file: all that it asks of the program it ``opens`` with is answered in it."""
+    program = opens or example(FIRST)
+    request = {"name": program["name"], "text": program["text"], "options": []}
+    gpus = [{**request, "options": ["--gpu", gpu]} for gpu in CHOSEN]
+    asked = [
+        {"want": want, **each}
+        for want in ("diagnose", *VERBS)
+        for each in (gpus if want == "predict" else [request])
+    ]
+    answers = {
+        json.dumps(each, ensure_ascii=False, separators=(",", ":")): answer(each) for each in asked
+    }
+    return page(_script("saved.js"), program, answers)
+
+
+def _script(name: str) -> str:
+    return (files("ptxlab.verbs.lab") / "page_files" / name).read_text("utf-8")
+
+
+def state_of(saved: str) -> dict[str, Any]:
+    """Return what a page that was saved opens with. Raises PtxlabError for a page of something else."""
+    inside = re.search(
+        r'<script type="application/json" id="opens">(.*?)</script>', saved, re.DOTALL
+    )
+    if inside is None:
+        raise PtxlabError("this page was not saved by the lab", hint="its button is called Save")
+    state: dict[str, Any] = json.loads(inside[1])
+    return state
