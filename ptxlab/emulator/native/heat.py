@@ -19,6 +19,13 @@ from ptxlab.cache import keep, kept
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.launch_config import LaunchConfig
 
+try:
+    from time import thread_time_ns as clock
+except ImportError:  # Python in a browser has no clock of a thread, nor other threads
+    from time import perf_counter_ns as clock
+
+__all__ = ["ANY", "PROCESS", "Heat", "Key", "clock", "program_key"]
+
 Key = tuple[str | int, ...]
 """What something is known by. The first word is the program that it is of, ``ANY`` for what many programs have."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import thread_time_ns
 from typing import Any
 
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.heat import ANY, PROCESS
+from ptxlab.emulator.native.heat import ANY, PROCESS, clock
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.run.code import InstructionSteps, Step
 from ptxlab.emulator.run.threads import Threads
@@ -114,9 +113,9 @@ class FallbackStep(WarpOperation):
     can_fail = True
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
-        began = thread_time_ns()
+        began = clock()
         self.by_arrays(frame, threads)
-        PROCESS.spent[ANY, self.kind] += thread_time_ns() - began
+        PROCESS.spent[ANY, self.kind] += clock() - began
 
     def ready(self, wave: Wave) -> bool:
         possible = wave.hot != NEVER and wave.config.cluster_ctas == 1

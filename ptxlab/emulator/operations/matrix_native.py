@@ -10,13 +10,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from time import thread_time_ns
 from typing import Any
 
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.heat import ANY, PROCESS, Key
+from ptxlab.emulator.native.heat import ANY, PROCESS, Key, clock
 from ptxlab.emulator.native.warp_operation import WarpOperation, is_possible
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.registers import Destination, Source
@@ -83,9 +82,9 @@ class NativeProduct:
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""
-        began = thread_time_ns()
+        began = clock()
         by_arrays()
-        PROCESS.spent[self._key] += thread_time_ns() - began
+        PROCESS.spent[self._key] += clock() - began
 
 
 @dataclass(slots=True)
