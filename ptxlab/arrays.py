@@ -20,6 +20,14 @@ Words = npt.NDArray[np.uint64]
 """The bits of registers, a word each, however many of them a register has."""
 
 
+def positions(mask: Mask) -> Integers:
+    """Return where a flat mask holds: in 64 bits also where numpy's own positions have 32, as in a browser.
+
+    What is made of positions, such as keys with a time above them, wraps around there without a word.
+    """
+    return np.flatnonzero(mask).astype(np.int64, copy=False)
+
+
 class Symbolic:
     """What numpy's functions take for an array, and write down what they do to it: see ``ptxlab.native.tracing``.
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import email
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -58,6 +59,23 @@ def test_the_wheel_says_what_the_project_says(wheel: zipfile.ZipFile) -> None:
     assert b"Apache License" in wheel.read(f"{folder}/licenses/LICENSE")
     assert b"ptxlab = ptxlab.main:main" in wheel.read(f"{folder}/entry_points.txt")
     assert set(metadata.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
+
+
+def test_what_the_index_shows_links_to_files_of_this_version(wheel: zipfile.ZipFile) -> None:
+    """PyPI has no files of the project beside the page."""
+    folder = f"ptxlab-{ptxlab.__version__}.dist-info"
+    metadata = email.message_from_bytes(wheel.read(f"{folder}/METADATA"))
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    shown = wheel.read(f"{folder}/METADATA").decode().partition("\n\n")[2]
+    repository = PROJECT["urls"]["Repository"]
+    links = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", shown)
+    own = [link for pair in links for link in pair if link.startswith(repository)]
+    assert all("".join(pair).startswith("https://") for pair in links), links
+    assert len(own) > 20
+    for link in own:
+        kind, tag, path = link.removeprefix(f"{repository}/").split("/", 2)
+        assert (tag, (ROOT / path).exists()) == (f"v{ptxlab.__version__}", True), link
+        assert kind == ("raw" if path.endswith((".svg", ".webp")) else "blob")
 
 
 def test_what_is_in_the_wheel_works_without_the_checkout(

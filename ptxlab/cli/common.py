@@ -27,6 +27,9 @@ Data = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 SASS = "sass"
 """The engine that runs machine code of a GPU."""
 
+SLOW = 5.0
+"""Seconds of emulation after which a faster engine is worth a word."""
+
 DEVICE = """
 --device auto|cuda[:N]|emulator
              where to run; auto takes the first GPU, or the emulator where there is none
@@ -114,6 +117,16 @@ def open_device(args: argparse.Namespace) -> Device:
         why = getattr(device, "note", "")
         print(f"ptxlab: on {device.name}" + (f", because {why}" if why else ""), file=sys.stderr)
     return device
+
+
+def tell_of_faster(device: Device, seconds: float) -> None:
+    """Say on stderr, after an emulation that has taken long as arrays, how the fast engine is had."""
+    from ptxlab.emulator.native.engine import missing
+
+    how = missing() if device.kind == "emulator" and seconds > SLOW else None
+    if how is not None:
+        faster = "with llvmlite what is hot becomes machine code, several times as fast"
+        print(f"ptxlab: {seconds:.0f} s of emulation; {faster}: {how}", file=sys.stderr)
 
 
 def print_to_stderr(text: str) -> None:

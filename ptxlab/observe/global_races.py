@@ -114,7 +114,7 @@ class GlobalRaces:
         if not self._fenced.size:
             ctas = wave.config.ctas
             self._fenced, self._heard, self._met = (np.zeros(ctas, np.int64) for _ in range(3))
-        self._numbers = np.asarray(wave.numbers)
+        self._numbers = np.asarray(wave.numbers, np.int64)
         inside = np.arange(wave.width) % wave.cta_width
         self._threads = self._numbers[wave.cta_of] * wave.cta_width + inside
 

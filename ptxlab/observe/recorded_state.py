@@ -63,7 +63,7 @@ class RegisterLog:
     def _lanes(self, mask: Array) -> Array:
         """Return as bits which lanes of each warp are in a mask of the wave's threads."""
         bits = mask[self._threads].reshape(-1, WARP).astype(np.int64)
-        lanes: Array = bits @ (1 << np.arange(WARP))
+        lanes: Array = bits @ (1 << np.arange(WARP, dtype=np.int64))
         return lanes
 
     def doubt(self) -> None:
@@ -193,7 +193,7 @@ class SharedLog(MemoryLog):
         kind = (COPY if copies else WRITE) if access.writes else READ
         for warp in np.unique(threads // WARP).tolist():
             here = threads // WARP == warp
-            lanes = int(np.bitwise_or.reduce(1 << (threads[here] % WARP)))
+            lanes = int(np.bitwise_or.reduce(np.int64(1) << (threads[here] % WARP)))
             self._accesses.append((self._context.step, warp, kind, access.nbytes, lanes))
             self._addresses.append(first[here].astype(np.uint32))
 

@@ -58,7 +58,7 @@ class Shadow:
         """
         if nbytes < self.size:
             self._split(self.size // nbytes)
-        granules = first >> self._shift
+        granules = (first >> self._shift).astype(np.int64, copy=False)
         count = nbytes >> self._shift
         if count > 1:
             granules = (granules[:, None] + np.arange(count)).reshape(-1)

@@ -123,8 +123,8 @@ class Box:
         if stop <= start or not inside:
             return BoxRows(box, _NOTHING, _NOTHING, 0, 0)
         begin = tensor_map.address + tensor_map.along(column) + start
-        places = np.array([lines[number] for number in inside]) * tensor_map.strides[0]
-        return BoxRows(box, places + _signed(begin), np.array(inside), start, stop)
+        places = np.array([lines[number] for number in inside], np.int64) * tensor_map.strides[0]
+        return BoxRows(box, places + _signed(begin), np.array(inside, np.int64), start, stop)
 
     def units(self, address: int) -> Integers:
         """Return where each unit of 16 bytes lies of a copy at a shared ``address``, in such units.
@@ -214,7 +214,7 @@ class Box:
         """Where a tile may begin at most, along dimension 0 in bytes."""
         inner = self.map.along(self.map.dims[0]) - self.packed_bytes
         outer = [size - 1 - step * (count - 1) for size, _, step, count in self._outer]
-        return np.array([inner, *outer])
+        return np.array([inner, *outer], np.int64)
 
     @cached_property
     def _strides(self) -> Integers:
@@ -233,7 +233,7 @@ class Box:
         """The offsets of a tile's rows from its first one; the last axis is dimension 1."""
         pattern = np.zeros((), np.int64)
         for _, stride, step, count in self._outer:
-            pattern = np.add.outer(np.arange(count) * (step * stride), pattern)
+            pattern = np.add.outer(np.arange(count, dtype=np.int64) * (step * stride), pattern)
         return pattern
 
     @cached_property

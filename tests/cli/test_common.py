@@ -3,13 +3,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from ptxlab.cli.common import add_common, emit, wants_colour
+from ptxlab.cli.common import SLOW, add_common, emit, tell_of_faster, wants_colour
 from ptxlab.cli.parser import Parser
+from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 
@@ -117,3 +119,28 @@ def test_colour_only_on_a_terminal_that_wants_it(
     assert not wants_colour(parse("-o", str(tmp_path / "x")))
     monkeypatch.setenv("NO_COLOR", "1")
     assert not wants_colour(parse())
+
+
+def test_after_a_slow_launch_it_says_how_to_have_the_fast_engine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = open_device("emulator")
+
+    def said(seconds: float) -> str:
+        tell_of_faster(device, seconds)
+        return capsys.readouterr().err
+
+    monkeypatch.delenv("PTXLAB_ENGINE", raising=False)
+    monkeypatch.setattr("ptxlab.native.compiler.available", lambda: False)
+    assert said(SLOW) == ""
+    assert re.fullmatch(
+        "ptxlab: 12 s of emulation; with llvmlite .*: .*install .*llvmlite.*\n", said(12)
+    )
+    monkeypatch.setattr("sys.platform", "emscripten")
+    assert said(12) == "", "where there is no llvmlite"
+    monkeypatch.undo()
+    monkeypatch.setenv("PTXLAB_ENGINE", "array")
+    assert said(12) == "", "who asks for arrays gets them"
+    monkeypatch.undo()
+    monkeypatch.setattr("ptxlab.native.compiler.available", lambda: True)
+    assert said(12) == ""

@@ -136,9 +136,9 @@ class Browser:
     def screenshot(self) -> bytes:
         return base64.b64decode(self._call("GET", "/screenshot"))
 
-    def picture(self) -> bytes:
-        """Return what is seen as WebP, which is smaller."""
-        screenshot = self._cdp("Page.captureScreenshot", {"format": "webp", "quality": 60})
+    def picture(self, quality: int) -> bytes:
+        """Return what is seen as WebP, which is smaller: of so much quality, 100 at most."""
+        screenshot = self._cdp("Page.captureScreenshot", {"format": "webp", "quality": quality})
         return base64.b64decode(screenshot["data"])
 
     def _port(self) -> int:

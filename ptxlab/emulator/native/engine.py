@@ -7,6 +7,7 @@ the beginning. Results are the same bits.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,6 +98,13 @@ def threshold() -> int:
             hint=adding_extra("native"),
         )
     return 0 if engine == "native" else HOT
+
+
+def missing() -> str | None:
+    """Return how machine code is had where ``auto`` does without it; None where it does not, or can have none."""
+    if os.environ.get(VARIABLE, "auto") != "auto" or compiler.available():
+        return None
+    return None if sys.platform == "emscripten" else adding_extra("native")
 
 
 @contextmanager

@@ -248,7 +248,7 @@ def copy(context: Context, form: RowForm) -> Step:
         copies = BulkCopies.of(frame, threads, mask)
         nbytes = given(sizes, frame, threads)[copies.thread]
         _require_multiples(frame, copies, nbytes, (write, read))
-        counts = nbytes // unit
+        counts = (nbytes // unit).astype(np.intp)  # as numpy's repeat wants them
         own = replace(copies, rank=None)
         if counts.sum() > _MANY and not single:
             # What leaves its memory is refused by its end, before a list of all its units fills ours.

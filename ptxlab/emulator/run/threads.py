@@ -7,11 +7,8 @@ element that all threads share. Writing for some of the threads makes a new arra
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array, Mask
-
-Index = npt.NDArray[np.intp]
+from ptxlab.arrays import Array, Integers, Mask, positions
 
 # Below one active thread in this many, operands are compressed to the active ones.
 SPARSE = 8
@@ -34,7 +31,7 @@ class Threads:
         width: int,
         *,
         mask: Mask | None = None,
-        index: Index | None = None,
+        index: Integers | None = None,
         full: bool = False,
     ) -> None:
         self.width = width
@@ -47,11 +44,12 @@ class Threads:
         self.everyone = mask is None and index is None
 
     @property
-    def index(self) -> Index:
+    def index(self) -> Integers:
         """The positions of the threads, ascending."""
         if self._index is None:
+            everyone = self._mask is None
             self._index = (
-                np.arange(self.width) if self._mask is None else np.flatnonzero(self._mask)
+                np.arange(self.width, dtype=np.int64) if everyone else positions(self.mask)
             )
         return self._index
 

@@ -14,6 +14,7 @@ from ptxlab.cli.common import (
     emit,
     open_device,
     open_workers,
+    tell_of_faster,
     terminal_width,
 )
 from ptxlab.cli.gemm_options import add_product
@@ -166,6 +167,7 @@ def run_one(args: argparse.Namespace) -> int:
     problem = problem_of(args, args.dtype or first[0], args.acc or first[1])
     with closing(open_device(args)) as device:
         result = run(device, problem, rung, tile_of(args))
+        tell_of_faster(device, result.launched.seconds)
     emit(args, lambda: text.text(result), lambda: text.as_json(result))
     return 0 if result.passed else 1
 

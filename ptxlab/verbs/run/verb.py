@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import emit, open_device
+from ptxlab.cli.common import emit, open_device, tell_of_faster
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import ARGUMENTS, add_run
@@ -58,6 +58,7 @@ def execute(args: argparse.Namespace) -> int:
             )
         launch = bind_launch(asked, device)
         result = launch.run()
+        tell_of_faster(device, result.seconds)
         arguments = launch.arguments()
         timing = time(launch) if args.time else None
     by_name = {argument.name: argument for argument in arguments}

@@ -1,4 +1,4 @@
-"""Makes Python like that of a Mac or of Windows: without NVIDIA's packages, and what only POSIX or Linux has.
+"""Makes Python like that of a Mac, of Windows or a browser: without NVIDIA's packages, and what only POSIX or Linux has.
 
 Python imports a module of this name by itself when it starts, and so do the processes it starts.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 PACKAGES = {"cuda", "nvidia", "fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"}
 FUNCTIONS = {
     os: "fork forkpty getpgid killpg pread pwrite sched_getaffinity setsid",
     signal: "SIGALRM SIGHUP SIGPIPE SIGUSR1 alarm getitimer pause pthread_kill setitimer",
+    time: "thread_time thread_time_ns",
 }
 
 
