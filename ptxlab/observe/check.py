@@ -288,7 +288,10 @@ class Checker(Watcher):
 
     def columns(self, cta: int, start: int, count: int, *, taken: bool) -> None:
         if taken and self._async is not None:
-            self._async.tensor_memory.allocated(cta, self._passing)
+            owners = self._passing.index
+            lanes = owners[self._context.wave.cta_of[owners] == cta]
+            started = self._async.mbarrier_order.started(lanes[:1])
+            self._async.tensor_memory.allocated(cta, lanes, met=bool(started[0]))
 
     def box(
         self, thread: int, tensor_map: TensorMap, coordinates: Sequence[int], *, outside: bool

@@ -40,6 +40,7 @@ RULES: dict[str, tuple[str, dict[str, str]]] = {
             "end": "a CTA, or kernel, that can end before such an access or before its own work (a warning for a bulk store)",
             "gives back": "Tensor Memory of a pair given back before the other CTA's tcgen05.alloc is known to be done",
             "thread sync": "information: no tcgen05.fence where threads hand Tensor Memory to each other",
+            "pair": "information: tcgen05.alloc for a pair before the other CTA is known to have begun",
             "quarter": "information: an address that names another warp's lanes of Tensor Memory, which are not meant",
             "map release|map acquire": "a tensor map that was changed, without that fence.proxy.tensormap",
             "swizzle": "a warning: a tensor map fills what a wgmma descriptor of another swizzle reads",

@@ -53,6 +53,10 @@ _FENCES = ("before_thread_sync", "after_thread_sync")
 _DOES = {"RAW": "reads", "WAR": "overwrites", "WAW": "overwrites"}
 _DID = {"RAW": "writes", "WAR": "reads", "WAW": "writes"}
 _WAITS = {"tensor_loads": "tcgen05.wait::ld", "tensor_stores": "tcgen05.wait::st"}
+_PEER = (
+    "PTX wants barrier.cluster.arrive and .wait before tcgen05.alloc; GPUs are known to mind only where columns are "
+    "given back before the other CTA has its own"
+)
 
 
 @dataclass(slots=True)
@@ -166,11 +170,17 @@ class TensorMemoryUse:
         if writes:
             self._hold(warps, flat, "WAR", self._read)
 
-    def allocated(self, cta: int, threads: Threads) -> None:
-        """See a warp among ``threads`` get columns for its CTA."""
-        warp = int(threads.index[self._context.wave.cta_of[threads.index] == cta][0]) // WARP
-        now = self._clocks.now
-        self._allocated[cta] = _Move(self._context.site, warp, now, self._turn, now)
+    def allocated(self, cta: int, lanes: Array, *, met: bool) -> None:
+        """See a warp, ``lanes``, get columns for its CTA, which the others of its cluster may have ``met``."""
+        context, warp, now = self._context, int(lanes[0]) // WARP, self._clocks.now
+        self._allocated[cta] = _Move(context.site, warp, now, self._turn, now)
+        if context.wave.tensor_memory.group == 2 and not met:
+            message = (
+                f"the warp of {context.thread(warp * WARP)} asks for columns of Tensor Memory for a pair, of which "
+                f"{context.wave.cta(cta ^ 1)} need not have started"
+            )
+            words = message, _PEER
+            context.find("async", "info", "pair", WARP, words, unit="threads")
 
     def _give_back(self, by: Array, cells: Array) -> None:
         """Report what nothing orders before warps ``by`` give cells back: others' moves, and a pair's allocation.
