@@ -16,6 +16,16 @@
 
 #pragma once
 
+// Integers of 8 bits, whose sums are of 32, exact; D has the nearest f32 of them.
+struct s8 {
+    signed char value;
+};
+
+template <typename Number>
+constexpr bool IS_INTEGER = false;
+template <>
+constexpr bool IS_INTEGER<s8> = true;
+
 #include "panels.cuh"
 
 #define TCGEN05(VERB) "tcgen05." VERB ".cta_group::" SPELLED(CTAS)
@@ -56,6 +66,10 @@ __device__ __forceinline__ void load_tensor_memory(f32 (&d)[16], u32 from) {
                    "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
                    "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
                  : "r"(from) : "memory");
+    if (IS_INTEGER<DTYPE>) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) d[i] = __int2float_rn(__float_as_int(d[i]));
+    }
 }
 
 __device__ __forceinline__ void tensor_fence_before() {
@@ -123,12 +137,15 @@ constexpr u32 TYPE<bf16> = 1;
 template <>
 constexpr u32 TYPE<e5m2> = 1;
 template <>
+constexpr u32 TYPE<s8> = 1;
+template <>
 constexpr u32 TYPE<tf32> = 2;
 
-// What is multiplied: sums of f32, the types of A and B, which of them have neighbours along m or
-// n, and the size of D.
-constexpr u32 PRODUCT = 1 << 4 | TYPE<DTYPE> << 7 | TYPE<DTYPE> << 10 | TRANSPOSE_A << 15 |
-                        !TRANSPOSE_B << 16 | BN / 8 << 17 | CTAS * BM / 16 << 24;
+// What is multiplied: sums of f32 or s32, the types of A and B, which of them have neighbours along
+// m or n, and the size of D.
+constexpr u32 PRODUCT = (IS_INTEGER<DTYPE> ? 2 : 1) << 4 | TYPE<DTYPE> << 7 | TYPE<DTYPE> << 10 |
+                        TRANSPOSE_A << 15 | !TRANSPOSE_B << 16 | BN / 8 << 17 |
+                        CTAS * BM / 16 << 24;
 
 #define MMA(KIND)                                                                                  \
     asm volatile("{\n\t.reg .pred adds;\n\tsetp.ne.s32 adds, %4, 0;\n\t"                           \
@@ -141,6 +158,8 @@ __device__ __forceinline__ void mma_async(u32 d, u64 a, u64 b, bool adds) {
         MMA("tf32");
     } else if (sizeof(DTYPE) == 2) {
         MMA("f16");
+    } else if (IS_INTEGER<DTYPE>) {
+        MMA("i8");
     } else {
         MMA("f8f6f4");
     }

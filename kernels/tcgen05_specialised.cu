@@ -20,7 +20,7 @@
 //              alpha  factor of A * B
 //              beta   factor of what D was
 //              bias   pointer to n f32, read only with BIAS
-// Macros:      DTYPE   type of A and B: bf16 (default), f16, tf32 (f32 in memory), e4m3, e5m2;
+// Macros:      DTYPE   type of A and B: bf16 (default), f16, tf32 (f32 in memory), e4m3, e5m2, s8;
 //                      gemm.cuh has the other macros that all kernels share
 //              GROUP   tile rows in a group of CTAs, default 8
 //              BM, BN  tile of a CTA, default 128 x 256

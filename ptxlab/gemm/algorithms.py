@@ -26,8 +26,11 @@ Types = tuple[tuple[str, str], ...]
 
 F32: Types = (("f32", "f32"),)
 HALF: Types = (("bf16", "f32"), ("f16", "f32"))
-WIDE_AND_NARROW: Types = (("tf32", "f32"), ("e4m3", "f32"), ("e5m2", "f32"))
+WIDE_AND_NARROW: Types = (("tf32", "f32"), ("e4m3", "f32"), ("e5m2", "f32"), ("s8", "f32"))
 SHARING: Types = (("nvfp4", "f32"), ("mxfp8", "f32"))
+
+ONLY = {"s8": "sm_100a"}
+"""The target of types that tcgen05.mma does not have on all chips of its family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class Algorithm(Rung):
 
     def needs(self, dtype: str) -> str:
         """Return the first target that has what the kernel computes ``dtype`` with."""
-        return self.sharing if self.sharing and dtype in SCALED else self.target
+        return self.sharing if self.sharing and dtype in SCALED else ONLY.get(dtype, self.target)
 
     @property
     def handwritten(self) -> bool:

@@ -17,15 +17,18 @@ from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.scaled import SCALED, ScaledMatrix, quantized
 from ptxlab.numbers.formats import TF32
 from ptxlab.numbers.rounding import narrow
-from ptxlab.numbers.types import STORED, TYPES
+from ptxlab.numbers.types import STORED, TYPES, limits
 
-DTYPES = ("f32", "tf32", "bf16", "f16", *STORED, *SCALED)
+DTYPES = ("f32", "tf32", "bf16", "f16", "s8", *STORED, *SCALED)
 ACCUMULATORS = ("f32", "f16")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 EPILOGUES = ("none", "bias", "relu", "bias+relu")
 
 LARGEST = 2**30
 """Sizes are ``int`` in the kernels, and a tile may reach over the edge."""
+
+DEEPEST = {"s8": 2**17 - 1}
+"""The largest k of types whose sums are of 32 bits, and exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,14 @@ class Inputs:
 class Problem:
     """D = epilogue(alpha * A * B + beta * D), A m x k and B k x n of ``dtype``, D of type ``acc``.
 
-    The sums are of type ``acc`` too. ``tf32`` is f32 in memory, which the kernel rounds to tf32
+    The sums are of type ``acc`` too, those of ``s8`` of s32, which becomes ``acc`` at last. ``tf32`` is f32 in memory, which the kernel rounds to tf32
     (``cvt.rna.tf32.f32``), or the copy engine, of two as near to the even one. Numbers of ``mxfp8`` and ``nvfp4`` share scales along k, along which A and B then
     lie, packed, so that layout and rows are not the caller's (``ptxlab.gemm.scaled``). ``layout`` says of A and then of B whether it is stored as it is (``n``)
     or transposed (``t``), each row-major. ``lda``, ``ldb`` and ``ldd`` are the elements from one row
     in memory to the next, None for no more than the row has. ``alpha`` and ``beta`` are rounded to
     f32.
 
-    Raises PtxlabError for a size below 0 or above 2^30, a leading dimension below the row's length,
+    Raises PtxlabError for a size below 0 or above 2^30, a k with which s8 would leave s32, a leading dimension below the row's length,
     a factor that is not finite, and for a word that is none of those above.
     """
 
@@ -77,6 +80,8 @@ class Problem:
         for name in ("m", "n", "k"):
             if not 0 <= getattr(self, name) <= LARGEST:
                 raise PtxlabError(f"{name} = {getattr(self, name)} is not between 0 and 2^30")
+        if self.k > DEEPEST.get(self.dtype, LARGEST):
+            raise PtxlabError(f"k = {self.k} is not below 2^17: sums of {self.dtype} have 32 bits")
         for name, known in (
             ("dtype", DTYPES),
             ("acc", ACCUMULATORS),
@@ -142,12 +147,15 @@ class Problem:
     def inputs(self) -> Inputs:
         """Return the matrices: standard normal numbers rounded to their types, by ``seed`` alone.
 
-        Zeros or small integers would be easier on a GPU's power supply, and so run faster.
+        Integers are 32 times such numbers, as far as they reach. Zeros or small integers would be easier on a GPU's power supply, and so run faster.
         """
         generator = np.random.default_rng(self.seed)
 
         def normal(shape: tuple[int, ...], dtype: str) -> Array:
-            values = generator.standard_normal(shape, np.float32).astype(memory_type(dtype))
+            values = generator.standard_normal(shape, np.float32)
+            if dtype in DEEPEST:
+                values = np.clip(np.rint(32 * values), *limits(dtype))
+            values = values.astype(memory_type(dtype))
             if dtype == "tf32":  # never half-way between two: what rounds to nearest agrees
                 values.view(np.uint32)[...] |= 1
             return values
@@ -236,9 +244,9 @@ def uploaded(device: Device, problem: Problem, inputs: Inputs) -> Iterator[Devic
 
 
 def spread(matrix: Array, leading: int) -> Array:
-    """Return a matrix as it lies in memory, in one dimension, NaN between its rows."""
+    """Return a matrix as it lies in memory, in one dimension, NaN between its rows, of integers the least."""
     rows, columns = matrix.shape
-    memory = np.full((rows, leading), np.nan, matrix.dtype)
+    memory = np.full((rows, leading), _gap(matrix.dtype), matrix.dtype)
     memory[:, :columns] = matrix
     last = (rows - 1) * leading + columns if rows and columns else 0
     return memory.reshape(-1)[:last]
@@ -246,10 +254,15 @@ def spread(matrix: Array, leading: int) -> Array:
 
 def gathered(memory: Array, rows: int, columns: int, leading: int) -> tuple[Array, int]:
     """Return the matrix in ``memory``, and how many elements between its rows were written."""
-    whole = np.full(rows * leading, np.nan, memory.dtype)
+    whole = np.full(rows * leading, _gap(memory.dtype), memory.dtype)
     whole[: len(memory)] = memory
     matrix = whole.reshape(rows, leading)
     bits = matrix.view(f"u{matrix.itemsize}")
-    gap = np.array(np.nan, matrix.dtype).view(bits.dtype)
+    gap = np.array(_gap(matrix.dtype), matrix.dtype).view(bits.dtype)
     strays = np.count_nonzero(bits[:, columns:] != gap)
     return np.ascontiguousarray(matrix[:, :columns]), int(strays)
+
+
+def _gap(dtype: np.dtype[Any]) -> float:
+    """Return what lies between the rows of a matrix."""
+    return np.iinfo(dtype).min if dtype.kind == "i" else np.nan

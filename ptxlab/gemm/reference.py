@@ -23,6 +23,8 @@ Numbers that share scales (``ptxlab.gemm.scaled``) are multiplied with them exac
 as above, 32 in a step. Those of 4 bits first in groups of 16, exactly; the groups of a step are then cut at
 2^(E - F) where E is that of the largest scales, which a small group need not reach: that is part of the floor.
 
+Integers are added up exactly, and the sum is rounded to f32 once, to nearest: coefficient = u.
+
 ``floor`` is for the bottom of the number range, where errors are absolute: half the smallest subnormal
 (all of it toward zero) for each rounding, and for each truncation a 2^(E - F) that no term reaches,
 because E is that of a zero or of a product with a subnormal factor, which is not normalised.
@@ -152,6 +154,8 @@ def error_bound(
     if method == "fma":
         relative = math.expm1(k * math.log1p(2.0**-24))
         floor = k * 2.0**-150
+    elif a.dtype.kind == "i":
+        relative, floor = 2.0**-24, 0.0
     elif scaled is None:
         smallest, bits = SMALLEST_NORMAL[a.dtype], 8 * a.dtype.itemsize
         relative, floor = _tensor_core(method, arithmetic, a, b, acc, smallest, bits)

@@ -112,6 +112,18 @@ def test_a_write_between_rows_is_counted(kind: Any) -> None:
         assert (len(nothing), gathered(nothing, rows, columns, 5)[1]) == (0, 0)
 
 
+def test_integers_reach_as_far_as_eight_bits_do_and_the_least_lies_between_rows() -> None:
+    a = Problem(400, 1, 300, "s8", seed=3).inputs().a
+    assert a.dtype == np.int8
+    assert abs(a.mean()) < 1
+    assert abs(a.std() - 32) < 1
+    assert {a.min(), a.max()} == {-128, 127}
+    memory = spread(a[:2, :3], 5)
+    assert memory[3:5].tolist() == [-128, -128]
+    memory[4] = 0
+    assert gathered(memory, 2, 3, 5)[1] == 1
+
+
 def test_flops() -> None:
     assert Problem(3, 4, 5).flops == 120
 
@@ -123,6 +135,7 @@ def test_flops() -> None:
         ({"n": 2**31}, "n = 2147483648"),
         ({"k": -5}, "k = -5"),
         ({"dtype": "bf17"}, "did you mean bf16?"),
+        ({"dtype": "s8", "k": 2**17}, "k = 131072 is not below 2^17: sums of s8 have 32 bits"),
         ({"acc": "bf16"}, "acc is one of f32, f16"),
         ({"layout": "nm"}, "layout is one of nn, nt, tn, tt"),
         ({"epilogue": "bias+rely"}, "did you mean bias+relu?"),

@@ -216,6 +216,21 @@ def test_wrong_results_are_caught(method: Method, dtype: str, acc: str, k: int) 
     assert error(missing) > bound.coefficient
 
 
+def test_sums_of_integers_are_rounded_once() -> None:
+    """Sums of up to 1024 products of 8 bits have an f32 of their own, so that none may be off by one."""
+    a, b = (
+        np.random.default_rng(i).integers(-128, 128, s, np.int8)
+        for i, s in enumerate(((9, 1000), (1000, 7)))
+    )
+    bound, exact = error_bound("tcgen05", HOPPER, a, b, "f32"), a.astype(np.int64) @ b
+    assert worst_of(exact.astype(np.float32), a, b, bound).error == 0
+    exact[3, 2] += 1
+    assert worst_of(exact.astype(np.float32), a, b, bound).error > bound.coefficient
+    assert error_bound("tcgen05", HOPPER, a, b, "f32").coefficient == pytest.approx(
+        2**-24, rel=1e-6
+    )
+
+
 def test_the_worst_element_is_named() -> None:
     a, b = inputs("normal", "f32", (1100, 1030, 3))
     exact = a.astype(np.float64) @ b.astype(np.float64)

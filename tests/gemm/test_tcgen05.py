@@ -80,13 +80,13 @@ def test_random_numbers_are_added_up_as_by_mma_sync(blackwell: Device) -> None:
     assert len(results) == 1
 
 
-TYPES = ("e4m3", "e5m2", "tf32")
+TYPES = ("e4m3", "e5m2", "tf32", "s8")
 
 
 @pytest.mark.parametrize(
     ("name", "dtype", "layout"),
     [
-        pytest.param(name, dtype, LAYOUTS[(i + j) % 4], marks=[pytest.mark.thorough] * (i % 3 != j))
+        pytest.param(name, dtype, LAYOUTS[(i + j) % 4], marks=[pytest.mark.thorough] * (i % 4 != j))
         for i, name in enumerate(RUNGS)
         for j, dtype in enumerate(TYPES)
     ],
@@ -132,6 +132,11 @@ def test_a_larger_one(blackwell: Device, name: str) -> None:
     result = run(blackwell, Problem(512, 512, 512), ALGORITHMS[name])
     assert result.passed
     assert result.verdict.error > 0
+
+
+def test_products_of_integers_are_not_on_every_chip() -> None:
+    with pytest.raises(Unsupported, match="tcgen05 with s8 is for sm_100a, and this is sm_103a"):
+        run(open_device("emulator", arch="sm_103a"), Problem(8, 8, 8, "s8"), ALGORITHMS["tcgen05"])
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100", "sm_120a"])

@@ -54,7 +54,7 @@ SIZE = 512
 """The default m, n and k: enough for several CTAs and stages, seconds on the emulator."""
 
 
-TYPES = ("f32", "tf32", "bf16", "f16", "e4m3", "e5m2", "mxfp8", "nvfp4")
+TYPES = ("f32", "tf32", "bf16", "f16", "s8", "e4m3", "e5m2", "mxfp8", "nvfp4")
 
 WHICH = f"""
 --algorithm NAME  a rung of the ladder, see --list (default {ALGORITHM}); NAME,NAME,... to --explain
