@@ -85,10 +85,10 @@ def test_results_do_not_depend_on_the_wave(emulate: Run, monkeypatch: pytest.Mon
     [
         "naive",
         "block_tiled_vectorized",
-        "warp_tiled",
+        pytest.param("warp_tiled", marks=pytest.mark.thorough),
         "tensor_core",
         "wgmma_cluster",
-        "wgmma_persistent",
+        pytest.param("wgmma_persistent", marks=pytest.mark.thorough),
     ],
 )
 def test_products_do_not_depend_on_the_wave(

@@ -193,7 +193,7 @@ def test_tiles_with_a_part_of_a_block_of_scales_or_several(
     rtx: Device, dtype: str, sizes: dict[str, int]
 ) -> None:
     m = max(sizes["BM"], 128) + 40  # beyond a tile, and beyond a block of 128 rows
-    problem = Problem(m, 136, 520, dtype, beta=1)
+    problem = Problem(m, sizes["BN"] + 8, 328, dtype, beta=1)
     assert is_right(rtx, problem, ALGORITHMS["tensor_core"], sizes)
 
 
@@ -212,37 +212,26 @@ def test_tiles_that_blocks_of_scales_do_not_fit(rtx: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_random_numbers_are_within_the_bound_and_nothing_races(
-    chip: Device, rung: Algorithm, dtype: str
-) -> None:
-    problem = Problem(130, 200, 600, dtype)
+def test_random_numbers_are_within_the_bound_and_nothing_races(rung: Algorithm, dtype: str) -> None:
+    """In whatever order copies and products land, on both chips."""
+    problem = Problem(40, 72, 600, dtype)
     inputs = problem.inputs()
-    with uploaded(chip, problem, inputs) as x:
-        tile = rung.tile_for(problem, chip.target)
-        report = check(*prepare(chip, x, rung, tile))
-        assert report.verdict == "clean", report.findings
-        d, strays = x.result()
-    verdict = Verification(problem, inputs).verdict(d, rung.method, chip.target.dot16, strays)
-    assert verdict.passed
-    assert verdict.tolerance < 1e-4
-    for schedule in ("early", "random:1"):
-        with open_device("emulator", arch=CHIPS[rung.name][1], schedule=schedule) as device:
-            assert compute(device, problem, inputs, rung).d.tobytes() == d.tobytes()
-
-
-@pytest.mark.parametrize("schedule", ["late", "early", "random:1"])
-@pytest.mark.parametrize("dtype", TYPES)
-def test_it_is_clean_in_whatever_order_things_happen(
-    rung: Algorithm, dtype: str, schedule: str
-) -> None:
-    problem = Problem(40, 72, 192, dtype)
-    with (
-        open_device("emulator", arch=CHIPS[rung.name][1], schedule=schedule) as device,
-        uploaded(device, problem, problem.inputs()) as x,
-    ):
-        tile = rung.tile_for(problem, device.target)
-        report = check(*prepare(device, x, rung, tile))
-    assert report.verdict == "clean", report.findings
+    results = set()
+    for number_, schedule in enumerate(("late", "early", "random:1")):
+        with (
+            open_device("emulator", arch=CHIPS[rung.name][number_ % 2], schedule=schedule) as chip,
+            uploaded(chip, problem, inputs) as x,
+        ):
+            report = check(*prepare(chip, x, rung, rung.tile_for(problem, chip.target)))
+            assert report.verdict == "clean", report.findings
+            d, strays = x.result()
+            results.add(d.tobytes())
+            verdict = Verification(problem, inputs).verdict(
+                d, rung.method, chip.target.dot16, strays
+            )
+            assert verdict.passed
+            assert verdict.tolerance < 1e-4
+    assert len(results) == 1
 
 
 SLIPS = [

@@ -164,16 +164,16 @@ LOW = replace(PROBLEM, m=72)
 """Two tiles for each CTA that stays, of more parts along k than a ring has stages."""
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("wgmma_pipelined", "if (tile > 0) release(before)", "release(ring.empty())"),
-        ("wgmma_pipelined", "            wgmma_wait<1>();", ""),
-        ("wgmma_cluster", "    }\n    cluster_barrier();", "    }"),
-        ("wgmma_persistent", "        async_proxy_fence();", ""),
-        ("wgmma_persistent", "if (thread == 0) bulk_wait_read<1>();", ""),
-    ],
-)
+WAITS = [
+    ("wgmma_pipelined", "if (tile > 0) release(before)", "release(ring.empty())"),
+    ("wgmma_pipelined", "            wgmma_wait<1>();", ""),
+    ("wgmma_cluster", "    }\n    cluster_barrier();", "    }"),
+    ("wgmma_persistent", "        async_proxy_fence();", ""),
+    ("wgmma_persistent", "if (thread == 0) bulk_wait_read<1>();", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), one_of_each(WAITS))
 def test_a_missing_wait_is_found(
     device: Device, rewrite: Rewrite, name: str, old: str, new: str
 ) -> None:

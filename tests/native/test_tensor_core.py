@@ -14,6 +14,7 @@ import pytest
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.emulator.fragments import from_registers, to_registers
+from ptxlab.emulator.native.heat import Heat
 from ptxlab.emulator.operations import matrix_native
 from ptxlab.emulator.operations.matrix import Factors, arithmetic
 from ptxlab.errors import LaunchError
@@ -302,6 +303,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Array]:
 
     def run(engine: str) -> Array:
         monkeypatch.setenv("PTXLAB_ENGINE", engine)
+        monkeypatch.setattr(matrix_native, "PROCESS", Heat())  # whatever other tests made hot
         matrix_native.native_product.cache_clear()
         device = open_device("emulator", arch="sm_80")
         kernel = device.load(f"{PROGRAM}// {engine}").kernel("k")  # a text for each: none is known

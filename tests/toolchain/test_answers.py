@@ -28,7 +28,14 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("name", ["kernels/naive.cu", "kernels/coalescing.cu", "kernels/tiled.cu"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kernels/tiled.cu",
+        pytest.param("kernels/naive.cu", marks=pytest.mark.thorough),
+        pytest.param("kernels/coalescing.cu", marks=pytest.mark.thorough),
+    ],
+)
 def test_the_tools_answer_what_is_on_record(name: str) -> None:
     """Of a large kernel NVRTC orders some instructions by what its process compiled before: these are small."""
     program = resources.path(name)
