@@ -73,6 +73,7 @@ def _tensor(
         ("f16", "f16"): f16_to_f16 or f16,
         ("tf32", "f32"): f16 // 2,
         ("s8", "s32"): s8,
+        ("s8", "f32"): s8,  # rounded once, at the end
         ("s4", "s32"): s4,
         ("e4m3", "f32"): fp8,
         ("e4m3", "f16"): fp8_to_f16 or fp8,
@@ -149,7 +150,7 @@ GPUS: tuple[Gpu, ...] = (
         148,
         1965,
         256,
-        _tensor(8192, fp8=16384, fp4=32768),
+        _tensor(8192, s8=16384, fp8=16384, fp4=32768),
         "HBM3e",
         7700,
         mma_sync=_B200_MMA_SYNC,

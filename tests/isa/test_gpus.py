@@ -57,6 +57,12 @@ def test_the_peaks_of_narrow_types_are_those_printed(
             assert gpu.tflops(gpu.tensor[types]) == pytest.approx(tflops, rel=0.006)
 
 
+def test_a_b200_multiplies_integers_as_fast_as_e4m3() -> None:
+    """HGX B200 specifications: 72 POPS of INT8 and 72 PFLOPS of FP8, of eight GPUs and sparse matrices."""
+    tensor = BY_NAME["B200"].tensor
+    assert tensor["s8", "s32"] == tensor["s8", "f32"] == tensor["e4m3", "f32"]
+
+
 def test_a_t4_has_no_bf16_and_half_an_l1() -> None:
     gpu = BY_NAME["T4"]
     assert gpu.tflops(gpu.fp32) == pytest.approx(8.1, rel=0.01)
