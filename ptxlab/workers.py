@@ -58,7 +58,7 @@ def executor(where: str) -> Iterator[Executor | None]:
     if where == "1":
         yield None
     else:
-        with _processes(int(where)) if where.isdecimal() else _cluster(where) as pool:
+        with _processes(int(where)) if where.isdecimal() else cluster(where) as pool:
             yield pool
 
 
@@ -113,7 +113,8 @@ def _processes(workers: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[Executor]:
+def cluster(address: str) -> Iterator[Executor]:
+    """Give what runs jobs by the scheduler of Dask at ``address``; see ``executor`` for what is raised."""
     try:
         from distributed import Client
     except ImportError:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ptxlab import evaluate_many
 from ptxlab.device.protocol import Device
 from ptxlab.errors import DeviceUnavailable, LaunchError, Location, PtxlabError
 from ptxlab.fragments import sweep as fragments
@@ -22,6 +24,7 @@ from ptxlab.gemm.explain import explain
 from ptxlab.gemm.survey import LadderSurvey, survey
 from ptxlab.gemm.tiles import compare_counted
 from ptxlab.isa.gpus import GPUS
+from ptxlab.judge.arguments import Array
 from ptxlab.main import main
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
@@ -54,7 +57,7 @@ def cores_of(job: int) -> int:
 
 
 @contextmanager
-def workers_of(where: str) -> Iterator[Executor | None]:
+def address_of(where: str) -> Iterator[str]:
     with ExitStack() as stack:
         stack.enter_context(pytest.MonkeyPatch.context()).setenv(VARIABLE, "2")
         if where == "cluster":
@@ -62,7 +65,7 @@ def workers_of(where: str) -> Iterator[Executor | None]:
             # One worker, as each costs seconds: that the order is kept is seen with two processes.
             local = distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=":0")
             where = stack.enter_context(local).scheduler_address
-        yield stack.enter_context(executor(where))
+        yield where
 
 
 @dataclass(frozen=True)
@@ -97,16 +100,18 @@ def alone(device: Device) -> Iterator[Alone]:
 
 @pytest.mark.parametrize("where", ["1", "2", "cluster"])
 def test_jobs_are_done_the_same_everywhere(
-    where: str, device: Device, request: pytest.FixtureRequest
+    where: str, device: Device, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """All kinds of jobs in the same processes, whose start takes longer than the jobs."""
-    with workers_of(where) as workers:
+    with address_of(where) as address, executor(address) as workers:
         results_are_in_order_and_errors_whole(workers)
         if device.kind == "emulator":
             alone = request.getfixturevalue("alone")
             instructions_are_verified_the_same(workers, device, alone)
             the_ladder_is_the_same(workers, device, alone)
             tiles_are_the_same(workers, device, alone)
+            if where == "cluster":
+                candidates_are_judged_the_same(address, tmp_path)
 
 
 def results_are_in_order_and_errors_whole(workers: Executor | None) -> None:
@@ -157,6 +162,29 @@ def tiles_are_the_same(workers: Executor | None, device: Device, alone: Alone) -
     assert compared == alone.compared
     assert told == [(i + 1, len(told)) for i in range(len(told))]
     assert len(compared.candidates) == len(told) > 1
+
+
+def candidates_are_judged_the_same(address: str, folder: Path) -> None:
+    """Kernels that double numbers, or else."""
+    for factor in "2k":
+        (folder / f"{factor}.cu").write_text(
+            f'extern "C" __global__ void k(float* x) {{ x[threadIdx.x] *= {factor}; }}'
+        )
+    arguments = {"x": Array(32)}
+    judged = evaluate_many(
+        sorted(folder.glob("*.cu")),
+        _doubled,
+        workers=address,
+        arguments=arguments,
+        block=32,
+        gpus=(),
+    )
+    verdicts = {Path(each.candidate).stem: each.verdict for each in judged}
+    assert verdicts == {"2": "passed", "k": "not compiled"}
+
+
+def _doubled(x: Any) -> Any:
+    return {"x": 2 * x}
 
 
 def test_a_worker_that_dies_is_an_error() -> None:

@@ -20,7 +20,7 @@ from ptxlab.judge.module_judge import ModuleJudge
 from ptxlab.judge.task import KernelTask, Size
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.predict import target_of
-from ptxlab.workers import cores
+from ptxlab.workers import cluster, cores
 
 if TYPE_CHECKING:
     from ptxlab.judge.module_task import ModuleTask
@@ -65,14 +65,23 @@ def evaluate(
 
 
 def evaluate_many(
-    candidates: Iterable[Candidate], reference: Any, **task: Any
+    candidates: Iterable[Candidate], reference: Any, *, workers: str | None = None, **task: Any
 ) -> Iterator[Judgement]:
     """Judge candidates of one task, all of a kind, on all processors, and yield judgements as they come.
 
-    All else is that of ``evaluate``, and so are the errors: it raises PtxlabError before the first candidate.
+    ``workers`` is ``tcp://HOST:PORT`` of a scheduler of Dask whose workers judge in place of this machine; they have to find
+    a candidate's file where it is here. All else is that of ``evaluate``, and so are the errors: it raises PtxlabError before
+    the first candidate.
     """
     waiting = list(candidates)
     if not waiting:
+        return
+    if workers is not None:
+        with cluster(workers) as pool:
+            for job in as_completed(
+                [pool.submit(evaluate, each, reference, **task) for each in waiting]
+            ):
+                yield job.result()
         return
     assert evaluate.__kwdefaults__ is not None
     judged = _judging(waiting[0], reference, **{**evaluate.__kwdefaults__, **task})
