@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts.build_site import REPOSITORY, on_site
+from scripts.pypi_readme import relinked
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,6 +72,41 @@ def test_each_other_tool_is_named_with_a_page_of_its_own() -> None:
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
     assert len(rows) >= 8
     assert all(re.match(r"\| \[[^]]+\]\(https://", row) for row in rows)
+
+
+# ---- the site ------------------------------------------------------------------------------------
+
+
+def test_the_site_has_every_page_of_the_documentation() -> None:
+    site = read(ROOT / "site" / "mkdocs.yml")
+    assert site["site_url"] == PROJECT["urls"]["Homepage"]
+    assert site["site_description"] == PROJECT["description"]
+    assert site["extra"]["social"][0]["link"] == PROJECT["urls"]["Repository"]
+    linked = [
+        page
+        for entry in site["nav"]
+        for part in entry.values()
+        for page in (
+            [part] if isinstance(part, str) else [name for one in part for name in one.values()]
+        )
+    ]
+    pages = {file.name for file in (ROOT / "docs").glob("*.md")}
+    made = {"index.md", "atlas.html", "playground/index.html"}
+    assert sorted(linked) == sorted(pages | made)
+    assert "search" in site["plugins"]
+    assert site["theme"]["font"] is False, "nothing is fetched from elsewhere"
+
+
+def test_links_lead_to_the_site_where_it_has_the_page() -> None:
+    assert on_site("docs/step.md#keys") == "step.md#keys"
+    assert on_site("fragments.md", "docs") == "fragments.md"
+    assert on_site("../CONTRIBUTING.md", "docs") == f"{REPOSITORY}/blob/main/CONTRIBUTING.md"
+    assert PROJECT["urls"]["Repository"] == REPOSITORY
+    text = (
+        'a [page](docs/step.md), <img src="docs/step.webp">, [all](https://x.org/y), [here](#part)'
+    )
+    moved = 'a [page](<docs/step.md>), <img src="<docs/step.webp>">, [all](https://x.org/y), [here](#part)'
+    assert relinked(text, lambda link: f"<{link}>") == moved
 
 
 # ---- citation ------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def _find_driver() -> tuple[Any, str]:
     except FileNotFoundError:
         return None, _NONE
     except OSError as error:
-        absent = "no such file" in str(error).lower()
+        absent = "no such file" in str(error).lower() or sys.platform == "emscripten"
         return None, _NONE if absent else f"the NVIDIA driver does not load: {error}"
     if hasattr(library, EMULATED):
         return None, _OWN
