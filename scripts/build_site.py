@@ -74,44 +74,44 @@ def playground(target: Path, given: Path | None) -> None:
     """
     from hatchling.build import build_wheel
 
-    place = target / "pyodide"
-    place.mkdir(parents=True)
+    folder = target / "pyodide"
+    folder.mkdir(parents=True)
     shutil.copy(SITE / "playground" / "worker.js", target)
-    wheels = taken(given, place) if given else fetched(place)
+    wheels = taken(given, folder) if given else fetched(folder)
     os.chdir(ROOT)
-    wheels.append(build_wheel(str(place)))
+    wheels.append(build_wheel(str(folder)))
     (target / "wheels.json").write_text(json.dumps(wheels), encoding="utf-8")
     backend = (SITE / "playground" / "backend.js").read_text(encoding="utf-8")
     (target / "index.html").write_text(page(backend), encoding="utf-8")
 
 
-def taken(given: Path, place: Path) -> list[str]:
+def taken(given: Path, folder: Path) -> list[str]:
     """Copy Pyodide and wheels from a folder, and return the names of the wheels."""
     wheels = sorted(file.name for file in given.glob("*.whl"))
     for name in (*CORE, *wheels):
-        shutil.copyfile(given / name, place / name)
+        shutil.copyfile(given / name, folder / name)
     return wheels
 
 
-def fetched(place: Path) -> list[str]:
+def fetched(folder: Path) -> list[str]:
     """Fetch Pyodide and the wheels that are needed, and return their names.
 
     A wheel is held to the hash that its release has of it.
     """
     for name in CORE:
-        fetch(name, place)
-    packages = json.loads((place / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+        fetch(name, folder)
+    packages = json.loads((folder / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
     wheels = [packages[name] for name in NEEDED]
     for wheel in wheels:
-        if sha256(fetch(wheel["file_name"], place)).hexdigest() != wheel["sha256"]:
+        if sha256(fetch(wheel["file_name"], folder)).hexdigest() != wheel["sha256"]:
             raise SystemExit(f"{wheel['file_name']} is not what its release says")
     return [wheel["file_name"] for wheel in wheels]
 
 
-def fetch(name: str, place: Path) -> bytes:
+def fetch(name: str, folder: Path) -> bytes:
     with urllib.request.urlopen(f"{PYODIDE}/{name}", timeout=120) as answer:
         content: bytes = answer.read()
-    (place / name).write_bytes(content)
+    (folder / name).write_bytes(content)
     return content
 
 

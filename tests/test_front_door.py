@@ -36,6 +36,8 @@ def page(name: str) -> str:
 def test_it_says_how_to_get_it_from_where_the_project_is() -> None:
     assert f"`git clone {PROJECT['urls']['Repository']} && cd ptxlab`" in README
     assert "`pip install ptxlab`" in README
+    for name in ("playground/", "atlas.html"):
+        assert f"]({PROJECT['urls']['Homepage']}{name})" in README
 
 
 def test_its_figures_are_those_of_the_pages_it_names() -> None:
@@ -87,7 +89,7 @@ def test_the_site_has_every_page_of_the_documentation() -> None:
         for entry in site["nav"]
         for part in entry.values()
         for page in (
-            [part] if isinstance(part, str) else [name for one in part for name in one.values()]
+            [part] if isinstance(part, str) else [name for group in part for name in group.values()]
         )
     ]
     pages = {file.name for file in (ROOT / "docs").glob("*.md")}

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxlab.arrays import Array, Mask, Words
-from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Module
+from ptxlab.device.protocol import Dump, Dumped, DumpedLaunch, LaunchResult, Module
 from ptxlab.device.snapshot import MbarrierSnapshot, SharedSnapshot
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.scope import names_in
@@ -188,7 +188,8 @@ def launch_rewritten(
         result = stored.launch_packed(config, given + buffer.address.to_bytes(8, "little"))
         words = buffer.numpy()
     _copy_variables(rewritten, module)
-    return replace(result, dump=Dumped(dump, places, words[:, 1:], words[:, 0]))
+    launch = DumpedLaunch.of(module, config, result)
+    return replace(result, dump=Dumped(dump, places, words[:, 1:], words[:, 0], launch))
 
 
 def _copy_variables(module: Module, to: Module) -> None:

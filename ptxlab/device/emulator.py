@@ -15,7 +15,7 @@ from ptxlab.arrays import Array, Octets
 from ptxlab.device.dump import DumpRecorder, places_of
 from ptxlab.device.host_memory import address_of, host_memory
 from ptxlab.device.loading import Loadable, is_machine_code, load_assembled, load_cubin, load_ptx
-from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
+from ptxlab.device.protocol import Device, Dump, Dumped, DumpedLaunch, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters, counts_clusters
 from ptxlab.emulator import (
     Executable,
@@ -102,9 +102,9 @@ class EmulatorKernel(Kernel):
         places = places_of(self.program.module, self.function, dump)
         recorder = DumpRecorder(dump, places, config.threads)
         result = self.watch(recorder).launch_packed(config, parameters)
-        return replace(
-            result, dump=Dumped(dump, places, recorder.words, recorder.passes, recorder.shared)
-        )
+        launch = DumpedLaunch.of(self.module, config, result)
+        words, passes, shared = recorder.words, recorder.passes, recorder.shared
+        return replace(result, dump=Dumped(dump, places, words, passes, launch, shared))
 
 
 class EmulatorModule(Module):

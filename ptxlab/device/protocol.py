@@ -28,6 +28,7 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.places import DumpPlace
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, LaunchConfig
+from ptxlab.pictured import Readable
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.names import called
@@ -56,9 +57,29 @@ class Dump:
     thread: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DumpedLaunch:
+    """The launch that was looked into: its ``file``, the kind of ``device`` and the target it ran on, its shape.
+
+    Of its lines ``unverified`` nobody has measured the bits.
+    """
+
+    file: str
+    device: str
+    arch: str
+    config: LaunchConfig
+    unverified: tuple[int, ...]
+
+    @classmethod
+    def of(cls, module: Module, config: LaunchConfig, result: LaunchResult) -> DumpedLaunch:
+        """Return what is known of a launch of a module's kernel that had a result."""
+        device = module.device
+        return cls(module.path, device.kind, device.target.name, config, result.unverified)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Dumped:
-    """The registers that a ``dump`` found.
+class Dumped(Readable):
+    """The registers that a ``dump`` found in a ``launch``.
 
     ``words`` [thread, register] are the bits, zero-extended; threads are numbered CTA by CTA, x
     fastest, over the whole grid. ``passes`` [thread] is how often a thread was at one of the
@@ -70,6 +91,7 @@ class Dumped:
     places: tuple[DumpPlace, ...]
     words: Words
     passes: Words
+    launch: DumpedLaunch
     shared: SharedSnapshot | None = None
 
     @property

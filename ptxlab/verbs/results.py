@@ -96,6 +96,16 @@ def _check(report: Any) -> Said:
     )
 
 
+def _dump(dumped: Any) -> Said:
+    from ptxlab.verbs.dump import text
+
+    shown = text.ShownDump.of_first(dumped)
+    return Said(
+        lambda: text.text(shown),
+        lambda: {**text.as_json(shown), "expectations": []},
+    )
+
+
 def _diff(report: Any) -> Said:
     from ptxlab.verbs.diff import text
 
@@ -137,6 +147,7 @@ _VERBS: Mapping[str, Callable[[Any], Said]] = {
     "Assembly": _sass,
     "CheckReport": _check,
     "DiffReport": _diff,
+    "Dumped": _dump,
     "Prediction": _predict,
     "Profile": _profile,
     "Recording": _step,

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
+from html import escape
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Dump
 from ptxlab.fragments import receipts
 from ptxlab.layouts.layout import Layout, Swizzle
+from ptxlab.main import main
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
+from ptxlab.verbs import results
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 
@@ -60,3 +68,27 @@ def test_the_caption_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None
     assert caption[0].endswith("verified on NVIDIA &lt;Test&gt;")
     a = html(BF16.operand("A"))
     assert "A 16×16 bf16 · 4 registers of 32 bits a lane" in a
+
+
+def test_a_dump_is_shown_as_its_verb_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each element of D where its lane and register are, and the whole as JSON in a file that is called so."""
+    left, right = np.eye(16), np.arange(128.0).reshape(16, 8)
+    device = open_device("emulator")
+    kernel = device.load("ptx/mma_m16n8k16_bf16_f32.ptx").kernel()
+    types = ml_dtypes.bfloat16, ml_dtypes.bfloat16, np.float32
+    arrays = [
+        device.upload(x.astype(t)) for x, t in zip((left, right, 0 * right), types, strict=True)
+    ]
+    dumped = kernel.launch(1, 32, [*arrays, 16], dump=Dump("mma.sync", ("D",))).dump
+    assert dumped is not None
+    said = dumped.as_text()
+    assert said.startswith("after mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 (line ")
+    assert "launch   ptx/mma_m16n8k16_bf16_f32.ptx on emulator (sm_90a)" in said
+    assert "reached  32 of 32 threads" in said
+    rows = [line.split()[1:] for line in said.splitlines() if re.match(r" *\d+( +\d+){8}$", line)]
+    assert np.array_equal(np.array(rows, float), right)
+    assert html(dumped) == f"<pre>{escape(said)}</pre>"
+    argv = ["dump", "ptx/mma_m16n8k16_bf16_f32.ptx", "--at", "mma.sync", "--regs", "D", "--json"]
+    assert main(argv) == 0
+    of_verb = json.loads(capsys.readouterr().out)
+    assert results.said(dumped).as_json().keys() == of_verb.keys()

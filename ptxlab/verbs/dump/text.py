@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.device.protocol import Dumped
+from ptxlab.device.protocol import Dumped, DumpedLaunch
+from ptxlab.emulator.run.wave import unravel
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.isa.targets import WARP
@@ -20,7 +21,6 @@ from ptxlab.numbers.types import TYPES, ScalarType, packing
 from ptxlab.verbs.dump import shared, tensor_memory
 from ptxlab.verbs.dump.shared import SharedSpot, ShownTile
 from ptxlab.verbs.dump.tensor_memory import TensorTile
-from ptxlab.verbs.launching.launch import PreparedLaunch
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
@@ -33,12 +33,9 @@ _READABLE = shared.READABLE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownDump:
-    """What was dumped in a launch, and which warp of it to show, read as which type.
+    """What was dumped in a launch, and which warp of it to show, read as which type."""
 
-    Of the lines ``unverified`` of the launch nobody has measured the bits.
-    """
-
-    launch: PreparedLaunch
+    launch: DumpedLaunch
     cta: tuple[int, ...]
     warp: int
     lane: int | None
@@ -47,7 +44,13 @@ class ShownDump:
     spots: tuple[SharedSpot, ...] = ()
     tiles: tuple[ShownTile, ...] = ()
     tensor_tiles: tuple[TensorTile, ...] = ()
-    unverified: tuple[int, ...] = ()
+
+    @classmethod
+    def of_first(cls, dumped: Dumped) -> ShownDump:
+        """Return what the first warp has of which a thread was there."""
+        config, number = dumped.launch.config, int(dumped.reached.argmax())
+        cta, thread = divmod(number, config.cta_threads)
+        return cls(dumped.launch, unravel(cta, config.grid), thread // WARP, None, None, dumped)
 
     def check(self) -> None:
         """Raise PtxlabError unless the launch had that warp and lane."""
@@ -119,9 +122,9 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
     threads = shown.numbers
     return {
         "schema": SCHEMA,
-        "file": shown.launch.asked.file,
-        "device": shown.launch.device.kind,
-        "arch": shown.launch.device.target.name,
+        "file": shown.launch.file,
+        "device": shown.launch.device,
+        "arch": shown.launch.arch,
         **members(shown.launch.config, "grid", "block"),
         **members(dumped.dump, "at", "nth", "before"),
         "places": [
@@ -135,7 +138,8 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
             for place in dumped.places
         ],
         **members(dumped, "registers", "types"),
-        **members(shown, "cta", "warp", "unverified"),
+        **members(shown, "cta", "warp"),
+        **members(shown.launch, "unverified"),
         "lanes": [
             {
                 "lane": lane,
@@ -160,7 +164,7 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
 
 
 def _header(shown: ShownDump) -> list[str]:
-    dumped, device = shown.dumped, shown.launch.device
+    dumped, launch = shown.dumped, shown.launch
     first = dumped.places[0]
     lines = sorted({place.instruction.position.line for place in dumped.places})
     where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} lines, {lines[0]} and later"
@@ -171,13 +175,13 @@ def _header(shown: ShownDump) -> list[str]:
         f"{moment} {first.name} ({where}){time}",
         *fields(
             [
-                ("launch", f"{shown.launch.asked.file} on {device.kind} ({device.target.name})"),
+                ("launch", f"{launch.file} on {launch.device} ({launch.arch})"),
                 ("shown", f"warp {shown.warp} of CTA {','.join(map(str, shown.cta))}"),
                 ("reached", f"{reached} of {len(dumped.reached)} threads"),
                 *_made_from(dumped),
             ]
         ),
-        *unverified(shown.unverified),
+        *unverified(launch.unverified),
     ]
 
 

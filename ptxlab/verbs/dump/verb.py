@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import SASS, add_common, emit, open_device, terminal_width, wants_colour
@@ -114,14 +114,13 @@ def execute(args: argparse.Namespace) -> int:
         thread = None
         if args.mbarrier or args.tile or args.tmem:
             thread = view.number_of(launch.config, args.cta) + WARP * args.warp + (args.lane or 0)
-        result = launch.run(Dump(args.at, regs, args.before, args.nth, args.of, thread))
-        dumped = result.dump
+        dumped = launch.run(Dump(args.at, regs, args.before, args.nth, args.of, thread)).dump
         assert dumped is not None
         if device.kind == "cuda":
             compare(launch, bind_launch(asked, device))
         spots, tiles = tuple(args.mbarrier), tuple(args.tile)
         shown = view.ShownDump(
-            launch,
+            replace(dumped.launch, file=asked.file),
             args.cta,
             args.warp,
             args.lane,
@@ -130,7 +129,6 @@ def execute(args: argparse.Namespace) -> int:
             spots,
             tiles,
             tuple(args.tmem),
-            result.unverified,
         )
         shown.check()
         comparisons = expecting.compare(shown, wanted, args.tolerance)

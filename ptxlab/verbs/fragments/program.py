@@ -138,11 +138,12 @@ def _look(launched: Callable[[], PreparedLaunch], place: DumpPlace) -> Looked:
         if isinstance(operand, (Vector, Name))
     ]
     sources = tuple(letter for letter in letters if letter != "D")
-    before = _shown(launched(), Dump(line, sources, before=True))
+    launch = launched()
+    before = _shown(launch, Dump(line, sources, before=True))
     after = before and _shown(launched(), Dump(line, ("D",)))
     if before is None or after is None:
         return Looked(line, name, None, (), (("all", "no whole warp of CTA 0 came by"),))
-    values = named(before.launch.asked.values)
+    values = named(launch.asked.values)
     comparisons: list[OperandComparison] = []
     unknown: list[tuple[str, str]] = []
     held: dict[str, tuple[FragmentLayout, Array]] = {}
@@ -172,7 +173,7 @@ def _shown(launch: PreparedLaunch, dump: Dump) -> ShownDump | None:
     came = dumped.reached[: warps * WARP].reshape(warps, WARP).all(axis=1)
     if not came.any():
         return None
-    return ShownDump(launch, (0,), int(np.argmax(came)), None, None, dumped)
+    return ShownDump(dumped.launch, (0,), int(np.argmax(came)), None, None, dumped)
 
 
 def _words(shown: ShownDump, layout: FragmentLayout, first: int) -> Array:

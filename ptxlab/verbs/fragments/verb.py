@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
@@ -210,14 +211,15 @@ def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> i
     """Draw the layout of ``instruction`` in a format that needs no device; always return 0."""
     from ptxlab.matrix.catalog import MULTIPLICATIONS
     from ptxlab.verbs.fragments import atlas, svg, tables
+    from ptxlab.verbs.fragments.svg_operands import operand_svg
 
     if args.ptx is not None:
         raise PtxlabError(
             f"--format {args.format} draws the layout and runs no program",
             hint="--ptx goes with --format text and json",
         )
-    if args.operand is not None and args.format in ("svg", "html"):
-        raise PtxlabError(f"--format {args.format} draws all operands", hint="leave out --operand")
+    if args.operand is not None and args.format == "html":
+        raise PtxlabError("--format html draws all operands", hint="leave out --operand")
     emit(
         args,
         "",
@@ -225,7 +227,11 @@ def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> i
         csv=lambda: tables.csv(instruction, selection),
         markdown=lambda: tables.markdown(instruction, selection),
         latex=lambda: tables.latex(instruction, selection),
-        svg=lambda: svg.svg(instruction, selection),
+        svg=lambda: (
+            svg.svg(instruction, selection)
+            if args.operand is None
+            else operand_svg(instruction.operand(args.operand), replace(selection, operand=None))
+        ),
         html=lambda: atlas.page(MULTIPLICATIONS, instruction),
     )
     return 0

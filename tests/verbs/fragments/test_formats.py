@@ -13,6 +13,7 @@ from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.verbs.fragments import atlas, svg, tables
 from ptxlab.verbs.fragments.runs import Selection
+from ptxlab.verbs.fragments.svg_operands import operand_svg
 
 S4 = multiplication("m16n8k64", "s4")
 LANE = Selection(lane=6)
@@ -54,6 +55,16 @@ def test_all_is_drawn_when_nothing_is_selected(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == svg.svg(S4) != expected("svg")
     assert main([*ASKED, "--html"]) == 0
     assert capsys.readouterr().out == expected("html")
+
+
+def test_one_operand_is_drawn_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ASKED, "--operand", "B", "--format", "svg"]) == 0
+    assert capsys.readouterr().out == operand_svg(S4.operand("B"))
+    assert main([*ASKED, "--operand", "b", "--lane", "6", "--format", "svg"]) == 0
+    assert capsys.readouterr().out == operand_svg(S4.operand("B"), LANE)
+    assert main([*ASKED, "--operand", "E", "--format", "svg"]) == 2
+    assert main([*ASKED, "--operand", "B", "--html"]) == 2
+    assert "draws all operands" in capsys.readouterr().err
 
 
 def test_a_program_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
