@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxlab.instrument.sites import instructions, sources
+from ptxlab.instrument.sites import calls, instructions, sources
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.sass import SassFunction, SassInstruction, sass
 from ptxlab.pictured import Readable
@@ -17,7 +17,7 @@ from ptxlab.toolchain.cubin import Cubin
 
 @dataclass(frozen=True, slots=True)
 class PtxLine:
-    """A line of PTX, where it comes from, and the instructions it became, by address.
+    """A line of PTX, where it comes from and from which calls it was inlined, and its instructions, by address.
 
     ``number`` is 0, and ``text`` empty, for instructions of which the cubin names no line.
     """
@@ -26,6 +26,7 @@ class PtxLine:
     text: str
     source: SourceLine | None
     sass: tuple[SassInstruction, ...]
+    calls: tuple[SourceLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Assembly(Readable):
     @cached_property
     def sources(self) -> dict[int, SourceLine]:
         return {} if self.module is None else sources(self.module, self.module.functions)
+
+    @cached_property
+    def calls(self) -> dict[int, tuple[SourceLine, ...]]:
+        return {} if self.module is None else calls(self.module, self.module.functions)
 
     def lines(self, name: str) -> list[PtxLine]:
         """Return the lines of PTX that the SASS of function ``name`` was made from, in text order.
@@ -72,6 +77,7 @@ class Assembly(Readable):
                 _bare(text[number - 1]) if 0 < number <= len(text) else "",
                 self.sources.get(number),
                 tuple(by_line.get(number, ())),
+                self.calls.get(number, ()),
             )
             for number in sorted(own | by_line.keys())
         ]

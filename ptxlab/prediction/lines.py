@@ -15,7 +15,10 @@ Shares = Mapping[int, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class PredictedLine:
-    """A line of the program: ``share`` of the warps' time and why, by reason; its machine code."""
+    """A line of the program: ``share`` of the warps' time and why, by reason; its machine code.
+
+    ``calls`` are those that it was inlined from, the innermost first.
+    """
 
     number: int
     source: SourceLine | None
@@ -23,6 +26,7 @@ class PredictedLine:
     sass: tuple[str, ...]
     share: float
     stalls: Mapping[str, float]
+    calls: tuple[SourceLine, ...] = ()
 
 
 def by_line(shares: Shares, assembly: Assembly, kernel: str) -> tuple[PredictedLine, ...]:
@@ -46,6 +50,5 @@ def _line(shares: Shares, line: PtxLine, numbers: Mapping[int, int]) -> Predicte
         for reason, share in shares.get(numbers[instruction.address], {}).items():
             stalls[reason] += share
     text = tuple(instruction.text for instruction in line.sass)
-    return PredictedLine(
-        line.number, line.source, line.text, text, sum(stalls.values()), dict(stalls)
-    )
+    share = sum(stalls.values())
+    return PredictedLine(line.number, line.source, line.text, text, share, dict(stalls), line.calls)

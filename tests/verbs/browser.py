@@ -82,9 +82,9 @@ class Browser:
         """Run a function body in the page and return what it returns."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(args)})
 
-    def until(self, condition: str) -> None:
-        """Wait until an expression is true in the page, ten seconds at most."""
-        deadline = time.monotonic() + 10
+    def until(self, condition: str, seconds: float = 10) -> None:
+        """Wait until an expression is true in the page, so many seconds at most."""
+        deadline = time.monotonic() + seconds
         while not self.js(f"return {condition}"):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"never was {condition}")

@@ -26,6 +26,7 @@ from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ptxlab import resources
 from ptxlab.cli.failures import as_data
 from ptxlab.cli.verbs import find_verb
 from ptxlab.errors import PtxlabError
@@ -82,7 +83,7 @@ def launched(verb: str, request: Request) -> tuple[int, Any]:
     Raises PtxlabError as the verb does, and for an option that no verb has.
     """
     options = _options(verb, request.get("options", ()))
-    with _file(request) as name:
+    with _file(request) as (name, folder):
         parser, execute = find_verb(verb)
         form = VERBS[verb]
         args = parser.parse_args([name, *options, "--format", form])
@@ -90,8 +91,15 @@ def launched(verb: str, request: Request) -> tuple[int, Any]:
             args.device, args.device_options = "emulator", ()
         with redirect_stdout(io.StringIO()) as written:
             status = execute(args)
-    text = written.getvalue()
+    text = _named_shortly(written.getvalue(), folder)
     return status, json.loads(text) if form == "json" else text
+
+
+def _named_shortly(text: str, folder: str) -> str:
+    """Return what a verb writes without the folders of this machine: those of the program, and of ptxlab's own."""
+    for above in (folder, str(resources.path("kernels").parent)):
+        text = text.replace(f"{above}/", "")
+    return text
 
 
 def _options(verb: str, words: Sequence[str]) -> list[str]:
@@ -113,14 +121,14 @@ def _options(verb: str, words: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _file(request: Request) -> Iterator[str]:
-    """Have the program of a request in a file of its name, in the working directory."""
+def _file(request: Request) -> Iterator[tuple[str, str]]:
+    """Have the program of a request in a file of its name, in the working directory; give both."""
     name = PurePosixPath(str(request.get("name", ""))).name
     if PurePosixPath(name).suffix not in (".ptx", ".cu"):
         raise PtxlabError(f"{name or 'a program'} is neither called .ptx nor .cu")
     with tempfile.TemporaryDirectory(prefix="ptxlab-lab-") as folder, chdir(folder):
         Path(name).write_text(str(request.get("text", "")), encoding="utf-8")
-        yield name
+        yield name, os.getcwd()
 
 
 class _Listener(io.StringIO):
@@ -156,7 +164,7 @@ QUESTIONS: dict[str, Callable[[Request], Any]] = {
 
 def _diagnosed(request: Request) -> dict[str, Any]:
     options = _options("run", request.get("options", ()))
-    with _file(request) as name:
+    with _file(request) as (name, _):
         parser, _ = find_verb("run")
         return diagnosis(parser.parse_args([name, *options]))
 

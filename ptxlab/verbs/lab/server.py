@@ -225,6 +225,7 @@ def serve(
             raise PtxlabError(
                 f"port {port} cannot be had: {error.strerror}", hint="leave out --port"
             ) from None
+        listening.listen()  # so that a browser may come before the server does
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         announce(f"http://{_NAMES[0]}:{port}/?token={token}")

@@ -66,8 +66,9 @@ STOPS: list[dict[str, Any]] = [
     },
     {
         "title": "From PTX to the machine",
-        "example": "kernels/tensor_core.cu",
+        "example": "kernels/naive.cu",
         "tab": "code",
+        "at": "sum(",
         "text": [
             "CUDA C becomes PTX, and PTX becomes SASS, the code of one GPU. Equal colours come from the same line; click "
             "one, and all three move there.",
@@ -88,7 +89,7 @@ STOPS: list[dict[str, Any]] = [
     },
     {
         "title": "How fast, on a GPU that is not here",
-        "example": "kernels/tensor_core.cu",
+        "example": "ptx/gemm_m16n8k16_bf16_f32.ptx",
         "tab": "predict",
         "text": [
             "A model runs the machine code of each GPU clock by clock: how long the launch takes, what warps wait for, and at "

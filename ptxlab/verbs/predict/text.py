@@ -156,6 +156,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
             {
                 "line": line.number,
                 "source": line.source and line.source._asdict(),
+                "calls": [call._asdict() for call in line.calls],
                 **members(line, "sass", "share", "stalls"),
             }
             for line in prediction.lines

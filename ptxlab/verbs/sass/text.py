@@ -269,7 +269,10 @@ def _program(program: AssembledProgram) -> dict[str, Any]:
         "member": program.member and str(program.member),
         "remarks": [asdict(remark) for remark in program.assembly.cubin.remarks],
         "ptx": _ptx(program),
-        "sources": {line: source._asdict() for line, source in program.assembly.sources.items()},
+        "sources": {
+            line: [each._asdict() for each in (source, *program.assembly.calls.get(line, ()))]
+            for line, source in program.assembly.sources.items()
+        },
         "kernels": [
             {
                 "spill_stores": None,

@@ -1,7 +1,12 @@
 // What opens, the buttons of the head, keys, light and dark, widths, and the start.
 
+let latest = null;
+
+/** Open another program, or another state; the latest one counts. */
 async function become(next) {
-  const text = next.text ?? (next.example ? (await ask({ want: "example", name: next.example })).result.text : "");
+  latest = next;
+  const text = next.text || (next.example ? (await ask({ want: "example", name: next.example })).result.text : "");
+  if (latest !== next) return;
   state = { ...fresh(), ...next, text };
   faults = [];
   findings = [];
@@ -17,7 +22,8 @@ async function become(next) {
   drawLaunch();
   drawStop();
   choose(state.tab);
-  if (state.line) { drawMarks(); reveal(state.line); }
+  drawMarks();
+  reveal(state.line || text.split("\n").findIndex((line) => line.trim() && !line.startsWith("//")) + 1, state.line ? "center" : "start");
   await diagnose();
 }
 

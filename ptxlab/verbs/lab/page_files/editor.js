@@ -168,10 +168,10 @@ function setText(text) {
   editor.scrollDOM.scrollTop = 0;
 }
 
-/** Bring a line into sight; with a column the cursor goes there. */
-function reveal(line) {
+/** Bring a line into sight. */
+function reveal(line, y = "center") {
   if (line < 1 || line > editor.state.doc.lines) return;
-  editor.dispatch({ effects: EditorView.scrollIntoView(editor.state.doc.line(line).from, { y: "center" }) });
+  editor.dispatch({ effects: EditorView.scrollIntoView(editor.state.doc.line(line).from, { y }) });
 }
 function goTo(line, column = 1) {
   const here = editor.state.doc.line(line);

@@ -14,7 +14,15 @@ function framed(id, box, page) {
 const post = (id, message) => frames[id] && frames[id].frame.isConnected && frames[id].frame.contentWindow.postMessage({ ptxlab: message }, "*");
 
 /** A line of the source as a frame knows it: of the PTX, or of the file that the PTX comes from. */
-const whereOf = (line) => ({ line, file: isCuda() ? state.name : null });
+const whereOf = (line) => (isCuda() ? { line, file: state.name } : { line: line && statementStart(line), file: null });
+
+/** The line on which the statement of a line of PTX begins. */
+function statementStart(line) {
+  const { doc } = editor.state, code = (number) => doc.line(number).text.replace(/\/\/.*/, "").trim();
+  let start = Math.min(line, doc.lines);
+  while (start > 1 && code(start) && /[^;{}:]$/.test(code(start - 1))) start--;
+  return start;
+}
 
 let asking = 0;
 const replies = new Map();

@@ -4,12 +4,11 @@ let code = null;
 
 /** Take apart what ptxlab sass says of a program: lines of PTX and instructions, each with the line of the source it comes from. */
 function codeOf({ programs: [program] }) {
-  const own = (source) => (source && baseName(source.path) === state.name ? source.line : null);
-  const lineOfPtx = (line) => (isCuda() ? own(program.sources[line]) : line);
+  const lineOfPtx = (line) => (isCuda() ? ownLine(program.sources[line] || []) : line);
   const functions = [...program.kernels.map((kernel) => ({ name: kernel.kernel, kernel, instructions: kernel.instructions })),
     ...program.functions.map(({ name, instructions }) => ({ name, instructions }))];
   const rows = functions.flatMap(({ name, instructions }) => instructions.map((one, at) => ({
-    ...one, function: name, first: at === 0, origin: isCuda() ? own(one.source) : one.line, waited: waitedFor(instructions, at) })));
+    ...one, function: name, first: at === 0, origin: lineOfPtx(one.line), waited: waitedFor(instructions, at) })));
   const wanted = [...new Set(rows.map(({ origin }) => origin).filter(Boolean))].sort((a, b) => a - b);
   const colours = new Map(wanted.map((line, at) => [line, (4 * at + Math.floor(at / 8)) % 32]));
   return { program, functions, rows, colours, ptx: program.ptx.split("\n").map((text, at) => ({ text, line: at + 1, origin: lineOfPtx(at + 1) })) };
@@ -72,6 +71,13 @@ function drawCode(box, [{ result }]) {
       kernel.spill_stores ? `, ${kernel.spill_stores} bytes spilled` : "", kernel.occupancy[0] ? `, ${kernel.occupancy[0].warps} of ${kernel.occupancy[0].most_warps} warps in an SM` : ""))),
     element("div", { class: isCuda() ? "listings two" : "listings" }, ptx, sass),
     element("div", { id: "bits", role: "status" }, element("p", { class: "quiet" }, "Between address and instruction stand its control bits: the scoreboards it waits for, those it holds until its sources are read (r) and its result is written (w), and the cycles until the next may issue. Point at one, or choose it with the arrow keys.")));
+  box.querySelectorAll(".code").forEach(showFirst);
+}
+
+/** Of a listing that nobody has looked into, bring what was made of the source into sight. */
+function showFirst(list) {
+  const first = [...list.children].find(({ dataset }) => dataset.origin);
+  if (first) list.scrollTop = first.offsetTop - 40;
 }
 
 function tellBits(row) {

@@ -16,7 +16,8 @@ function table(heads, rows) {
 }
 const lineButton = (line, text = `line ${line}`) => element("button", { type: "button", class: "plain", onclick: () => goTo(line) }, text);
 const textOf = (line) => (line >= 1 && line <= editor.state.doc.lines ? editor.state.doc.line(line).text.trim() : "");
-const ownLine = (one) => (isCuda() ? (one.source && baseName(one.source.path || one.source.file || one.source[0] || "") === state.name ? one.source.line ?? one.source[1] : null) : one.line);
+/** The line of the source that something is about, which has a line of the PTX and perhaps of the files that comes from. */
+const sourceLine = (one) => (isCuda() ? ownLine([one.source, ...(one.calls || [])]) : one.line);
 function markRow(box, line) { for (const row of box.querySelectorAll("tr[data-line]")) row.classList.toggle("here", row.dataset.line === String(line)); }
 
 // ---- run ----
@@ -41,10 +42,10 @@ view("check", "Findings", "races, missing waits, barriers, bounds, uninitialised
     box.replaceChildren(
       element("p", { class: `verdict ${verdict === "clean" ? "good" : "bad"}` }, words[verdict]),
       ...all.map((one) => {
-        const other = one.other_line && (isCuda() ? ownLine({ source: one.other_source }) : one.other_line);
+        const other = one.other_line && sourceLine({ source: one.other_source, line: one.other_line });
         return element("article", { class: `finding ${one.severity}` },
           element("h3", {}, `${one.severity}: ${one.kind}`, element("small", {}, one.count > 1 ? ` ${plural(one.count, one.unit.replace(/s$/, ""))}` : "")),
-          element("p", {}, one.message), ...[ownLine(one), other].filter(Boolean).map((line) => element("p", { class: "source" }, lineButton(line), " ", element("code", {}, textOf(line)))),
+          element("p", {}, one.message), ...[sourceLine(one), other].filter(Boolean).map((line) => element("p", { class: "source" }, lineButton(line), " ", element("code", {}, textOf(line)))),
           one.hint ? element("p", { class: "quiet" }, `hint: ${one.hint}`) : null);
       }),
       element("p", { class: "quiet" }, `Checked, of this launch and on the paths that it takes: ${checks.join(", ")}.`),
@@ -53,7 +54,7 @@ view("check", "Findings", "races, missing waits, barriers, bounds, uninitialised
   },
   beside([{ result }]) {
     if (!result) return;
-    findings = result.findings.filter(ownLine).map((one) => ({ line: ownLine(one), severity: one.severity, message: `${one.kind}: ${one.message}`, hint: one.hint }));
+    findings = result.findings.filter(sourceLine).map((one) => ({ line: sourceLine(one), severity: one.severity, message: `${one.kind}: ${one.message}`, hint: one.hint }));
     drawFaults();
   },
 });
@@ -62,17 +63,14 @@ view("check", "Findings", "races, missing waits, barriers, bounds, uninitialised
 
 const COLUMNS = [["executed", "executed"], ["lanes", "lanes"], ["sectors", "sectors", "sectors_ideal"], ["wavefronts", "shared_wavefronts", "shared_ideal"], ["FLOPs", "flops"]];
 
-/** What was counted, by line of the source: that of CUDA C, or of the PTX. */
-function countedLines({ lines, sources }) {
-  if (!isCuda()) return lines;
-  const own = Object.entries(sources || {}).find(([path]) => baseName(path) === state.name);
-  return own ? own[1] : [];
-}
+/** What was counted, by line of CUDA C with its headers, or of the PTX. */
+const countedLines = ({ lines, sources }) => (isCuda() ? sources : lines).filter(({ executed }) => executed);
+const isOwn = ({ path }) => !path || baseName(path) === state.name;
 
 view("profile", "Counts", "what each line does: executions, sectors, wavefronts, FLOPs, counted exactly", {
   asks: () => [asAsked("profile")],
   draw(box, [{ result }]) {
-    const lines = countedLines(result).filter(({ executed }) => executed).sort((a, b) => b.executed - a.executed);
+    const lines = countedLines(result).sort((a, b) => b.executed - a.executed);
     const used = COLUMNS.filter(([, name]) => name === "executed" || lines.some((line) => line[name]));
     const cells = (line) => used.map(([, name, ideal]) => {
       const value = name === "lanes" ? line.lanes : line[name], more = ideal && value > line[ideal];
@@ -81,12 +79,12 @@ view("profile", "Counts", "what each line does: executions, sectors, wavefronts,
     box.replaceChildren(
       element("p", {}, element("b", {}, number(result.instructions)), ` instructions of warps on ${result.device} (${result.arch}). `,
         element("span", { class: "quiet" }, "Red is more than the same bytes need. Hottest lines first; the counts stand beside the source as well.")),
-      table(["line", ...used.map(([head]) => head), ""], lines.map((line) => ({ line: line.line, cells: [line.line, ...cells(line), element("code", {}, textOf(line.line))] }))));
+      table(["line", ...used.map(([head]) => head), ""], lines.map((line) => ({ line: isOwn(line) ? line.line : null, cells: [isOwn(line) ? line.line : `${baseName(line.path)}:${line.line}`, ...cells(line), element("code", {}, line.text)] }))));
   },
   beside([{ result }]) {
     if (!result) return;
-    const lines = countedLines(result), most = Math.max(1, ...lines.map(({ executed }) => executed));
-    showCounts(new Map(lines.filter(({ executed }) => executed).map((line) => [line.line, { text: number(line.executed), heat: line.executed / most, title: `executed ${number(line.executed)} times by warps` }])));
+    const lines = countedLines(result).filter(isOwn), most = Math.max(1, ...lines.map(({ executed }) => executed));
+    showCounts(new Map(lines.map((line) => [line.line, { text: number(line.executed), heat: line.executed / most, title: `executed ${number(line.executed)} times by warps` }])));
   },
   follow: ({ line }) => markRow(VIEWS.profile.box, line),
 });
@@ -97,7 +95,7 @@ view("profile", "Counts", "what each line does: executions, sectors, wavefronts,
 function sharesOf({ lines }) {
   const shares = new Map();
   for (const one of lines) {
-    const line = ownLine(one);
+    const line = sourceLine(one);
     if (!line) continue;
     const now = shares.get(line) || { share: 0, stalls: {} };
     now.share += one.share;

@@ -31,6 +31,8 @@ const fresh = () => ({ name: "", text: "", example: null, launch: { args: {} }, 
 let state = fresh();
 
 const isCuda = () => state.name.endsWith(".cu");
+/** Of lines of files, each called by the one before, the first that is of the source. */
+const ownLine = (chain) => (chain.find((one) => one && baseName(one.path || one.file) === state.name) || {}).line || null;
 const baseName = (path) => path.split("/").pop();
 
 // ---- as text ----

@@ -125,7 +125,7 @@ function choose(id, focus = false) {
     one.box.hidden = !chosen;
   }
   if (focus) VIEWS[id].tab.focus();
-  VIEWS[id].tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+  $("tabs").scrollLeft = VIEWS[id].tab.offsetLeft - $("tabs").offsetLeft - 60; // scrollIntoView would have Tab go on from here
   showCounts(new Map());
   origins = new Map();
   drawMarks();

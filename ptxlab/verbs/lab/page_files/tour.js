@@ -7,6 +7,7 @@ async function stopAt(number) {
   await become({ ...fresh(), name, text, example: stop.example, tab: stop.tab, launch: { args: {}, ...(stop.launch || {}) }, gpus: stop.gpus || fresh().gpus, stop: number });
   const at = stop.at ? text.split("\n").findIndex((line) => line.includes(stop.at) && !line.startsWith("//")) + 1 : 0;
   if (at) look({ line: at, from: "tour" });
+  $("onward").focus();
 }
 
 function leaveTour() {

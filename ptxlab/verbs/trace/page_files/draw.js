@@ -298,6 +298,7 @@ function named(tag, text, top, at) {
 
 let asked = false;
 function draw() {
+  if (!$("lanes").clientWidth) return; // in a frame that is not in sight
   if (asked) return;
   asked = true;
   requestAnimationFrame(() => {
