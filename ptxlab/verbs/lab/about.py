@@ -42,7 +42,7 @@ def about() -> dict[str, Any]:
 
 def example(name: str) -> dict[str, Any]:
     """Return a program of those that come with ptxlab. Raises PtxlabError where there is none of that name."""
-    return {"name": PurePosixPath(name).name, "text": _text(name)}
+    return {"name": PurePosixPath(name).name, "text": _text(name), "example": name}
 
 
 def _text(name: str) -> str:

@@ -33,7 +33,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.verbs.lab.about import about, example
 from ptxlab.verbs.lab.comparison import compared
 from ptxlab.verbs.lab.completion import completions
-from ptxlab.verbs.lab.diagnosis import diagnosis
+from ptxlab.verbs.lab.diagnosis import diagnosis, of_python
 from ptxlab.verbs.lab.hover import hover
 from ptxlab.view.json import plain
 
@@ -51,6 +51,9 @@ VERBS = {
     "sass": "json",
 }
 """The verbs that can be asked, and the format in which they answer."""
+
+PYTHON = ".py"
+"""How programs end that launch kernels themselves, such as those in Triton."""
 
 _NOT_HERE = ("-o", "--output", "--save", "--format", "--json", "--seed=", "--time", "--device")
 """Options that write files or say how an answer looks, which is the page's to say."""
@@ -82,6 +85,11 @@ def launched(verb: str, request: Request) -> tuple[int, Any]:
 
     Raises PtxlabError as the verb does, and for an option that no verb has.
     """
+    if _is_python(request):
+        from ptxlab.verbs.lab.programs import look  # here: it starts processes
+
+        with _file(request) as (name, _):
+            return look(verb, name, request.get("options", ()))
     options = _options(verb, request.get("options", ()))
     with _file(request) as (name, folder):
         parser, execute = find_verb(verb)
@@ -120,12 +128,16 @@ def _options(verb: str, words: Sequence[str]) -> list[str]:
     return chosen
 
 
+def _is_python(request: Request) -> bool:
+    return str(request.get("name")).endswith(PYTHON)
+
+
 @contextmanager
 def _file(request: Request) -> Iterator[tuple[str, str]]:
     """Have the program of a request in a file of its name, in the working directory; give both."""
     name = PurePosixPath(str(request.get("name", ""))).name
-    if PurePosixPath(name).suffix not in (".ptx", ".cu"):
-        raise PtxlabError(f"{name or 'a program'} is neither called .ptx nor .cu")
+    if PurePosixPath(name).suffix not in (".ptx", ".cu", PYTHON):
+        raise PtxlabError(f"{name or 'a program'} is called neither .ptx nor .cu nor {PYTHON}")
     with tempfile.TemporaryDirectory(prefix="ptxlab-lab-") as folder, chdir(folder):
         Path(name).write_text(str(request.get("text", "")), encoding="utf-8")
         yield name, os.getcwd()
@@ -163,6 +175,8 @@ QUESTIONS: dict[str, Callable[[Request], Any]] = {
 
 
 def _diagnosed(request: Request) -> dict[str, Any]:
+    if _is_python(request):
+        return of_python(request["text"])
     options = _options("run", request.get("options", ()))
     with _file(request) as (name, _):
         parser, _ = find_verb("run")

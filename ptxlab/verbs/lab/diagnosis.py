@@ -54,6 +54,24 @@ def diagnosis(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def of_python(text: str) -> dict[str, Any]:
+    """Return the same of a program in Python, which launches what it likes."""
+    faults = []
+    try:
+        compile(text, "<lab>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        faults = [
+            {
+                "severity": "error",
+                "line": error.lineno or 0,
+                "column": error.offset or 1,
+                "message": error.msg,
+                "hint": None,
+            }
+        ]
+    return {"faults": faults, "kernels": [], "runs": [], "arch": DEFAULT_TARGET, "expect": ""}
+
+
 def _read(args: argparse.Namespace, path: Path, target: Target) -> PtxModule:
     if is_cuda(args.file):
         fill_in(args, path)

@@ -30,7 +30,8 @@ The page is served to this machine alone, and to who has the address that is pri
 and uvicorn: pip install 'ptxlab[lab]'."""
 
 OPTIONS = """
-FILE           a .ptx or .cu file, one ptxlab ships, or a page that the lab has saved
+FILE           a .ptx or .cu file, one ptxlab ships, a program in Python that launches kernels, or a page that
+               the lab has saved
 --port N       where it is served (default one that is free)
 --launches N   how many launches are worked on at the same time (default 2)
 --no-browser   print the address, and open no browser
@@ -84,12 +85,16 @@ def opened(file: str | None) -> tuple[dict[str, Any], str | None]:
         from ptxlab.verbs.lab.page import state_of
 
         return state_of(_text(Path(file), file)), None
+    if file.endswith(".py"):
+        return {"name": Path(file).name, "text": _text(Path(file), file)}, None
     from ptxlab.device.loading import find_file, is_machine_code
+    from ptxlab.resources import shipped
 
     path = find_file(file)
     if is_machine_code(file):
         raise PtxlabError(f"{file} is machine code, and the lab opens PTX and CUDA C")
-    return {"name": path.name, "text": _text(path, file)}, str(path.parent.resolve())
+    known = {"example": file} if shipped(file) == path else {}
+    return {"name": path.name, "text": _text(path, file), **known}, str(path.parent.resolve())
 
 
 def _text(path: Path, name: str) -> str:

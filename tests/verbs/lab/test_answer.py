@@ -12,8 +12,12 @@ import pytest
 
 from ptxlab.main import main
 from ptxlab.verbs.lab.answer import answer
+from tests.clients.needs import need
 
 ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "ptxlab/verbs/lab/page_files/begin.js").read_text(encoding="utf-8")
+TRITON = json.loads(re.search(r'"new.py": (".*"),', PAGE)[1])  # type: ignore[index]
+"""The program in Triton that the page offers to begin with."""
 MMA = (ROOT / "ptx/mma_m16n8k16_bf16_f32.ptx").read_text(encoding="utf-8")
 LDMATRIX = (ROOT / "ptx/ldmatrix.ptx").read_text(encoding="utf-8")
 
@@ -65,7 +69,7 @@ def test_a_file_is_named_from_where_the_lab_was_started(
     assert "d is right" in told
 
 
-@pytest.mark.parametrize("name", ["", "x.py", "../x", "x.cubin"])
+@pytest.mark.parametrize("name", ["", "x.pyc", "../x", "x.cubin"])
 def test_a_program_has_a_name_that_says_what_it_is(name: str) -> None:
     told = answer({"want": "check", "name": name, "text": MMA})
     assert told["error"]["kind"] == "usage"
@@ -171,3 +175,28 @@ def test_two_gpus_and_two_sources_are_compared() -> None:
     assert changed
     assert all(re.search(r"0x[12]\b", each["text"]) for each in changed)
     assert {each["mark"] for each in changed} == {"-", "+"}
+
+
+def test_a_program_in_python_says_where_it_does_not_parse() -> None:
+    [fault] = asked("diagnose", "x = 1\ndef f(:\n", "x.py")["faults"]
+    assert (fault["line"], fault["column"]) == (2, 7)
+    assert asked("diagnose", "x = 1\n", "x.py")["faults"] == []
+    told = answer({"want": "profile", "name": "x.py", "text": "x = 1"})
+    assert "profile is about a file that is launched" in told["error"]["message"]
+
+
+@pytest.mark.thorough
+def test_a_launch_of_triton_is_looked_into() -> None:
+    need("torch", "triton")
+    text = TRITON
+    [program] = asked("sass", text, "x.py")["programs"]
+    lines = {
+        each["source"]["line"] for each in program["kernels"][0]["instructions"] if each["source"]
+    }
+    assert text.splitlines()[9].startswith("    tl.store")
+    assert 10 in lines
+    told = answer({"want": "check", "name": "x.py", "text": text.replace("+ at, inside) + tl.load(y + at, inside)", "+ at) + tl.load(y + at)")})  # fmt: skip
+    assert (told["error"]["line"], told["error"]["kind"]) == (10, "launch")
+    assert "out of bounds" in told["error"]["message"]
+    told = answer({"want": "step", "name": "x.py", "text": "print('nothing')"})
+    assert "no launch" in told["error"]["message"]

@@ -30,14 +30,16 @@ async function become(next) {
 const TEMPLATES = {
   "new.ptx": ".version 8.0\n.target sm_80\n.address_size 64\n\n.visible .entry kernel(.param .u64 x)\n{\n    .reg .b32 %r<4>;\n    .reg .b64 %rd<4>;\n\n    ld.param.u64    %rd1, [x];\n    mov.u32         %r1, %tid.x;\n    mul.wide.u32    %rd2, %r1, 4;\n    add.u64         %rd3, %rd1, %rd2;\n    st.global.u32   [%rd3], %r1;\n    ret;\n}\n",
   "new.cu": "extern \"C\" __global__ void kernel(float *x, int n)\n{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n)\n        x[i] = 2 * x[i];\n}\n",
+  "new.py": "import torch\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\ndef add(x, y, out, n, BLOCK: tl.constexpr):\n    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    inside = at < n\n    tl.store(out + at, tl.load(x + at, inside) + tl.load(y + at, inside), inside)\n\n\nx, y = torch.randn(1000, device=\"cuda\"), torch.randn(1000, device=\"cuda\")\nout = torch.empty_like(x)\nadd[(4,)](x, y, out, 1000, BLOCK=256)\nprint(\"largest error\", float((out - (x + y)).abs().max()))\n",
 };
+const KINDS_OF = { "new.ptx": "new PTX", "new.cu": "new CUDA C", "new.py": "new Triton" };
 const NEW_LAUNCH = { "new.ptx": { grid: "1", block: "32", args: { x: "zeros(32,u32)" } }, "new.cu": { grid: "2", block: "64", args: { x: "arange(100,f32)", n: "100" } } };
 
-$("example").append(element("option", { value: "" }, "your own"), ...Object.keys(TEMPLATES).map((name) => element("option", { value: name }, name.replace("new.", "new .").replace("new .ptx", "new PTX").replace("new .cu", "new CUDA C"))),
+$("example").append(element("option", { value: "" }, "your own"), ...Object.keys(TEMPLATES).map((name) => element("option", { value: name }, KINDS_OF[name])),
   ...["ptx", "kernels"].map((folder) => element("optgroup", { label: folder }, ...about.examples.filter(({ name }) => name.startsWith(`${folder}/`)).map(({ name, title }) =>
     element("option", { value: name, title }, name.slice(folder.length + 1))))));
 $("example").addEventListener("change", ({ target: { value } }) => {
-  if (TEMPLATES[value]) become({ ...fresh(), name: value, text: TEMPLATES[value], launch: structuredClone(NEW_LAUNCH[value]), tab: state.tab });
+  if (TEMPLATES[value]) become({ ...fresh(), name: value, text: TEMPLATES[value], launch: structuredClone(NEW_LAUNCH[value] || fresh().launch), tab: state.tab });
   else if (value) become({ ...fresh(), name: baseName(value), example: value, tab: state.tab, gpus: state.gpus });
 });
 $("name").addEventListener("change", ({ target }) => {
@@ -70,6 +72,7 @@ addEventListener("drop", (event) => {
 $("go").addEventListener("click", () => {
   if (cancel()) return;
   const now = VIEWS[state.tab];
+  trusted = state.text;
   for (const request of now.asks()) if ((answers.get(keyOf(request)) || {}).error) answers.delete(keyOf(request));
   now.shown = null;
   run();

@@ -14,7 +14,7 @@ function framed(id, box, page) {
 const post = (id, message) => frames[id] && frames[id].frame.isConnected && frames[id].frame.contentWindow.postMessage({ ptxlab: message }, "*");
 
 /** A line of the source as a frame knows it: of the PTX, or of the file that the PTX comes from. */
-const whereOf = (line) => (isCuda() ? { line, file: state.name } : { line: line && statementStart(line), file: null });
+const whereOf = (line) => (isCompiled() ? { line, file: state.name } : { line: line && statementStart(line), file: null });
 
 /** The line on which the statement of a line of PTX begins. */
 function statementStart(line) {
@@ -49,7 +49,7 @@ addEventListener("message", ({ data, source }) => {
   if (number !== undefined && replies.has(number)) { replies.get(number)(value); replies.delete(number); }
   if (key) run();
   if (!at || state.tab !== id || !frames[id].ready) return;
-  const own = isCuda() ? (at.sources.find(([file]) => baseName(file) === state.name) || [])[1] : at.line;
+  const own = isCompiled() ? (at.sources.find(([file]) => baseName(file) === state.name) || [])[1] : at.line;
   if (own && own !== state.line) look({ line: own, from: id });
 });
 

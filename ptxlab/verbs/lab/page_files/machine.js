@@ -4,7 +4,7 @@ let code = null;
 
 /** Take apart what ptxlab sass says of a program: lines of PTX and instructions, each with the line of the source it comes from. */
 function codeOf({ programs: [program] }) {
-  const lineOfPtx = (line) => (isCuda() ? ownLine(program.sources[line] || []) : line);
+  const lineOfPtx = (line) => (isCompiled() ? ownLine(program.sources[line] || []) : line);
   const functions = [...program.kernels.map((kernel) => ({ name: kernel.kernel, kernel, instructions: kernel.instructions })),
     ...program.functions.map(({ name, instructions }) => ({ name, instructions }))];
   const rows = functions.flatMap(({ name, instructions }) => instructions.map((one, at) => ({
@@ -60,7 +60,7 @@ const classOf = (origin, extra = "") => `${origin && code.colours.has(origin) ? 
 
 function drawCode(box, [{ result }]) {
   code = codeOf(result);
-  const ptx = isCuda() ? listing("ptx", "PTX", code.ptx.map(({ text, line, origin }) =>
+  const ptx = isCompiled() ? listing("ptx", "PTX", code.ptx.map(({ text, line, origin }) =>
     element("li", { class: classOf(origin), "data-origin": origin, "data-ptx": line }, element("i", {}, String(line)), text.replaceAll("\t", "    ")))) : null;
   const sass = listing("sass", `SASS for ${code.program.arch}`, code.rows.map((row, at) =>
     element("li", { class: classOf(row.origin, row.first ? "first" : ""), "data-origin": row.origin, "data-ptx": row.line, "data-at": at },
@@ -69,7 +69,7 @@ function drawCode(box, [{ result }]) {
     element("div", { class: "facts" }, ...code.functions.filter(({ kernel }) => kernel).map(({ kernel }) => element("span", {},
       element("b", {}, kernel.kernel), ` ${plural(kernel.registers, "register")}, ${plural(kernel.instructions.length, "instruction")}`,
       kernel.spill_stores ? `, ${kernel.spill_stores} bytes spilled` : "", kernel.occupancy[0] ? `, ${kernel.occupancy[0].warps} of ${kernel.occupancy[0].most_warps} warps in an SM` : ""))),
-    element("div", { class: isCuda() ? "listings two" : "listings" }, ptx, sass),
+    element("div", { class: isCompiled() ? "listings two" : "listings" }, ptx, sass),
     element("div", { id: "bits", role: "status" }, element("p", { class: "quiet" }, "Between address and instruction stand its control bits: the scoreboards it waits for, those it holds until its sources are read (r) and its result is written (w), and the cycles until the next may issue. Point at one, or choose it with the arrow keys.")));
   box.querySelectorAll(".code").forEach(showFirst);
 }

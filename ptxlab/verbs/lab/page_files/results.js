@@ -17,7 +17,7 @@ function table(heads, rows) {
 const lineButton = (line, text = `line ${line}`) => element("button", { type: "button", class: "plain", onclick: () => goTo(line) }, text);
 const textOf = (line) => (line >= 1 && line <= editor.state.doc.lines ? editor.state.doc.line(line).text.trim() : "");
 /** The line of the source that something is about, which has a line of the PTX and perhaps of the files that comes from. */
-const sourceLine = (one) => (isCuda() ? ownLine([one.source, ...(one.calls || [])]) : one.line);
+const sourceLine = (one) => (isCompiled() ? ownLine([one.source, ...(one.calls || [])]) : one.line);
 function markRow(box, line) { for (const row of box.querySelectorAll("tr[data-line]")) row.classList.toggle("here", row.dataset.line === String(line)); }
 
 // ---- run ----
@@ -64,7 +64,7 @@ view("check", "Findings", "races, missing waits, barriers, bounds, uninitialised
 const COLUMNS = [["executed", "executed"], ["lanes", "lanes"], ["sectors", "sectors", "sectors_ideal"], ["wavefronts", "shared_wavefronts", "shared_ideal"], ["FLOPs", "flops"]];
 
 /** What was counted, by line of CUDA C with its headers, or of the PTX. */
-const countedLines = ({ lines, sources }) => (isCuda() ? sources : lines).filter(({ executed }) => executed);
+const countedLines = ({ lines, sources }) => (isCompiled() ? sources : lines).filter(({ executed }) => executed);
 const isOwn = ({ path }) => !path || baseName(path) === state.name;
 
 view("profile", "Counts", "what each line does: executions, sectors, wavefronts, FLOPs, counted exactly", {

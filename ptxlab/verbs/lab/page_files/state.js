@@ -30,7 +30,8 @@ function element(tag, attributes = {}, ...children) {
 const fresh = () => ({ name: "", text: "", example: null, launch: { args: {} }, tab: "step", line: null, gpus: about.chosen, other: null, stop: null });
 let state = fresh();
 
-const isCuda = () => state.name.endsWith(".cu");
+/** Whether the source is no PTX itself, but becomes some: CUDA C, or what a program in Python compiles. */
+const isCompiled = () => !state.name.endsWith(".ptx");
 /** Of lines of files, each called by the one before, the first that is of the source. */
 const ownLine = (chain) => (chain.find((one) => one && baseName(one.path || one.file) === state.name) || {}).line || null;
 const baseName = (path) => path.split("/").pop();

@@ -50,6 +50,9 @@ async function asked(request) {
 // ---- running ----
 
 let running = null, slow = false;
+/** The program in Python that the user has run: one that came with a link or a file does not run by itself. */
+let trusted = null;
+const mayRun = (requests) => !state.name.endsWith(".py") || trusted === state.text || requests.every((request) => answers.has(keyOf(request)));
 
 function busy(text) {
   $("progress").textContent = text;
@@ -72,6 +75,12 @@ async function run() {
   if (now.shown === key) {
     now.box.classList.remove("stale");
     now.beside(now.told);
+    busy("");
+    return;
+  }
+  if (!mayRun(requests)) {
+    Object.assign(now, { shown: null, told: [] });
+    now.box.replaceChildren(element("p", {}, "A program in Python runs on this machine, with all that you may do there. Read it, then press Run."));
     busy("");
     return;
   }
