@@ -29,7 +29,7 @@ def picture(folder: Path) -> bytes:
         browser.js(f"look({{ line: {AT}, from: 'picture' }})")
         while browser.js("return held('d0')") is None:  # which is answered when the frame has moved
             sleep(0.1)
-        return browser.picture()
+        return browser.picture(60)
 
 
 if __name__ == "__main__":
