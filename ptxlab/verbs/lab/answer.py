@@ -55,8 +55,21 @@ VERBS = {
 PYTHON = ".py"
 """How programs end that launch kernels themselves, such as those in Triton."""
 
-_NOT_HERE = ("-o", "--output", "--save", "--format", "--json", "--seed=", "--time", "--device")
-"""Options that write files or say how an answer looks, which is the page's to say."""
+_NOT_HERE = frozenset(
+    (
+        "-o",
+        "--output",
+        "--save",
+        "--format",
+        "--json",
+        "--time",
+        "--device",
+        "-h",
+        "--help",
+        "--list",
+    )
+)
+"""Options that write files, need a GPU, or say how an answer looks, which is the page's to say."""
 
 
 def answer(request: Request, progress: Progress = lambda text: None) -> dict[str, Any]:
@@ -121,7 +134,7 @@ def _options(verb: str, words: Sequence[str]) -> list[str]:
     chosen: list[str] = []
     for first, *values in groups:
         option = first[:2] if re.match(r"-[A-Za-z]", first) else first.partition("=")[0]
-        if first.startswith(_NOT_HERE) or not any(p.has(option) for p in parsers.values()):
+        if option in _NOT_HERE or not any(p.has(option) for p in parsers.values()):
             parsers[verb].error(f"unrecognized arguments: {first}")
         if parsers[verb].has(option) and (verb, option) != ("predict", "--arch"):  # a GPU says it
             chosen += [first, *values]

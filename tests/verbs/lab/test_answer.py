@@ -54,7 +54,18 @@ def test_options_go_to_the_verbs_that_have_them_and_no_others_are_known() -> Non
     told = answer({"want": "run", "name": "x.ptx", "text": MMA, "options": options})
     assert told["status"] == 1
     assert "d is wrong" in told["result"]
-    for option in ("--grad", "-o", "--save", "--json", "--device"):
+    assert asked("profile", options=["--timeout", "60", "--seed=3"])["instructions"] > 0
+    for option in (
+        "--grad",
+        "-o",
+        "-ox",
+        "--save",
+        "--save=x",
+        "--json",
+        "--device",
+        "--help",
+        "--list",
+    ):
         told = answer({"want": "check", "name": "x.ptx", "text": MMA, "options": [option, "x"]})
         assert (told["status"], told["error"]["kind"]) == (2, "usage"), option
 
