@@ -86,6 +86,7 @@ tcgen05_pair(int m, int n, int k, const __grid_constant__ TensorMap a,
     Ring ring = {shared_address(shared)};
     Accumulators accumulators = {ring.behind()};
     const u32 slot = accumulators.behind();
+    cluster_barrier();  // the other CTA began, and allocates too
     if (warp == 0) allocate_tensor_memory<2 * BN>(slot);
     if (threadIdx.x == 0) {
         accumulators.init();

@@ -131,6 +131,7 @@ tcgen05_persistent(int m, int n, int k, const __grid_constant__ TensorMap a,
     Accumulators accumulators = {ring.behind()};
     Tiles tiles = {accumulators.behind()};
     const u32 slot = tiles.behind();
+    cluster_barrier();  // the other CTA began, and allocates too
     if (warp == 0) allocate_tensor_memory<2 * BN>(slot);
     if (threadIdx.x == 0) {
         accumulators.init();
