@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 
 from ptxlab import __version__
 from ptxlab.cli import isolation
 from ptxlab.cli.failures import report
 from ptxlab.cli.parser import Parser
+from ptxlab.cli.progress import ticking
 from ptxlab.cli.readers import suggestion
 from ptxlab.cli.verbs import VERBS, find_verb
 from ptxlab.errors import PtxlabError
 from ptxlab.garbage import seldom
+
+OF_OTHERS = ("exec", "lab", "mcp")
+"""Verbs whose terminal is that of another program, or that serve until they are ended."""
 
 EXIT_STATUSES = """\
 exit status:
@@ -62,6 +68,8 @@ def dispatch(arguments: list[str]) -> int:
         parser.print_help(sys.stderr)
         return PtxlabError.exit_status
     verb = arguments[0]
+    if verb == "help":  # ptxlab help gemm, as others have it
+        return dispatch([*arguments[1:2], "--help"])
     if verb.startswith("-"):
         parser.parse_args(arguments)
     names = [name for name, _ in VERBS]
@@ -73,12 +81,17 @@ def dispatch(arguments: list[str]) -> int:
     args = verb_parser.parse_args(arguments[1:])
     if isolation.is_wanted(args):
         return isolation.run(arguments)
-    if getattr(args, "toolchain", None) is None:
+    with nullcontext() if verb in OF_OTHERS else ticking(verb), toolchain(args):
         return execute(args)
+
+
+def toolchain(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """Return in which the nvJitLink is used that is asked for."""
+    if getattr(args, "toolchain", None) is None:
+        return nullcontext()
     from ptxlab.toolchain.release import using
 
-    with using(args.toolchain):
-        return execute(args)
+    return using(args.toolchain)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
@@ -101,5 +114,5 @@ def top_parser() -> Parser:
         f"verbs:\n{verbs}",
         epilog=EXIT_STATUSES,
     )
-    parser.add_argument("--version", action="version", version=f"ptxlab {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"ptxlab {__version__}")
     return parser

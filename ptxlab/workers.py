@@ -7,6 +7,7 @@ on them alone, so that neither the number of workers nor their order shows in a 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager
@@ -93,8 +94,9 @@ def _processors() -> int:
 
 
 def _one_of_several() -> None:
-    """Leave the other processors to the other processes."""
+    """Leave the other processors to the other processes, and an interrupt to the one that began them."""
     os.environ[VARIABLE] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
@@ -108,6 +110,9 @@ def _processes(workers: int) -> Iterator[Executor]:
         try:
             yield pool
         except BaseException:
+            # Leaving would wait for what each worker does at the moment.
+            for worker in list((pool._processes or {}).values()):
+                worker.kill()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

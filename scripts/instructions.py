@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ptxlab.emulator.prepare.forms import REFUSED, find, forms, opcodes
-from ptxlab.emulator.prepare.row import ROWS, Row, RowForm
+from ptxlab.emulator.prepare.row import ROWS, Row, RowForm, spelled
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.form import Form, alternatives
@@ -86,14 +86,13 @@ def _merged(cover: list[Box], order: Iterable[int]) -> list[Box]:
 
 def written(opcode: str, box: Box, order: Sequence[Sequence[str]]) -> str:
     """Write a product of forms; ``order`` says in which order each slot's alternatives come."""
-    text = opcode
-    for parts, known in zip(box, order, strict=True):
-        names = [name for name in known if name and name in parts]
-        if not names:
-            continue
-        choice = f".{names[0]}" if len(names) == 1 else f".{{{','.join(names)}}}"
-        text += f"[{choice}]" if "" in parts else choice
-    return text
+    return spelled(
+        opcode,
+        (
+            [name for name in known if name in parts]
+            for parts, known in zip(box, order, strict=True)
+        ),
+    )
 
 
 def version(number: Version) -> str:
@@ -172,9 +171,7 @@ def others() -> Iterator[str]:
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for row in _others():
         summary = " ".join(_summary(row).split())
-        choices = [slot.choices for slot in row.slots]
-        text = written(row.opcode, tuple(map(frozenset, choices)), choices)
-        groups.setdefault((summary, row.fidelity), {})[f"`{text}`"] = None
+        groups.setdefault((summary, row.fidelity), {})[f"`{row.syntax}`"] = None
     for (summary, fidelity), texts in groups.items():
         yield _row("<br>".join(texts), _cell(summary), fidelity)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
+from ptxlab.cli.failures import say
 from ptxlab.cli.options import How, add
+from ptxlab.cli.progress import quiet
+from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 
@@ -72,7 +74,7 @@ def add_common(
     add(group, f"--format {'|'.join(known)}  how to print the result", format=known)
     add_short(group, "json")
     add(group, RESULT, output=readers.output_path, seed=readers.count)
-    parser.set_defaults(device="auto", format="text", seed=0)
+    parser.set_defaults(device="auto", formats=known, seed=0)
 
 
 def add_short(parser: argparse._ActionsContainer, form: str) -> None:
@@ -115,7 +117,7 @@ def open_device(args: argparse.Namespace) -> Device:
     device = open_by_name(args.device, arch=args.arch, progress=progress, console=console, **more)
     if args.device == "auto":
         why = getattr(device, "note", "")
-        print(f"ptxlab: on {device.name}" + (f", because {why}" if why else ""), file=sys.stderr)
+        say(f"ptxlab: on {device.name}" + (f", because {why}" if why else ""))
     return device
 
 
@@ -126,7 +128,7 @@ def tell_of_faster(device: Device, seconds: float) -> None:
     how = missing() if device.kind == "emulator" and seconds > SLOW else None
     if how is not None:
         faster = "with llvmlite what is hot becomes machine code, several times as fast"
-        print(f"ptxlab: {seconds:.0f} s of emulation; {faster}: {how}", file=sys.stderr)
+        say(f"ptxlab: {seconds:.0f} s of emulation; {faster}: {how}")
 
 
 def print_to_stderr(text: str) -> None:
@@ -145,6 +147,7 @@ def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> No
         chosen: Text = write(data() if callable(data) else data)
     else:
         chosen = {"text": text, **others}[args.format]
+    quiet()
     body = chosen if isinstance(chosen, str) else chosen()
     if not body.endswith("\n"):
         body += "\n"
@@ -160,16 +163,3 @@ def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> No
         sys.stdout.write(body)
     else:
         write_whole(args.output, body.encode(errors="backslashreplace"))
-
-
-def terminal_width(args: argparse.Namespace) -> int | None:
-    """Return how many columns the result has on its terminal, None where it goes to a pipe or a file."""
-    if args.output is not None or not sys.stdout.isatty():
-        return None
-    return shutil.get_terminal_size().columns
-
-
-def wants_colour(args: argparse.Namespace) -> bool:
-    """Say whether text may be coloured: to a terminal, unless NO_COLOR or ``--output`` is given."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return args.output is None and sys.stdout.isatty() and not plain

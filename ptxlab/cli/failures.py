@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any, NamedTuple
 
+from ptxlab.cli.progress import CLEAR
+from ptxlab.cli.terminal import moves_cursor
 from ptxlab.errors import PtxlabError
 
 SCHEMA = "ptxlab.error/1"
@@ -104,6 +106,6 @@ def say(text: str) -> None:
         for line in text.split("\n")
     )
     try:
-        print("\r\x1b[K" * sys.stderr.isatty() + text, file=sys.stderr, flush=True)
+        print(CLEAR * moves_cursor(sys.stderr) + text, file=sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from ptxlab.cli.options import add
+from ptxlab.cli.readers import types
 
 OPTIONS = """
 --acc       the sums and D (default alike)
@@ -19,5 +20,5 @@ OPTIONS = """
 def add_product(parser: argparse.ArgumentParser) -> None:
     """Add the type of the sums, the layout of A and B, and the epilogue."""
     layouts, epilogues = ("nn", "nt", "tn", "tt"), ("none", "bias", "relu", "bias+relu")
-    add(parser, OPTIONS, acc=("f32", "f16"), layout=layouts, epilogue=epilogues)
+    add(parser, OPTIONS, acc=types(("f32", "f16")), layout=layouts, epilogue=epilogues)
     parser.set_defaults(layout="nn", epilogue="none")

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ptxlab.cli.formats import chosen
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
 
@@ -44,6 +45,12 @@ class Parser(argparse.ArgumentParser):
             word = unknown[0].partition("=")[0]
             near = suggestion(word, self._option_string_actions) if word.startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        if "formats" in parsed:
+            code = getattr(parsed, "code", None) is not None
+            try:
+                parsed.format = chosen(parsed.format, parsed.output, parsed.formats, code=code)
+            except ValueError as error:
+                self.error(str(error))
         return parsed
 
     def has(self, option: str) -> bool:

@@ -1,10 +1,15 @@
-"""How far a long emulation is, told on stderr, and when it has gone on for too long."""
+"""How far a long work is, told on stderr with what is left of it, and when it has gone on for too long."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from time import monotonic
+
+from ptxlab.cli.terminal import moves_cursor
 
 PATIENCE = 1.0
 """Seconds before the first word: what is quicker needs none."""
@@ -12,20 +17,24 @@ PATIENCE = 1.0
 ON_TERMINAL, IN_LOG = 0.1, 10.0
 """Seconds between two words: in one line of a terminal, and as lines of a file."""
 
+CLEAR = "\r\x1b[K"
+"""What takes a line of a terminal back."""
+
 
 class StatusLine:
     """Called with what is being done; says so in one line of a terminal, or at times in a log."""
 
     def __init__(self) -> None:
-        self.terminal = sys.stderr.isatty()
+        self.terminal = moves_cursor(sys.stderr)
         self.next = monotonic() + PATIENCE
         self.shown = False
 
     def __call__(self, text: str) -> None:
+        quiet()
         now = monotonic()
         if now < self.next:
             return
-        sys.stderr.write(f"\r\x1b[Kptxlab: {text}" if self.terminal else f"ptxlab: {text}\n")
+        sys.stderr.write(f"{CLEAR}ptxlab: {text}" if self.terminal else f"ptxlab: {text}\n")
         sys.stderr.flush()
         self.shown = True
         self.next = now + (ON_TERMINAL if self.terminal else IN_LOG)
@@ -33,7 +42,7 @@ class StatusLine:
     def clear(self) -> None:
         """Take the line off the terminal again."""
         if self.shown and self.terminal:
-            sys.stderr.write("\r\x1b[K")
+            sys.stderr.write(CLEAR)
             sys.stderr.flush()
         self.shown = False
 
@@ -47,13 +56,16 @@ class LaunchProgress:
     def __init__(self, limit: float = 0.0, what: str = "CTAs") -> None:
         self.limit = limit
         self.what = what
+        self.begun = 0.0
         self.end = math.inf
         self.status = StatusLine()
         self.done = math.inf
 
     def __call__(self, done: int, total: int) -> None:
+        quiet()
         now = monotonic()
         if done < self.done:  # a launch begins
+            self.begun = now
             self.status.next = now + PATIENCE
             self.end = now + self.limit if self.limit else math.inf
         self.done = done
@@ -64,4 +76,60 @@ class LaunchProgress:
             self.done = math.inf
             raise TimeoutError(f"not at its end after {self.limit:g} s")
         else:
-            self.status(f"{done} of {total} {self.what}")
+            self.status(f"{done} of {total} {self.what}{self._left(now, done, total)}")
+
+    def _left(self, now: float, done: int, total: int) -> str:
+        if not done:
+            return ""
+        return f", about {duration((now - self.begun) * (total - done) / done)} left"
+
+
+def duration(seconds: float) -> str:
+    """Write how long something takes, as exactly as a guess deserves."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 100 * 60 else f"{round(seconds / 3600)} h"
+
+
+class _Ticking:
+    """A line on the terminal that says how long a verb is at work, until something else is said."""
+
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
+        self.over = Event()
+        self.thread = Thread(target=self._tick, daemon=True)
+        self.thread.start()
+
+    def _tick(self) -> None:
+        begun, shown = monotonic(), False
+        while not self.over.wait(ON_TERMINAL if shown else PATIENCE):
+            shown = True
+            sys.stderr.write(f"{CLEAR}ptxlab: {self.verb}, {duration(monotonic() - begun)}")
+            sys.stderr.flush()
+        if shown:
+            sys.stderr.write(CLEAR)
+            sys.stderr.flush()
+
+    def stop(self) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+_ticking: list[_Ticking] = []
+
+
+@contextmanager
+def ticking(verb: str) -> Iterator[None]:
+    """Say on a terminal how long ``verb`` is at work, until it says how far it is or what came of it."""
+    if moves_cursor(sys.stderr):
+        _ticking.append(_Ticking(verb))
+    try:
+        yield
+    finally:
+        quiet()
+
+
+def quiet() -> None:
+    """Take back what is said of how long a verb is at work: there is something better to say."""
+    while _ticking:
+        _ticking.pop().stop()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
 
 from ptxlab.errors import did_you_mean
+from ptxlab.numbers.synonyms import type_called
 
 _MOST = 2**64 - 1
 """Of any integer: what is larger fits into no word and no size."""
@@ -153,9 +155,20 @@ def device(text: str) -> str:
 
 
 def target(text: str) -> str:
+    """Read a target as people write it: ``sm_90a``, ``90a``, ``sm90a``, ``9.0``, ``compute_90``."""
     from ptxlab.isa.targets import TARGETS  # here, because it brings numpy, which help can spare
 
-    return one_of("target", text, TARGETS)
+    spelled = re.fullmatch(r"(?:sm|compute)?_?(\d+)\.?(\d[af]?)", text.lower())
+    return one_of("target", f"sm_{spelled[1]}{spelled[2]}" if spelled else text, TARGETS)
+
+
+def types(known: Sequence[str]) -> Mapping[str, Any]:
+    """Return how an option is read that is one of ``known`` types, by whatever name."""
+    return {"type": type_called, "choices": known}
+
+
+def type_names(text: str) -> tuple[str, ...]:
+    return tuple(map(type_called, words(text)))
 
 
 def family(text: str) -> str:

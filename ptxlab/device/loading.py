@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from ptxlab import resources
 from ptxlab.errors import Location, PtxlabError, PtxSyntaxError, Unsupported, did_you_mean
+from ptxlab.files import read_text
 from ptxlab.isa.targets import Target
 from ptxlab.syntax import to_text
 from ptxlab.syntax.names import called, matching
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 Loadable = str | os.PathLike[str] | PtxModule
 """A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
 
-_SUFFIXES = (".ptx", ".cu", ".cubin", ".fatbin")
+CUDA_SUFFIXES = (".cu", ".cuh")
+_SUFFIXES = (".ptx", *CUDA_SUFFIXES, ".cubin", ".fatbin")
 _T = TypeVar("_T")
 
 STANDARD_INPUT = "-"
@@ -132,8 +134,8 @@ def _compilation(
 
 
 def is_cuda(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether ``source`` is the path of a .cu file. Raises PtxlabError for an empty standard input."""
-    return _suffix(source) == ".cu"
+    """Say whether ``source`` is the path of a .cu or .cuh file. Raises PtxlabError for an empty standard input."""
+    return _suffix(source) in CUDA_SUFFIXES
 
 
 def is_cubin(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
@@ -145,7 +147,7 @@ def is_machine_code(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether ``source`` is the path of a cubin or fatbin, or of a program that has some inside."""
     if isinstance(source, PtxModule) or is_text(source):
         return False
-    return find_file(source).suffix not in (".ptx", ".cu")
+    return find_file(source).suffix not in (".ptx", *CUDA_SUFFIXES)
 
 
 def _starts_as_machine_code(path: Path) -> bool:
@@ -190,6 +192,14 @@ def find_file(source: str | os.PathLike[str]) -> Path:
     path = Path(source)
     if os.fspath(source) == STANDARD_INPUT:
         return _standard_input()
+    if os.path.isdir(path):
+        inside = ", ".join(
+            sorted(name for name in os.listdir(path) if name.endswith(_SUFFIXES))[:5]
+        )
+        raise PtxlabError(
+            f"there is no file {path}, it is a folder",
+            hint=f"name a file: {inside or 'there is no program in it'}",
+        )
     if path.suffix not in _SUFFIXES and not _starts_as_machine_code(path):
         raise PtxlabError(f"{path} is neither a .ptx, .cu, .cubin or .fatbin file nor PTX text")
     if os.path.isfile(path):  # which is False of a name too long to be one
@@ -274,8 +284,8 @@ def named(things: Mapping[str, _T], name: str, what: str, path: str) -> _T:
 
 def _read(file: Path, name: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
+        return read_text(file)
+    except ValueError:
         raise PtxSyntaxError(f"{name} is not text") from None
     except OSError as error:
         raise PtxlabError(f"cannot read {name}: {error.strerror}") from None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import cache
 
 from ptxlab.errors import PtxlabError, nearest
-from ptxlab.matrix.form import Form
+from ptxlab.matrix.form import AsyncInstruction, Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED, MMA_SPARSE, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
+from ptxlab.numbers.synonyms import type_called
 from ptxlab.numbers.types import is_type
 
 MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
@@ -29,6 +31,7 @@ _UNSAID = re.compile(r"shared(::cta|::cluster)?|global|collector::\w+::\w+|ashif
 _IN_ORDER = {"row": "layout", "col": "layout", "and": "bits", "xor": "bits", "popc": "bits"}
 """Modifiers that keep their order among each other, beside types."""
 
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _SUGGESTED = 4
 _SUGGESTED_NAMES = 3
 
@@ -94,6 +97,11 @@ def named(name: str) -> Form | None:
     return _spelled(late.get(name.partition(".")[0], warp_level)).get(spelling(name))
 
 
+def opcodes() -> tuple[str, ...]:
+    """Return what matrix instructions begin with, up to the first dot."""
+    return tuple(dict.fromkeys(form.name.split(".")[0] for form in forms()))
+
+
 def families() -> tuple[str, ...]:
     """Return the families, in the order of their forms."""
     return tuple(dict.fromkeys(form.family for form in forms()))
@@ -113,15 +121,15 @@ def _tensor_memory() -> tuple[Form, ...]:
 
 
 def find(op: str, dtype: str | None = None, acc: str | None = None) -> Form:
-    """Return the form that ``op``, a shape or a name or parts of one, means first of all.
+    """Return the form that ``op``, a shape or a name or parts of one, means first of all; types by whatever name.
 
     That is what ``multiplication`` finds, or else, of a name that begins with an opcode such as
     ``ldmatrix.x4.trans``, the first of ``matching``. Raises UnknownInstruction when nothing fits.
     """
+    op, dtype, acc = type_called(op), dtype and type_called(dtype), acc and type_called(acc)
     if form := _first_multiplication(op, dtype, acc):
         return form
-    opcodes = {form.name.split(".")[0] for form in forms()}
-    if dtype or acc or op.split(".")[0] not in opcodes:
+    if dtype or acc or op.split(".")[0] not in opcodes():
         raise _unknown(op, dtype, acc)
     return matching(op)[0]
 
@@ -135,6 +143,7 @@ def multiplication(op: str, dtype: str | None = None, acc: str | None = None) ->
     sparse, bf16 before f16, for f16 an f16 accumulator, and A in registers. Raises UnknownInstruction
     when nothing fits.
     """
+    op, dtype, acc = type_called(op), dtype and type_called(dtype), acc and type_called(acc)
     if form := _first_multiplication(op, dtype, acc):
         return form
     raise _unknown(op, dtype, acc)
@@ -143,24 +152,37 @@ def multiplication(op: str, dtype: str | None = None, acc: str | None = None) ->
 def matching(name: str) -> tuple[Form, ...]:
     """Return the form ``name``, of any family, or those that have every part of it, ``ldmatrix.x4.trans``.
 
-    The nearest comes first: which has no other parts, in whatever order; with the parts in this order, as
-    whole parts, and the fewest more; else as in the table. Of a part with a prefix (``kind::mxf4``) the end is enough, and a state space of shared
+    The nearest comes first: which has no other parts, in whatever order; of the opcode that the name begins
+    with, products before moves; with the parts in this order, as whole parts, and the fewest more; else as in the table. Of a part with a prefix (``kind::mxf4``) the end is enough, and a state space of shared
     memory counts as ``shared``; the parts ``rs``, ``ss`` and ``ts`` say where A lies. Raises
     UnknownInstruction for none.
     """
+    name = type_called(name)
     wanted, same = _plain(name), spelling(name)
     parts = [part for part in wanted.split(".") if part]
     fitting = []
     for number in _with_words(parts):
         form, plain, _ = _described()[number]
         if _holds(plain.split("."), parts):
-            rank = not in_order(plain, wanted), _shortened(plain, parts), form.name.count(".")
+            rank = (
+                plain.split(".")[0] != parts[0],
+                not _multiplies(form),
+                not in_order(plain, wanted),
+                _shortened(plain, parts),
+                form.name.count("."),
+            )
             fitting.append((*rank, number))
     exact = _by_spelling().get(same, [])
     others = (forms()[number] for *_, number in sorted(fitting))
     if exact or fitting:
         return tuple(dict.fromkeys((*exact, *others)))
     raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
+
+
+def _multiplies(form: Form) -> bool:
+    return isinstance(form, MatrixInstruction) or bool(
+        isinstance(form, AsyncInstruction) and form.shapes
+    )
 
 
 @cache
@@ -262,16 +284,41 @@ def _shortened(plain: str, wanted: list[str]) -> int:
     return len(set(wanted).difference(plain.split(".")))
 
 
+def nearest_names(name: str) -> tuple[str, ...]:
+    """Return the names of instructions that come nearest to one that is none, the nearest first."""
+    return _nearest([part for part in _plain(name).split(".") if part])
+
+
 def _nearest(parts: list[str]) -> tuple[str, ...]:
-    """Return the names with the most of ``parts``, taking for a part nobody has the most alike."""
+    """Return the names with the most of ``parts``, taking for a part nobody has the most alike.
+
+    Of those with as many that which begins with the same opcode comes first, then which has the fewest more.
+    """
     known = frozenset().union(*(words for _, _, words in _described()))
-    alike = [nearest(part, known) for part in parts]
-    wanted = [near[0] for near in alike if near]
+    wanted = [near for part in parts if (near := _alike(part, known))]
     if not wanted:
         return families()
-    held = {form.name: sum(w in words for w in wanted) for form, _, words in _described()}
-    ranked = sorted(held, key=lambda name: (-held[name], name.count(".")))
+    held = {
+        form.name: (-sum(w in words for w in wanted), plain.split(".")[0] != wanted[0])
+        for form, plain, words in _described()
+    }
+    ranked = sorted(held, key=lambda name: (*held[name], name.count(".")))
     return tuple(ranked[:_SUGGESTED_NAMES])
+
+
+def _alike(part: str, known: frozenset[str]) -> str | None:
+    """Return the known part most like one: of shapes that whose sizes are nearest, else by its letters."""
+    if part in known or not (sizes := _SHAPE.fullmatch(part)):
+        return part if part in known else next(iter(nearest(part, known)), None)
+    shapes = [match for word in known if (match := _SHAPE.fullmatch(word))]
+
+    def apart(other: re.Match[str]) -> float:
+        return sum(
+            abs(math.log2(int(a) / int(b))) if int(a) else math.inf
+            for a, b in zip(sizes.groups(), other.groups(), strict=True)
+        )
+
+    return min(shapes, key=lambda other: (apart(other), other[0]))[0]
 
 
 def _holds(parts: list[str], wanted: list[str]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+
+from ptxlab.files import read_text
 
 Sources = Mapping[str, Sequence[str]]
 """The lines of files, by the names that line info has for them."""
@@ -15,8 +16,8 @@ def read_sources(paths: Iterable[str]) -> Sources:
     lines = {}
     for path in paths:
         try:
-            lines[path] = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
+            lines[path] = read_text(path).splitlines()
+        except (OSError, ValueError):
             continue
     return lines
 

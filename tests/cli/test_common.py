@@ -9,8 +9,9 @@ from typing import NoReturn
 
 import pytest
 
-from ptxlab.cli.common import SLOW, add_common, emit, tell_of_faster, wants_colour
+from ptxlab.cli.common import SLOW, add_common, emit, tell_of_faster
 from ptxlab.cli.parser import Parser
+from ptxlab.cli.terminal import wants_colour
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole

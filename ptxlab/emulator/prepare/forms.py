@@ -219,11 +219,11 @@ def legal_form(context: Context) -> RowForm:
         context.refuse(instruction.name, hint="only machine code waits like that")
     if form.row.tabled and form.matrix is None:
         _refuse_modifiers(context)
-        from ptxlab.matrix.catalog import forms as table
+        from ptxlab.matrix.catalog import nearest_names
 
-        names = (other.name for other in table() if other.name.startswith(form.opcode))
-        known = dict.fromkeys(names)  # of several variants the name is the same
-        context.refuse(form.name, hint=did_you_mean(form.name, known, most=3))
+        # The tables have all that ptxas takes, beside what is refused by name above.
+        nearest = ", ".join(nearest_names(form.name))
+        context.reject(f"PTX has no {form.name}", hint=f"the nearest are {nearest}")
     require(context, instruction.name, form.needs)
     return form
 

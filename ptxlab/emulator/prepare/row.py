@@ -184,6 +184,11 @@ class Row:
         """Whether its instructions are those of a table of matrix instructions."""
         return bool(self.slots) and self.slots[-1].name == ANY
 
+    @property
+    def syntax(self) -> str:
+        """The forms as one text (``spelled``)."""
+        return spelled(self.opcode, (slot.choices for slot in self.slots))
+
     def match(self, modifiers: Sequence[str]) -> tuple[str, ...] | None:
         """Return what fills each slot, in any order that ptxas takes; None if it does not fit."""
         if self.tabled:
@@ -312,6 +317,16 @@ class RowForm:
         having = set(self.slots)
         asked = (need for names, need in self.row.needs.items() if having.issuperset(names.split()))
         return sum(asked, ANYWHERE)
+
+
+def spelled(opcode: str, slots: Iterable[Sequence[str]]) -> str:
+    """Write forms: ``.{a,b}`` stands for either, ``[.a]`` for one that may be left out."""
+    text = opcode
+    for choices in slots:
+        names = [name for name in choices if name]
+        choice = f".{names[0]}" if len(names) == 1 else f".{{{','.join(names)}}}"
+        text += (f"[{choice}]" if "" in choices else choice) if names else ""
+    return text
 
 
 ROWS: dict[str, list[Row]] = {}

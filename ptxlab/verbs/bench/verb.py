@@ -7,18 +7,11 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.common import (
-    add_common,
-    add_short,
-    add_workers,
-    emit,
-    open_device,
-    open_workers,
-    terminal_width,
-)
+from ptxlab.cli.common import add_common, add_short, add_workers, emit, open_device, open_workers
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.options import add
-from ptxlab.cli.readers import positive, seconds, words
+from ptxlab.cli.readers import positive, seconds, type_names, words
+from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 
@@ -86,7 +79,7 @@ OTHER = """
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    add(parser, WHICH, algorithm=words, dtype=words)
+    add(parser, WHICH, algorithm=words, dtype=type_names)
     add_product(parser)
     how = parser.add_argument_group("how it is timed")
     add(how, TIMED, rounds=positive, rest=seconds, seconds=seconds)

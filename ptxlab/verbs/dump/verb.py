@@ -7,9 +7,10 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import SASS, add_common, emit, open_device, terminal_width, wants_colour
+from ptxlab.cli.common import SASS, add_common, emit, open_device
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, index, name_value, output_path, positive, words
+from ptxlab.cli.terminal import terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch, add_tolerance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ptxlab.fragments.probe_kernel import statement
@@ -11,14 +12,15 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
 from ptxlab.matrix.tensor_memory_operand import DataPath
+from ptxlab.verbs.explain.rates import Rate
 from ptxlab.view.json import members
-from ptxlab.view.text import fields
+from ptxlab.view.text import aligned, fields
 
 SCHEMA = "ptxlab.explain/1"
 _NAMED = 4
 
 
-def text(explained: FormExplanation, *, full: bool = False) -> str:
+def text(explained: FormExplanation, *, full: bool = False, rates: Sequence[Rate] = ()) -> str:
     """Return what the instruction does, takes and becomes; in ``full`` also what else is known of it."""
     form = explained.form
     variant = form.variant and f"{WHERE_A_LIES[form.variant]} ({form.variant})"
@@ -42,6 +44,8 @@ def text(explained: FormExplanation, *, full: bool = False) -> str:
         notes = [(", ".join(names), note) for names, note in explained.arithmetic]
         blocks.append(["arithmetic", *_indented(notes)])
     blocks.append(["compiles to", *_compiled(explained)])
+    if rates:
+        blocks.append(["cycles until the next on the same tensor core", *_rates(form, rates)])
     if full:
         blocks.append(["as PTX", f"  {statement(form)}"])
         blocks += [[_others(explained)]] if explained.others else []
@@ -51,7 +55,7 @@ def text(explained: FormExplanation, *, full: bool = False) -> str:
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def as_json(explained: FormExplanation) -> dict[str, Any]:
+def as_json(explained: FormExplanation, rates: Sequence[Rate] = ()) -> dict[str, Any]:
     form = explained.form
     shape = members(form, "m", "n", "k") if isinstance(form, MatrixInstruction) else None
     return {
@@ -77,8 +81,20 @@ def as_json(explained: FormExplanation) -> dict[str, Any]:
             for code in explained.compiled
         ],
         "not_compiled": explained.not_compiled,
+        "rates": [
+            {"gpu": r.gpu.name, "cycles": r.cycles, "per_clock": r.per_clock, "tera": r.tera}
+            for r in rates
+        ],
         "others": [other.key for other in explained.others],
     }
+
+
+def _rates(form: Form, rates: Sequence[Rate]) -> list[str]:
+    """Return a row a GPU: how soon the next may begin, and what that is by all SMs."""
+    kind = "OP" if isinstance(form, MatrixInstruction) and form.d_type == "s32" else "FLOP"
+    heads = ("", "cycles", f"{kind} a clock and SM", f"T{kind}/s")
+    rows = [(r.gpu.name, f"{r.cycles:.3g}", f"{r.per_clock:,.0f}", f"{r.tera:,.0f}") for r in rates]
+    return [f"  {line}" for line in aligned([heads, *rows], "<")]
 
 
 def _emulated(form: FormExplanation) -> str:

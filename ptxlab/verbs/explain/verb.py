@@ -1,4 +1,4 @@
-"""``ptxlab explain``: one matrix instruction, its operands, and what becomes of it on each target."""
+"""``ptxlab explain``: one instruction, its operands, and what becomes of it on each target."""
 
 from __future__ import annotations
 
@@ -6,44 +6,76 @@ import argparse
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, nearest
 
 EXAMPLE = """\
 example:
   ptxlab explain mma.m16n8k16.f32.bf16
   ptxlab explain ldmatrix.x4.trans
-  ptxlab explain mma.m16n8k32.e4m3 --arch sm_89 --arch sm_90a
+  ptxlab explain mma.m16n8k32.fp8 --arch sm_89 --arch sm_90a
+  ptxlab explain mma.m16n8k16.half --gpu a100 --gpu rtx4090
+  ptxlab explain lop3.b32 0x96
+  ptxlab explain "shfl.sync.bfly.b32 r0, r1, 16, 31, -1;"
 
-NAME is a full name or any parts of it; of several instructions that have them the one with the fewest
-parts more is explained, in short; --full adds the targets, the arithmetic and the PTX. What it compiles to is read from the SASS of a program that holds it once, for
-the targets of --arch or the first of each generation."""
+NAME is a full name or any parts of it, or a line of PTX. Of several matrix instructions that have the parts, the
+one of that opcode with the fewest parts more is explained, in short; --full adds the targets, the arithmetic and
+the PTX. Of other instructions the forms are listed, with examples that are computed. What it compiles to is read
+from the SASS of a program that holds it once, for the targets of --arch or the first of each generation."""
 
 
 OPTIONS = """
-NAME    the instruction, or parts of its name
---full  also its targets, its arithmetic and its PTX
+NAME        the instruction, parts of its name, or a line of PTX
+--full      also its targets, its arithmetic and its PTX
+--gpu NAME  also how fast a product is on a GPU, such as a100; again for more, or all
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    add(parser, OPTIONS)
+    add(parser, OPTIONS, name={"nargs": "+"}, gpu=[str])
     add_common(parser, many_targets=True)
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.emulator.prepare.row import ROWS
+    from ptxlab.matrix.catalog import UnknownInstruction, opcodes
+    from ptxlab.verbs.explain import plain
+
+    words = " ".join(args.name)
+    opcode, modifiers = plain.opcode_of(words)
+    if opcode in ROWS and opcode not in opcodes():
+        explained = plain.explain(words, args.arch)
+        emit(args, lambda: plain.text(explained), lambda: plain.as_json(explained))
+        return 0
+    try:
+        return explain_matrix(args, ".".join((opcode, *modifiers)))
+    except UnknownInstruction:
+        near = nearest(opcode, ROWS, most=3)
+        if not near or {opcode, near[0]} & {*opcodes()}:
+            raise
+        hint = f"did you mean {' or '.join(near)}?"
+        raise PtxlabError(f"no instruction is {words}", hint=hint) from None
+
+
+def explain_matrix(args: argparse.Namespace, name: str) -> int:
     from ptxlab.fragments.support import explain
     from ptxlab.isa.targets import TARGETS
     from ptxlab.matrix.catalog import matching
     from ptxlab.verbs.explain import text as view
+    from ptxlab.verbs.explain.rates import rates
 
-    forms = matching(args.name)
-    for name in args.arch:
-        if not forms[0].runs_on(TARGETS[name]):
+    forms = matching(name)
+    for target in args.arch:
+        if not forms[0].runs_on(TARGETS[target]):
             raise PtxlabError(
-                f"{forms[0].name} does not run on {name}",
+                f"{forms[0].name} does not run on {target}",
                 hint=f"it needs {forms[0].minimum_target}",
             )
     explanation = explain(forms, args.arch)
-    emit(args, lambda: view.text(explanation, full=args.full), lambda: view.as_json(explanation))
+    fast = rates(forms[0], args.gpu) if args.gpu else []
+    emit(
+        args,
+        lambda: view.text(explanation, full=args.full, rates=fast),
+        lambda: view.as_json(explanation, fast),
+    )
     return 0

@@ -20,6 +20,7 @@ from ptxlab.cli.common import emit, open_device
 from ptxlab.device.loading import find_file, is_cuda, is_machine_code
 from ptxlab.device.protocol import Dump
 from ptxlab.errors import PtxlabError
+from ptxlab.files import read_text
 from ptxlab.fragments.handwritten import is_as_ours
 from ptxlab.fragments.misplaced import Held
 from ptxlab.fragments.numbers import decode
@@ -70,7 +71,7 @@ def is_of_its_own(args: argparse.Namespace, launched: bool) -> bool:
     """
     if launched or is_cuda(args.ptx) or is_machine_code(args.ptx):
         return True
-    text = find_file(args.ptx).read_text(encoding="utf-8", errors="replace")
+    text = read_text(find_file(args.ptx))
     return not is_as_ours(parse(text, args.ptx, skim=True))
 
 

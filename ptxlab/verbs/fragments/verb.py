@@ -8,16 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
-from ptxlab.cli.common import (
-    add_common,
-    add_short,
-    add_workers,
-    emit,
-    open_device,
-    terminal_width,
-    wants_colour,
-)
+from ptxlab.cli.common import add_common, add_short, add_workers, emit, open_device
 from ptxlab.cli.options import add
+from ptxlab.cli.terminal import terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import add_launch_options
 

@@ -15,11 +15,11 @@ from ptxlab.cli.common import (
     open_device,
     open_workers,
     tell_of_faster,
-    terminal_width,
 )
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.options import add
-from ptxlab.cli.readers import count, name_value, positive, real
+from ptxlab.cli.readers import count, name_value, positive, real, types
+from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError, Unsupported
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ DETAILS = """
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add(parser.add_mutually_exclusive_group(), WHICH)
-    add(parser, PROBLEM, clock=positive, m=count, n=count, k=count, size=count, dtype=TYPES)
+    add(parser, PROBLEM, clock=positive, m=count, n=count, k=count, size=count, dtype=types(TYPES))
     add_product(parser)
     strides = dict.fromkeys(("lda", "ldb", "ldd"), count)
     add(parser, DETAILS, alpha=real, beta=real, **strides, tile=tile, group=count)

@@ -12,7 +12,7 @@ from typing import Any
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import dimensions, seconds
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_compilation, compilation
 from ptxlab.verbs.launching.watching import on_emulator
 from ptxlab.view.annotations import FORMATS, annotated
@@ -107,6 +107,8 @@ def execute(args: argparse.Namespace) -> int:
     made = view.remarks(judgement)
     forms = {form: partial(annotated, form, args.file, made) for form in FORMATS}
     emit(args, lambda: view.text(judgement), lambda: view.as_json(judgement), **forms)
+    if not judgement.stages.get("compiled"):
+        return ToolchainError.exit_status  # as what other verbs reject
     return int(not judgement.passed)
 
 

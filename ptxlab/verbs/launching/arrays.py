@@ -20,6 +20,7 @@ from ptxlab.arrays import Array
 from ptxlab.cli.readers import suggestion
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import narrow
+from ptxlab.numbers.synonyms import type_called
 from ptxlab.numbers.types import STORED, TYPES, ScalarType
 
 ELEMENT_TYPES: dict[str, ScalarType] = {
@@ -58,6 +59,7 @@ class ArrayValue:
 
 def element_type(name: str) -> ScalarType:
     """Return the type of that name; raise ValueError for one that no array has."""
+    name = type_called(name)
     if name not in ELEMENT_TYPES:
         known = ", ".join(ELEMENT_TYPES)
         raise ValueError(

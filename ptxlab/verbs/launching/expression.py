@@ -19,6 +19,7 @@ import numpy as np
 
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
+from ptxlab.numbers.synonyms import SYNONYMS
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, TF32, converted
 
 LONGEST = 2000
@@ -81,7 +82,9 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     parse, for all that the tables do not hold, and for what numpy cannot compute.
     """
     types = {name: scalar.dtype for name, scalar in ELEMENT_TYPES.items()}
-    scope: dict[str, Any] = {**types, "tf32": TF32, **names}
+    scope: dict[str, Any] = {**types, "tf32": TF32}
+    scope |= {other: scope[name] for other, name in SYNONYMS.items() if name in scope}
+    scope |= names
     parsed = _without_keywords(text.strip(), scope)
     try:
         if len(text) > LONGEST:

@@ -33,6 +33,7 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
+from ptxlab.files import read_text
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import Parameter
@@ -242,7 +243,7 @@ def needed_target(path: Path) -> str | None:
         from ptxlab.machine.binary import compiled, usual_target  # here: PTX can spare it
 
         return usual_target(compiled(path.read_bytes()))
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = _text(path)
     named = re.findall(r"^\s*\.target\s+(sm_\d+[af]?)\b", text, re.MULTILINE)
     in_header = re.findall(r"^(sm_\d+[af]?)$", read_header(text, str(path)).target)
     for needed in (*named, *in_header):
@@ -254,12 +255,19 @@ def needed_target(path: Path) -> str | None:
 
 def run_lines(path: Path) -> list[argparse.Namespace]:
     """Read the ``Run:`` lines in the header of a file."""
-    # What is not text has no header: loading it says so, or takes it for the cubin it is.
-    with path.open(encoding="utf-8", errors="replace") as file:
-        text = "".join(takewhile(lambda line: line.startswith("//"), file))
+    lines = _text(path).splitlines(keepends=True)
+    text = "".join(takewhile(lambda line: line.startswith("//"), lines))
     parser = Parser(prog=f"the Run line of {path}")
     add_run(parser)
     return [parser.parse_args(words[2:]) for words in read_header(text, str(path)).runs]
+
+
+def _text(path: Path) -> str:
+    """Return what a file has to say: nothing if it is no text, which loading it says, or takes for the cubin it is."""
+    try:
+        return "" if is_machine_code(path) else read_text(path)
+    except ValueError:
+        return ""
 
 
 def merged(defaults: list[str], given: list[str]) -> list[str]:

@@ -21,6 +21,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.cli.readers import count, integer, positive, several, suggestion
 from ptxlab.errors import PtxlabError
+from ptxlab.numbers.synonyms import type_called
 from ptxlab.numbers.types import ScalarType
 from ptxlab.tensormap.tensor_map import Im2col
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, converted, element_type, load
@@ -83,7 +84,9 @@ def is_array(text: str) -> bool:
     call = _CALL.fullmatch(text)
     if call is None or call["maker"] not in MAKERS:
         return text.startswith("@")
-    return any(field.strip() in ELEMENT_TYPES for field in call["inside"].split(",")[1:])
+    return any(
+        type_called(field.strip()) in ELEMENT_TYPES for field in call["inside"].split(",")[1:]
+    )
 
 
 _HINT = "arguments look like n=128, A=randn(128x64,bf16,seed=1), o=zeros(128,f32) or x=@file.npy"

@@ -11,6 +11,7 @@ from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive
 from ptxlab.errors import PtxlabError
+from ptxlab.numbers.synonyms import type_called
 
 if TYPE_CHECKING:
     from ptxlab.numerics.models import Measured
@@ -63,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     # What argparse takes for a value although it begins with "-": here also lists, inf and nan.
     parser._negative_number_matcher = re.compile(r"-[\d.].*|-inf.*|-nan.*")
-    add(parser, TYPES, op=("mma.sync", "wgmma"))
+    add(parser, TYPES, dtype=type_called, acc=type_called, op=("mma.sync", "wgmma"))
     add(parser.add_argument_group("the numbers, unless they are drawn"), NUMBERS)
     drawn = parser.add_argument_group("numbers drawn with --seed")
     add(drawn, DRAWN, k=positive, spread=positive, count=positive)

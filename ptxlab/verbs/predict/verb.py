@@ -6,9 +6,10 @@ import argparse
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, terminal_width
+from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive
+from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import on_emulator

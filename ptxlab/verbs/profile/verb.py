@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from ptxlab.cli.common import add_common, emit, terminal_width, wants_colour
+from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, one_of
+from ptxlab.cli.terminal import terminal_width, wants_colour
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import watched
 

@@ -231,7 +231,7 @@ def test_progress_speaks_after_a_while_and_cleans_up(
     assert capsys.readouterr().err == ""
     now = 1.5
     progress(2, 4)
-    assert capsys.readouterr().err == "\r\x1b[Kptxlab: 2 of 4 CTAs"
+    assert capsys.readouterr().err == "\r\x1b[Kptxlab: 2 of 4 CTAs, about 2 s left"
     progress(3, 4)
     assert capsys.readouterr().err == ""
     progress(4, 4)
@@ -249,7 +249,9 @@ def test_progress_in_a_log_is_a_line_now_and_then(
     for step in range(1, 41):
         now += 0.5
         progress(step, 40)
-    assert capsys.readouterr().err == "ptxlab: 3 of 40 CTAs\nptxlab: 23 of 40 CTAs\n"
+    assert capsys.readouterr().err == (
+        "ptxlab: 3 of 40 CTAs, about 12 s left\nptxlab: 23 of 40 CTAs, about 8 s left\n"
+    )
 
 
 def test_rungs_that_the_target_lacks_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:

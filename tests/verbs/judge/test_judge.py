@@ -57,6 +57,11 @@ def test_a_wrong_one_says_where(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert told["speeds"][0]["seconds"] > 1e-6
 
 
+def test_what_does_not_compile_is_rejected(here: Path) -> None:
+    (here / "wrong.cu").write_text(KERNEL.replace("3.0f", "nowhere"))
+    assert main(["judge", "wrong.cu", *LAUNCH]) == 4
+
+
 def test_it_stands_on_its_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", "wrong.cu", *LAUNCH, "--format", "github"]) == 1
     first = capsys.readouterr().out.split("\n")[0]

@@ -214,7 +214,7 @@ def test_sizes_of_a_launch(text: str) -> None:
         ("zeros(99999999x99999999,f32)", "this machine has"),
         ("randn(1000000x1000000,bf16)", "this machine has"),
         ("zeroes(3,f32)", r"no zeroes\(\).*did you mean zeros\?"),
-        ("zeros(3,float32)", "no array type 'float32'"),
+        ("zeros(3,float33)", "no array type 'float33'"),
         ("zeros(3,bf61)", r"no array type 'bf61'.*did you mean bf16\?"),
         ("zeros(3,pred)", "no array type 'pred'"),
         ("zeros(0,f32)", "'0' is not a shape"),

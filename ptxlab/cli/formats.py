@@ -1,0 +1,51 @@
+"""In which form a result is written: what the options ask for, and what the name of the file says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+ENDINGS: dict[str, tuple[str, ...]] = {
+    ".json": ("json", "sarif"),
+    ".html": ("html",),
+    ".htm": ("html",),
+    ".svg": ("svg",),
+    ".csv": ("csv",),
+    ".tex": ("latex",),
+    ".sarif": ("sarif",),
+    ".xml": ("junit",),
+    ".md": ("markdown", "text", "github"),
+}
+"""The forms that a file of such a name may hold, first the one that the name alone asks for."""
+
+PROGRAMS = (".ptx", ".cu", ".cuh", ".h", ".py")
+"""What holds a program, and nothing that is said of one."""
+
+_BINARY = (
+    ".cubin", ".fatbin", ".o", ".so", ".npy", ".npz", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".zip",
+)  # fmt: skip
+"""What no verb writes with ``--output``."""
+
+
+def chosen(asked: str | None, path: str | None, known: Sequence[str], *, code: bool = False) -> str:
+    """Return the form of a result: that which was ``asked`` for, else what the name of its file says, else text.
+
+    ``known`` are the forms that a verb has, ``code`` says whether its text is a program. Raises ValueError where
+    the file is of another form than is asked for, or of one that the verb has not.
+    """
+    ending = os.path.splitext(path or "")[1].lower()
+    if ending in _BINARY or (ending in PROGRAMS and not code):
+        raise ValueError(f"{path}: no {ending} is written, it is one of {_endings(known)}")
+    able = [form for form in ENDINGS.get(ending, ()) if form in known]
+    if ending not in ENDINGS:
+        return asked or "text"
+    if not able:
+        raise ValueError(f"{path}: this has no form for {ending}, it is one of {_endings(known)}")
+    if asked is not None and asked not in able:
+        raise ValueError(f"{path} is {able[0]} by its name, and {asked} is asked for")
+    return asked or able[0]
+
+
+def _endings(known: Sequence[str]) -> str:
+    endings = [ending for ending, forms in ENDINGS.items() if set(forms).intersection(known)]
+    return ", ".join([".txt", *endings])

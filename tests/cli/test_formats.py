@@ -1,0 +1,66 @@
+"""The name of a file says in which form a result is written, or is refused before any work is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ptxlab.cli.formats import chosen
+from ptxlab.main import main
+
+KNOWN = ("text", "json", "svg", "html", "csv", "markdown", "latex")
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "form"),
+    [
+        (None, None, "text"),
+        (None, "x", "text"),
+        (None, "x.log", "text"),
+        (None, "X.JSON", "json"),
+        (None, "x.htm", "html"),
+        (None, "a.b/x.svg", "svg"),
+        (None, "x.md", "markdown"),
+        ("text", "x.md", "text"),
+        ("json", "x.log", "json"),
+        ("csv", "x", "csv"),
+    ],
+)
+def test_the_form(asked: str | None, path: str | None, form: str) -> None:
+    assert chosen(asked, path, KNOWN) == form
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "why"),
+    [
+        (None, "z.cubin", "no .cubin is written"),
+        (None, "z.ptx", "no .ptx is written"),
+        (None, "z.png", "no .png is written"),
+        ("json", "x.svg", "x.svg is svg by its name, and json is asked for"),
+        ("text", "x.html", "and text is asked for"),
+        (None, "x.xml", "no form for .xml, it is one of .txt, .json"),
+    ],
+)
+def test_what_is_refused(asked: str | None, path: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        chosen(asked, path, KNOWN)
+
+
+def test_a_program_may_be_written_where_the_text_is_one() -> None:
+    assert chosen(None, "layout.cuh", KNOWN, code=True) == "text"
+
+
+def test_verbs_write_what_the_name_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["layout", "m16n8k16", "--dtype", "half"]
+    assert main([*asked, "-o", "y.json"]) == 0
+    assert json.loads(Path("y.json").read_text())["schema"] == "ptxlab.layout/1"
+    assert main(["fragments", "-o", "f.svg"]) == 0
+    assert Path("f.svg").read_text().startswith("<svg")
+    assert main([*asked, "-o", "z.cubin"]) == 2
+    assert "z.cubin: no .cubin is written" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.svg", "y.json"]
