@@ -37,6 +37,16 @@ SYNONYMS: dict[str, str] = {
 }
 """The names of PTX by those of others. Of 8 bits the usual format is e4m3, of 6 bits e3m2."""
 
+ALL_CALLED: dict[str, tuple[str, ...]] = {
+    **{synonym: (name,) for synonym, name in SYNONYMS.items()},
+    "fp8": ("e4m3", "e5m2"),
+    "float8": ("e4m3", "e5m2"),
+    "fp6": ("e3m2", "e2m3"),
+    "int8": ("s8", "u8"),
+    "int4": ("s4", "u4"),
+}
+"""All types that a word may mean, for who searches and does not choose."""
+
 
 def type_called(name: str) -> str:
     """Return what PTX calls a type, or several with dots between; what has no other name is itself."""

@@ -132,7 +132,7 @@ def execute(args: argparse.Namespace) -> int:
             tuple(args.tmem),
         )
         shown.check()
-        comparisons = expecting.compare(shown, wanted, args.tolerance)
+        comparisons = expecting.compare(shown, wanted, args.tolerance or (0.0, 0.0))
     if args.save:
         kept = {name: getattr(dumped, name) for name in ("words", "passes", "registers", "types")}
         write_whole(args.save, npz(kept))

@@ -27,8 +27,8 @@ def _expressions() -> dict[int, str]:
     known = dict(by_cost[0])
     while len(known) < 254:  # all but the constants
         made: dict[int, str] = {}
-        for one, other in zip(by_cost, reversed(by_cost), strict=True):
-            for (x, first), (y, second) in product(one.items(), other.items()):
+        for cheap, dear in zip(by_cost, reversed(by_cost), strict=True):
+            for (x, first), (y, second) in product(cheap.items(), dear.items()):
                 for sign, table in (("&", x & y), ("|", x | y), ("^", x ^ y)):
                     if table not in known and table not in (0, 0xFF):
                         made.setdefault(

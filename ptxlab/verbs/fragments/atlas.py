@@ -19,6 +19,7 @@ from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.matrix.wmma_move import WmmaMove
+from ptxlab.numbers.synonyms import ALL_CALLED
 from ptxlab.verbs.fragments.atlas_search import elsewhere, machine_name
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.view.json import members
@@ -67,6 +68,7 @@ def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, A
         "moves": [_move(move, tables, proven) for move in MOVES],
         "groups": list(_groups(tables, proven)),
         "elsewhere": list(elsewhere()),
+        "synonyms": ALL_CALLED,
         **tables.as_json(),
     }
 

@@ -64,6 +64,20 @@ FUNCTIONS = (
 )  # fmt: skip
 """The functions of numpy."""
 
+_EXACT = re.compile(
+    r"(?:abs|arange|astype|ceil|clip|eye|floor|full|max|maximum|min|minimum|ones|repeat|reshape|roll|sign|sort|"
+    r"transpose|tril|triu|view|where|zeros)$"
+)
+
+
+def is_rounded(text: str) -> bool:
+    """Say whether numbers that an expression makes depend on how sums are added up and functions are rounded."""
+    return "@" in text or any(
+        name in FUNCTIONS + METHODS and not _EXACT.match(name)
+        for name in re.findall(r"(\w+)\s*\(", text)
+    )
+
+
 KEYWORDS = ("axis", "dtype", "keepdims")
 """The arguments that methods and functions take by name."""
 
@@ -163,7 +177,15 @@ def _binary(op: ast.operator, left: Any, right: Any) -> Any:
         bits = left.bit_length() * right if isinstance(op, ast.Pow) else left.bit_length() + right
         if bits > LARGEST_INTEGER_BITS:
             raise _Refused(f"{left} and {right} make too large an integer")
+    if isinstance(op, ast.MatMult):  # numpy would add up in as few bits
+        left, right = (_wide(each) for each in (left, right))
     return _OPERATORS[type(op)](left, right)
+
+
+def _wide(factor: Any) -> Any:
+    """Return numbers of 16 bits and fewer as float64, others as they are."""
+    narrow = isinstance(factor, np.ndarray) and factor.dtype.itemsize <= 2
+    return factor.astype(np.float64) if narrow and factor.dtype.kind not in "iub" else factor
 
 
 def _array(node: ast.expr, scope: Mapping[str, Any]) -> Any:

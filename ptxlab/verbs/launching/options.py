@@ -62,7 +62,8 @@ RESULT = """
 --expect NAME=WHAT  what an array should hold after the launch
 """
 TOLERANCE = """
---tolerance RTOL[,ATOL]  how far from what is expected is right: atol + rtol |expected| (default 0,0)
+--tolerance RTOL[,ATOL]  how far from what is expected is right: atol + rtol |expected| (default 0,0; of
+                         products, sums and functions what is usual for the type)
 """
 
 
@@ -105,7 +106,6 @@ def saved(text: str) -> tuple[str, str]:
 
 def add_tolerance(parser: argparse._ActionsContainer) -> None:
     add(parser, TOLERANCE, tolerance=tolerance)
-    parser.set_defaults(tolerance=(0.0, 0.0))
 
 
 def tolerance(text: str) -> tuple[float, float]:

@@ -49,7 +49,7 @@ class Descriptor:
     def written(self) -> str:
         return hexadecimal(self.word, self.record.width)
 
-    def text(self) -> str:
+    def text(self, width: int | None = None) -> str:
         """Return the word, its fields from the low bits up, and where each instruction starts."""
         stored = [("bits", "stored")]
         meant = [("field", "value")]

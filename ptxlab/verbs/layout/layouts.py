@@ -36,11 +36,14 @@ from ptxlab.view.svg_parts import (
     row_index,
 )
 from ptxlab.view.text import fields
+from ptxlab.view.width import stacked
 
 T = TypeVar("T")
 
 SCHEMA = "ptxlab.layout/1"
 MOST_CELLS = 1 << 16
+CHUNK, CHUNKS = 16, 8
+"""Bytes that ldmatrix takes as a row, and how many such there are in a line of all banks."""
 SWATCH, PER_LINE = 22, 16
 """How wide the colour of a bank is drawn in the legend of a picture, and how many of them a line has."""
 
@@ -48,7 +51,7 @@ SWATCH, PER_LINE = 22, 16
 class LayoutAnswer(Protocol):
     """An answer, in every form."""
 
-    def text(self) -> str: ...
+    def text(self, width: int | None = None) -> str: ...
 
     def as_json(self) -> dict[str, Any]: ...
 
@@ -65,13 +68,44 @@ class Offsets:
     bits: int
     element: Layout | None = None
 
-    def text(self) -> str:
-        """Return the notation and the table; for tiles, where each of them starts."""
+    def text(self, width: int | None = None) -> str:
+        """Return the notation and the table; for tiles, where each of them starts.
+
+        What is too wide for its terminal is told by chunks of 16 bytes where these stay together.
+        """
         check_size(self.layout)
         lines_ = [self.layout.notation]
         if self.element is not None:
             lines_ = [f"each {self.element.notation}", f"at   {self.layout.notation}"]
-        return "\n".join([*lines_, table(self.layout)])
+        shown = table(self.layout)
+        if width is not None and max(map(len, shown.split("\n"))) > width and self.element is None:
+            shown = self._chunks() or shown
+        return "\n".join([*lines_, shown])
+
+    def _chunks(self) -> str | None:
+        """Return which four banks hold each 16 bytes of a row, or None where they do not stay together."""
+        tall, per = height(self.layout), CHUNK * 8 // self.bits
+        if self.layout.size // tall % per:
+            return None
+        offsets = np.asarray(self.layout(np.arange(self.layout.size))).reshape(-1, tall).T
+        first = offsets[:, ::per]
+        if (offsets.reshape(tall, -1, per) != first[..., None] + np.arange(per)).any() or (
+            first % per
+        ).any():
+            return None
+        lines = first // per % CHUNKS
+        again = next(
+            (rows for rows in (1, 2, 4, 8, 16) if not (lines[rows:] != lines[:-rows]).any()), tall
+        )
+        heads = ["row", *map(str, range(lines.shape[1]))]
+        rows = [[str(row), *map(str, lines[row])] for row in range(min(again, tall))]
+        told = [
+            f"which {CHUNK} of the {CHUNK * CHUNKS} bytes in the banks hold chunk 0, 1, ... of a row: 0 is banks 0 to 3"
+        ]
+        return "\n".join(
+            [*told, *stacked([heads, *rows], 80)]
+            + [f"and so on, every {again} rows"] * (again < tall)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the layout and its offsets by row, first mode down."""
@@ -109,7 +143,7 @@ class LayoutCode:
     layout: Mapping
     language: str
 
-    def text(self) -> str:
+    def text(self, width: int | None = None) -> str:
         return code(self.layout, self.language)
 
     def as_json(self) -> dict[str, Any]:
@@ -126,7 +160,7 @@ class Fragments:
 
     instruction: MatrixInstruction
 
-    def text(self) -> str:
+    def text(self, width: int | None = None) -> str:
         """Return each layout in CuTe's notation and what it says of lanes and registers."""
         parts = [self.instruction.name]
         for fragment in self.instruction.operands:

@@ -1,11 +1,14 @@
 """Layouts as text: CuTe's notation, and ``RxC`` for a row-major matrix.
 
-    text   := [swizzle "o"] [offset "o"] layout
+    text   := [swizzle "o"] [offset "o"] layout  |  swizzle ["_" | "o"] pointer "o" layout
     swizzle:= "Sw<" bits "," base "," shift ">"
+    pointer:= ("smem" | "gmem") "_ptr[" bits "b](" whatever ")"
     layout := size "x" size {"x" size}  |  tuple [":" tuple]
     tuple  := integer  |  "(" tuple {"," tuple} ")"
+    integer:= ["_"] digits
 
-A shape without a stride is column-major, as in CuTe.
+A shape without a stride is column-major, and ``_8`` is 8 known when CuTe compiles. A swizzle before a pointer is
+one of addresses in bytes, as CuTe prints it; it is given here in elements of as many bits as the pointer says.
 """
 
 from __future__ import annotations
@@ -18,12 +21,19 @@ from ptxlab.layouts.int_tuple import IntTuple, congruent
 from ptxlab.layouts.layout import IDENTITY, ComposedLayout, Layout, Swizzle
 
 HINT = "layouts look like 2x6, (2,6):(6,1), ((2,2),8):((1,16),2) or Sw<3,3,3> o (8,64):(64,1)"
+_POINTER = r"[gs]mem_ptr\[(\d+)b\]\([^)]*\)\s*"
 _SWIZZLE = r"Sw<\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>"
 
 
 def parse_layout(text: str) -> Layout | ComposedLayout:
     """Read a layout. Raises PtxlabError with the place of what cannot be read."""
     return _Reader(text).whole()
+
+
+def element_bits(text: str) -> int | None:
+    """Return how many bits an element has by the pointer of a layout that CuTe prints, None where there is none."""
+    pointer = re.search(r"_ptr\[(\d+)b\]", text)
+    return int(pointer[1]) if pointer else None
 
 
 class _Reader:
@@ -35,7 +45,7 @@ class _Reader:
         self.take("")
 
     def whole(self) -> Layout | ComposedLayout:
-        swizzle, offset = self.swizzle(), self.take(r"(\d+)\s*o")
+        swizzle, offset = self.swizzle(), self.take(r"_?(\d+)\s*o\b")
         layout = self.layout()
         if self.at < len(self.text):
             self.fail("the layout ends here")
@@ -54,8 +64,16 @@ class _Reader:
             swizzle = Swizzle(*map(int, match.groups()))
         except ValueError as error:
             self.fail(str(error), start)
+        pointer = self.take(r"(?:_|o\s*)" + _POINTER)
         self.expect("o", "and then the layout")
-        return swizzle
+        return swizzle if pointer is None else self.of_elements(swizzle, int(pointer[1]), start)
+
+    def of_elements(self, swizzle: Swizzle, bits: int, start: int) -> Swizzle:
+        """Return a swizzle of bytes as one of elements of so many bits."""
+        lower = (bits // 8).bit_length() - 1
+        if bits < 8 or swizzle.base < lower:
+            self.fail(f"a swizzle of bytes that is none of elements of {bits} bits", start)
+        return Swizzle(swizzle.bits, swizzle.base - lower, swizzle.shift)
 
     def layout(self) -> Layout:
         start = self.at
@@ -90,7 +108,7 @@ class _Reader:
         return tuple(parts)
 
     def integer(self) -> int:
-        match = self.take(r"(\d+)")
+        match = self.take(r"_?(\d+)")
         if match is None:
             self.fail("expected an integer or (")
         return int(match[1])

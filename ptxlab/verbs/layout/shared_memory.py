@@ -41,7 +41,7 @@ class Banks:
     swizzle: Swizzle | None
     padded: Layout | None
 
-    def text(self) -> str:
+    def text(self, width: int | None = None) -> str:
         parts = [f"{self.bits}-bit elements, from an address that is a multiple of 128"]
         for layout, counts in zip((self.plain, self.layout), self.counts, strict=False):
             head = ("access", "wavefronts", "ideal", "excess", "worst pass")
@@ -112,7 +112,7 @@ class Planned:
     bits: int
     plan: Plan
 
-    def text(self) -> str:
+    def text(self, width: int | None = None) -> str:
         plan = self.plan
         named: list[tuple[str, ...]] = [("lane", "matrix", "row", "first", "address", "banks")]
         named += [

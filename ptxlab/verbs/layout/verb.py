@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import element, integer, positive, several, suggestion, word
+from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -32,9 +33,16 @@ example:
                                                      a tile for wgmma, and its descriptor
   ptxlab layout 0x4000004000010040 --descriptor wgmma
                                                      a descriptor's fields
+  ptxlab layout "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"   what CuTe prints
+  ptxlab layout SM80_16x8x16_F32BF16BF16F32_TN       an atom of CuTe's, or all that print_mma says of it
+  ptxlab layout "#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>"
+                                                     of Triton: from (thread, register) to an element
 
 RxC is a row-major matrix; (R,C) alone is column-major, as in CuTe. Offsets count elements."""
 OF_LAYOUTS = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "plan", "code")
+BITS = 16
+"""Of an element, unless something says."""
+
 OF_TYPES = ("dtype", "acc")
 OF_DESCRIPTORS = ("major", "address", "field")
 """The options by what they say something about."""
@@ -58,7 +66,7 @@ QUESTIONS = """
 DETAILS = """
 --at I,J      which tile, for --tile; row and column of the first element, for --plan
 --across      for --plan: the second matrix lies beside the first, not below it
---bits N      bits of an element (default 16)
+--bits N      bits of an element (default what a pointer in the layout says, else 16)
 --dtype TYPE  type of A and B of an instruction
 --acc TYPE    type of C and D of an instruction
 """
@@ -80,7 +88,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, DETAILS, at=element, bits=positive)
     group = parser.add_argument_group("descriptors of wgmma and tcgen05")
     add(group, DESCRIPTORS, address=word, field=[str])
-    parser.set_defaults(bits=16)
     add_common(parser, formats=("svg",))
 
 
@@ -101,7 +108,8 @@ def execute(args: argparse.Namespace) -> int:
         result = answer(args)
     except (ValueError, IndexError) as error:
         raise PtxlabError(f"layout {args.layout}: {error}", hint="ptxlab layout --help") from error
-    emit(args, result.text, result.as_json, svg=result.svg)
+    width = terminal_width(args)
+    emit(args, lambda: result.text(width), result.as_json, svg=result.svg)
     return 0
 
 
@@ -110,9 +118,15 @@ def answer(args: argparse.Namespace) -> LayoutAnswer:
     from ptxlab.layouts.shared_memory import ACCESSES
     from ptxlab.matrix import matrix_plan
     from ptxlab.matrix.catalog import multiplication
-    from ptxlab.verbs.layout import descriptors, shared_memory
+    from ptxlab.verbs.layout import descriptors, foreign, shared_memory
     from ptxlab.verbs.layout.layouts import Fragments, LayoutCode, Offsets, known
+    from ptxlab.verbs.layout.notation import element_bits
 
+    args.bits = args.bits or element_bits(args.layout) or BITS
+    if atom := foreign.instruction(args.layout):
+        return Fragments(atom)
+    if values := foreign.thread_values(args.layout):
+        return Offsets(values, args.bits)
     check_options(args)
     if args.descriptor:
         return descriptors.describe(args)

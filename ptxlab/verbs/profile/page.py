@@ -1,4 +1,4 @@
-"""A Profile as one HTML page: the source and the PTX, each line with its counters, coloured by one.
+"""A Profile as one HTML page: its hottest lines, the source and the PTX, each line with its counters, coloured by one.
 
 The page needs no network. Its script shows the counter that is chosen, and follows a line of CUDA C to
 the PTX it became and back.
@@ -11,26 +11,38 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 
 from ptxlab.observe.counters import COUNTERS, Counts
 from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.verbs.profile.lines import average, short
 from ptxlab.verbs.profile.text import heading, tell, totals
 from ptxlab.view.page import assembled, in_schemes
-from ptxlab.view.sources import Sources
+from ptxlab.view.sources import Sources, at_line
+from ptxlab.view.text import counted as counted_lines
 
 _HEADS = ("line", "executed", "lanes", "sectors", "ideal", "wavefronts", "ideal", "")
 
 
+CONTEXT = 2
+"""Lines that are shown before and behind those that were executed."""
+
+
 def page(profile: Profile, sources: Sources) -> str:
-    """Return the page: totals, the files of CUDA C that are at hand, and the PTX."""
+    """Return the page: the hottest lines, the files of the source that are at hand, the kernel's own first, and the PTX."""
     folder = files("ptxlab.verbs.profile") / "page_files"
+    own = profile.path.removesuffix(" (PTX)")
+    known = sorted(
+        (path for path in profile.sources if path in sources),
+        key=lambda path: (not path.endswith(own), -_most(profile.sources[path])),
+    )
     listings = [
-        _listing(profile, path, sources[path], lines, "here")
-        for path, lines in profile.sources.items()
-        if path in sources
+        _listing(profile, path, sources[path], profile.sources[path], "here", is_open=True)
+        for path in known
     ]
-    listings.append(_listing(profile, profile.path, profile.text, profile.lines, "from"))
+    listings.append(
+        _listing(profile, profile.path, profile.text, profile.lines, "from", is_open=not known)
+    )
     parts = {
         "colours": in_schemes({}, {}),
         "counters": _counters(profile.totals),
@@ -40,25 +52,57 @@ def page(profile: Profile, sources: Sources) -> str:
         "title": escape(heading(profile)),
         "listings": "\n".join(listings),
     }
-    return assembled(folder, ("script.js",), parts)
+    return assembled(folder, ("copy.js", "script.js"), parts)
+
+
+def _most(lines: Iterable[ProfiledLine]) -> int:
+    return max((line.counts.executed for line in lines), default=0)
 
 
 def _listing(
-    profile: Profile, path: str, texts: Iterable[str], lines: Iterable[ProfiledLine], mark: str
+    profile: Profile,
+    path: str,
+    texts: Iterable[str],
+    lines: Iterable[ProfiledLine],
+    mark: str,
+    *,
+    is_open: bool,
 ) -> str:
     """Return a file; a line of it names, as ``mark``, the line of CUDA C that it is or comes from."""
     counted = {line.number: line for line in lines}
-    body = []
+    rows = []
     for number, text in enumerate(texts, 1):
         line = counted.get(number)
         source = line.instructions[0].source if line else None
-        data = {} if source is None else {mark: f"{source.path}:{source.line}"}
-        body.append(_row(profile, number, text, line, data))
+        data = {"place": at_line(path, number)}
+        data |= {} if source is None else {mark: f"{source.path}:{source.line}"}
+        rows.append(_row(profile, number, text, line, data))
+    ran = {number for number, line in counted.items() if line.counts.executed}
+    shown = [
+        bool(ran.intersection(range(n - CONTEXT, n + CONTEXT + 1))) for n in range(1, len(rows) + 1)
+    ]
+    body = []
+    for kept, group in groupby(zip(shown, rows, strict=True), key=lambda each: each[0]):
+        text = "\n".join(row for _, row in group)
+        body.append(f"<tbody>{text}</tbody>" if kept else _folded(text))
     head = "".join(f"<th>{name}</th>" for name in _HEADS)
+    executed = f"{len(ran)} of {len(rows)} lines executed"
     return (
-        f'<h2>{escape(short(path))}</h2>\n<div class="listing"><table>\n'
-        f"<thead><tr>{head}</tr></thead>\n"
-        "<tbody>\n" + "\n".join(body) + "\n</tbody></table></div>"
+        f"<details{' open' * is_open}><summary><h2>{escape(short(path))}</h2> <small>{executed}</small></summary>\n"
+        f'<div class="listing" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n'
+        + "\n".join(body)
+        + "\n</table></div></details>"
+    )
+
+
+def _folded(rows: str) -> str:
+    """Return rows that are there when they are asked for."""
+    lines = counted_lines(rows.count("<tr"), "line")
+    words = f"{lines} that no warp executed"
+    button = f'<button type="button" aria-expanded="false">{words}</button>'
+    return (
+        f'<tbody><tr class="gap"><td colspan="{len(_HEADS)}">{button}</td></tr></tbody>'
+        f"<tbody hidden>{rows}</tbody>"
     )
 
 

@@ -256,6 +256,11 @@ def test_what_has_no_fragments_is_found_with_the_reason(page: Browser) -> None:
     assert page.js(script, "HMMA.16816.F32.BF16").startswith("mma 1m16n8k16bf16 → f32")
     assert page.js(script, "16816").startswith("mma ")
     assert page.js(script, "ldsm x4").startswith("ldmatrix ")
+    assert page.js(script, "fp8 m16n8k32").startswith("mma ")
+    assert "s8 → s32" in page.js(script, "int8 k32")
+    halves = page.js(script, "half m16n8k16 mma.sync")
+    assert "f16 → f16" in halves
+    assert "m16n8k16bf16" not in halves
     assert page.js(script, "no such").startswith("Nothing has all of these words.")
 
 

@@ -37,6 +37,9 @@ def test_choosing_a_counter_and_following_a_line(browser: Browser, tmp_path: Pat
     row = f'tr[data-here="{file}:5"]'
     heat = f"document.querySelector('{row}').style.getPropertyValue('--heat')"
     browser.open(page.as_uri())
+    assert browser.text("#hottest li:first-child span:first-child").startswith("turn.cu:")
+    assert browser.js("return document.querySelector('main details').open"), "the kernel's own file"
+    assert browser.js("return document.documentElement.scrollHeight") < 2000
     executed = next(line.counts.executed for line in profile.sources[str(file)] if line.number == 5)
     assert browser.text(f"{row} td:nth-child(2)") == f"{executed}"
     browser.js(
@@ -54,3 +57,8 @@ def test_choosing_a_counter_and_following_a_line(browser: Browser, tmp_path: Pat
     )
     became = [i.line for i in profile.instructions if i.source and i.source.line == 5]
     assert chosen == [5, *became]
+    assert browser.js("return location.hash") == "#turn.cu%3A5"
+    browser.press("n", "?", "d")
+    assert browser.js("return document.querySelectorAll('tr.chosen').length") > 0
+    assert browser.js("return document.getElementById('keys').hidden") is False
+    assert browser.js("return document.documentElement.dataset.scheme") in ("dark", "light")

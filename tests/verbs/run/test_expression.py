@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.expression import FUNCTIONS, METHODS, evaluate
+from ptxlab.verbs.launching.expression import FUNCTIONS, METHODS, evaluate, is_rounded
 from tests.together import in_one_test
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
@@ -182,3 +182,22 @@ def test_no_text_gets_anything_but_a_value_or_an_error() -> None:
         except PtxlabError:
             errors += 1
     assert min(values, errors) > 50
+
+
+@pytest.mark.parametrize(
+    ("text", "rounded"),
+    [
+        ("a @ b", True), ("sum(a)", True), ("a.sum(axis=0)", True), ("exp(a)", True),
+        ("a * x + y", False), ("where(a > 0, a, 0)", False), ("a.astype(f16)", False),
+    ],
+)  # fmt: skip
+def test_what_may_be_off_by_rounding(text: str, rounded: bool) -> None:
+    assert is_rounded(text) == rounded
+
+
+def test_products_of_narrow_numbers_are_added_up_in_wide_ones() -> None:
+    ones = np.ones((1, 4096), np.float16)
+    assert evaluate("a @ b", {"a": ones, "b": ones.T}).item() == 4096
+    assert (
+        evaluate("a @ b", {"a": ones.astype(np.int8), "b": ones.T.astype(np.int8)}).dtype == np.int8
+    )

@@ -334,6 +334,19 @@ def test_a_right_expectation(saxpy: str, capsys: pytest.CaptureFixture[str]) -> 
     assert out.endswith("\n\nx is right: arange(50,f32) exactly, largest error 0\n")
 
 
+def test_sums_have_the_tolerance_of_their_type(
+    saxpy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    off = "y = a * x + y + {} * abs(y) + 0 * sum(y)"
+    for error, status in (("1e-7", 0), ("1e-3", 1)):
+        assert (
+            main(["run", saxpy, "--arg", "y=randn(50,f32)", "--expect", off.format(error)])
+            == status
+        )
+    assert "within rtol 1e-06" in capsys.readouterr().out
+    assert main(["run", saxpy, "--expect", "y = a * x + y + 1e-3"]) == 1, "others are exact"
+
+
 def test_a_wrong_expectation_shows_its_first_differences(
     saxpy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -300,6 +300,13 @@ def test_wavefronts_are_those_of_bank_conflicts(browser: Browser, tmp_path: Path
 
 def test_what_is_typed_is_found(browser: Browser, product: Recording, tmp_path: Path) -> None:
     show(browser, product, tmp_path)
+    assert browser.js("return placeOf(state.step).fragments.length") > 0, "it opens at matrices"
+    browser.press("?")
+    assert (
+        browser.js("return getComputedStyle(document.querySelector('.keys')).position") == "fixed"
+    )
+    browser.press("?")
+    browser.js("go(0)")
     browser.press("/")
     browser.press(*"d1", "Enter")
     first = browser.js("return [state.step, nameOf(state.register)]")

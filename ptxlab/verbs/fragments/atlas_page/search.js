@@ -15,9 +15,15 @@ function lacking({ operand: name, row, col }) {
   return row < rows && col < colsOf(name) ? "" : `no ${name}[${row},${col}]: ${name} is ${rows}×${colsOf(name)}`;
 }
 
+/** Whether an entry has a word; of what others call types (half, fp8, int8) one that it may mean, whole. */
+function has(one, word) {
+  const types = data.synonyms[word];
+  return one.words.includes(word) || (types || []).some((type) => new RegExp(`(^|[^a-z0-9])${type}([^a-z0-9]|$)`).test(one.words));
+}
+
 /** The entries that have all words; or else, as machine code is written, all parts between dots. */
 function matching(some) {
-  const text = lower($("search").value.replace(ELEMENT, " ")), within = (words) => some.filter((one) => words.every((word) => one.words.includes(word)));
+  const text = lower($("search").value.replace(ELEMENT, " ")), within = (words) => some.filter((one) => words.every((word) => has(one, word)));
   const found = within(text.split(/[\s,]+/).filter(Boolean));
   return found.length ? found : within(text.split(/[\s,.]+/).filter(Boolean));
 }

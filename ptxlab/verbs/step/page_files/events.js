@@ -85,7 +85,15 @@ function readHash() {
   state.word = address === null ? null : (address - data.sharedBase) >> 2;
   $("warp").value = state.warp;
   $("kind").value = state.kind;
-  go(whole("step", 0, END - 1, turnCount() ? stepOfTurn(0) : 0));
+  go(whole("step", 0, END - 1, firstOfInterest()));
+}
+
+/** Where a page opens that was told no moment: at the first turn of the warp that moves matrices, else at its first. */
+function firstOfInterest() {
+  for (let turn = 0; turn < turnCount(); turn++) {
+    if (hasFragments(placeOf(stepOfTurn(turn)), turn)) return stepOfTurn(turn);
+  }
+  return turnCount() ? stepOfTurn(0) : 0;
 }
 
 // ---- what is chosen ----
@@ -167,11 +175,14 @@ function seeWarp(warp) {
 }
 const warpBy = (by) => seeWarp(data.warps[(data.warps.indexOf(state.warp) + by + data.warps.length) % data.warps.length]);
 const matrixBy = (by) => go(seek(by, hasFragments));
+const help = () => $("help").setAttribute("aria-expanded", document.body.classList.toggle("helping"));
 const ACTS = {
+  "?": help,
   ArrowRight: turnBy(1), ArrowLeft: turnBy(-1), ".": () => go(state.step + 1), ",": () => go(state.step - 1),
   "]": () => writeBy(1), "[": () => writeBy(-1), m: () => matrixBy(1), M: () => matrixBy(-1),
   w: () => warpBy(1), W: () => warpBy(-1), "/": () => $("find").focus(),
-  Home: () => go(0), End: () => go(END - 1), Escape: () => choose({ register: null, lane: null, word: null }),
+  Home: () => go(0), End: () => go(END - 1),
+  Escape: () => { if (document.body.classList.contains("helping")) help(); else choose({ register: null, lane: null, word: null }); },
 };
 document.addEventListener("keydown", (event) => {
   const typing = event.target.tagName === "SELECT" || event.target === $("find");
@@ -184,6 +195,7 @@ $("on").addEventListener("click", turnBy(1));
 $("slider").addEventListener("input", () => go(Number($("slider").value)));
 $("warp").addEventListener("change", () => choose({ warp: Number($("warp").value) }));
 $("kind").addEventListener("change", () => choose({ kind: $("kind").value }));
+$("help").addEventListener("click", help);
 $("link").addEventListener("click", () => copyFrom($("link"), location.href));
 addEventListener("hashchange", readHash);
 let width = innerWidth;

@@ -37,7 +37,7 @@ function penOf(canvas, tall) {
   const pen = canvas.getContext("2d");
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, canvas.clientHeight);
-  pen.font = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+  pen.font = "11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
   pen.textBaseline = "middle";
   return pen;
 }

@@ -1,0 +1,104 @@
+"""Layouts as CuTe prints them and as Triton's dialect has them, against what their documentation shows."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.layouts.layout import ComposedLayout, Layout, Swizzle
+from ptxlab.verbs.layout.foreign import instruction, thread_values
+from ptxlab.verbs.layout.layouts import Offsets
+from ptxlab.verbs.layout.notation import element_bits, parse_layout
+
+PRINTED = """\
+TiledMMA
+  ThrLayoutVMNK:  (_32,_2,_2,_1):(_1,_32,_64,_0)
+  PermutationMNK: (_,_,_)
+MMA_Atom
+  ThrID:      _32:_1
+  Shape_MNK:  (_16,_8,_16)
+  LayoutA_TV: ((_4,_8),(_2,_2,_2)):((_32,_1),(_16,_8,_128))
+  LayoutB_TV: ((_4,_8),(_2,_2)):((_16,_1),(_8,_64))
+  LayoutC_TV: ((_4,_8),(_2,_2)):((_32,_1),(_16,_8))
+"""
+BLOCKED = "#ttg.blocked<{{sizePerThread = [2, 2], threadsPerWarp = [8, 4], warpsPerCTA = [{}], order = [1, 0]}}>"
+
+
+def test_numbers_of_cute() -> None:
+    assert parse_layout("(_8,_16):(_16,_1)") == Layout((8, 16), (16, 1))
+    assert parse_layout("((_2,4),_8):((_1,16),_2)") == Layout(((2, 4), 8), ((1, 16), 2))
+
+
+@pytest.mark.parametrize("between", [" o ", "_"])
+@pytest.mark.parametrize(("bits", "base"), [(8, 4), (16, 3), (32, 2)])
+def test_a_swizzle_before_a_pointer_is_of_bytes(between: str, bits: int, base: int) -> None:
+    text = f"Sw<3,4,3>{between}smem_ptr[{bits}b](unset) o (_8,_64):(_64,_1)"
+    layout = parse_layout(text)
+    assert isinstance(layout, ComposedLayout)
+    assert layout.swizzle == Swizzle(3, base, 3)
+    assert element_bits(text) == bits
+    swizzled = Swizzle(3, 4, 3)
+    for row, col in ((0, 0), (3, 17), (7, 63)):
+        assert layout(row, col) * bits // 8 == swizzled((64 * row + col) * bits // 8)
+
+
+def test_an_atom_is_its_instruction() -> None:
+    for text in ("SM80_16x8x16_F32BF16BF16F32_TN", "MMA_Atom<SM80_16x8x16_F32BF16BF16F32_TN>"):
+        atom = instruction(text)
+        assert atom is not None
+        assert atom.name == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+    printed = instruction(PRINTED)
+    assert printed is not None
+    assert printed.shape == "m16n8k16"
+    with pytest.raises(Unsupported, match="has its fragments as this atom says"):
+        instruction(PRINTED.replace("(_32,_1),(_16,_8))", "(_32,_1),(_8,_16))"))
+    assert instruction("2x6") is None
+
+
+@pytest.mark.parametrize("warps", ["1, 2", "2, 1", "1, 1"])
+def test_a_blocked_encoding(warps: str) -> None:
+    """TritonGPUAttrDefs.td: 16 x 16 of which a thread has 2 x 2, a warp 8 x 4 threads, a CTA ``warps``."""
+    layout = thread_values(BLOCKED.format(warps))
+    assert layout is not None
+    down, across = map(int, warps.split(", "))
+    rows, cols = 16 * down, 8 * across
+    row, col = np.indices((rows, cols))
+    thread = (row % 16 // 2) * 4 + col % 8 // 2 + 32 * (row // 16 + col // 8)
+    register = 2 * (row % 2) + col % 2
+    assert (layout(thread, register) == row + rows * col).all()
+
+
+def test_nvidia_mma_is_d_of_the_instruction() -> None:
+    text = "#ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [1, 1], instrShape = [16, 8]}>"
+    c = re.search(r"LayoutC_TV: (.*)", PRINTED)
+    layout, printed = thread_values(text), parse_layout(c[1] if c else "")
+    assert layout is not None
+    where = np.indices((32, 4))
+    assert (layout(*where) == printed(*where)).all()
+    with pytest.raises(Unsupported, match="version 2 is read"):
+        thread_values(text.replace("Major = 2", "Major = 3"))
+
+
+def test_a_linear_encoding_and_what_is_none() -> None:
+    text = "#ttg.linear<{register = [[0, 1], [8, 0]], lane = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], warp = [], block = []}>"
+    layout = thread_values(text)
+    assert layout == parse_layout("((4,8),(2,2)):((32,1),(16,8))")
+    with pytest.raises(Unsupported, match="two dimensions at once"):
+        thread_values(text.replace("[8, 0]", "[8, 1]"))
+    with pytest.raises(Unsupported, match="the encoding shared is not read"):
+        thread_values("#ttg.shared<{vec = 8}>")
+    with pytest.raises(PtxlabError, match="lacks 'order'"):
+        thread_values("#ttg.blocked<{sizePerThread = [1, 8]}>")
+    assert thread_values("(2,6):(6,1)") is None
+
+
+def test_a_wide_tile_is_told_in_chunks_of_16_bytes() -> None:
+    swizzled = Swizzle(3, 3, 3).compose(Layout.row_major((64, 64)))
+    lines = Offsets(swizzled, 16).text(80).splitlines()
+    rows = [list(map(int, line.split())) for line in lines if line.split()[0].isdecimal()]
+    assert rows == [[row, *(chunk ^ row for chunk in range(8))] for row in range(8)]
+    assert lines[-1] == "and so on, every 8 rows"
+    assert "+---" in Offsets(swizzled, 16).text(), "a pipe gets every offset"
