@@ -8,11 +8,11 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import pairwise
 
 from ptxlab import __version__
 from ptxlab.cli import isolation
 from ptxlab.cli.failures import report
+from ptxlab.cli.formats import wants_json
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.progress import ticking
 from ptxlab.cli.readers import suggestion
@@ -92,15 +92,6 @@ def toolchain(args: argparse.Namespace) -> AbstractContextManager[None]:
     from ptxlab.toolchain.release import using
 
     return using(args.toolchain)
-
-
-def wants_json(arguments: Sequence[str]) -> bool:
-    """Say whether a program reads the result, also of a command line that did not parse."""
-    return (
-        "--json" in arguments
-        or "--format=json" in arguments
-        or ("--format", "json") in pairwise(arguments)
-    )
 
 
 def top_parser() -> Parser:

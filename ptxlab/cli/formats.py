@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 
 ENDINGS: dict[str, tuple[str, ...]] = {
     ".json": ("json", "sarif"),
@@ -44,6 +45,15 @@ def chosen(asked: str | None, path: str | None, known: Sequence[str], *, code: b
     if asked is not None and asked not in able:
         raise ValueError(f"{path} is {able[0]} by its name, and {asked} is asked for")
     return asked or able[0]
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Say whether a program reads the result, also of a command line that did not parse."""
+    return (
+        "--json" in arguments
+        or "--format=json" in arguments
+        or ("--format", "json") in pairwise(arguments)
+    )
 
 
 def _endings(known: Sequence[str]) -> str:

@@ -18,6 +18,9 @@ from ptxlab.errors import PtxlabError
 class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` that keeps its help as written and raises ``PtxlabError`` (status 2)."""
 
+    given: Sequence[str] = ()
+    """What is being parsed, for an option that does all that is asked by itself."""
+
     def __init__(self, **options: Any) -> None:
         super().__init__(
             allow_abbrev=False,
@@ -40,6 +43,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
         """Parse ``args``; an option nobody knows is an error that names the nearest one."""
+        self.given = args or ()
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             word = unknown[0].partition("=")[0]

@@ -70,7 +70,7 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
     if finding.other_line is not None:
         yield from _line(report, "the other", finding.other_line, finding.other_source, sources)
     if len(group) > 1:
-        yield f"and {len(group) - 1} more like it"
+        yield f"and {len(group) - 1} more like it; --json has them all"
     if finding.hint:
         yield f"hint: {finding.hint}"
 

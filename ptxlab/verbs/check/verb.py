@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any
 
 from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.formats import wants_json
 from ptxlab.cli.options import add
+from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import one_of, words
 from ptxlab.errors import Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -74,7 +76,8 @@ class RuleList(argparse.Action):
     """Prints what can be checked, with the names of the rules below each, and ends, as --help does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser._print_message(_checks() + "\n", sys.stdout)
+        as_json = isinstance(parser, Parser) and wants_json(parser.given)
+        parser._print_message((_checks_json() if as_json else _checks()) + "\n", sys.stdout)
         parser.exit()
 
 
@@ -87,6 +90,21 @@ def _checks() -> str:
         for names, meaning in rules.items():
             lines += _filled(names.replace("|", ", "), meaning, 4, 30)
     return "\n".join(lines)
+
+
+def _checks_json() -> str:
+    from ptxlab.observe.check_report import RULES
+    from ptxlab.view.json import write
+
+    checks = [
+        {
+            "check": kind,
+            "about": about,
+            "rules": [{"rules": names.split("|"), "about": what} for names, what in rules.items()],
+        }
+        for kind, (about, rules) in RULES.items()
+    ]
+    return write({"schema": "ptxlab.check.list/1", "checks": checks})
 
 
 def _filled(name: str, text: str, indent: int, column: int) -> list[str]:

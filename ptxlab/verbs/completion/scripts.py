@@ -53,8 +53,30 @@ def _verb(name: str, summary: str) -> Verb:
 
 def _option(action: argparse.Action) -> Option:
     text = " ".join((action.help or "").replace("%%", "%").split())
-    choices = tuple(map(str, action.choices or ()))
+    choices = tuple(map(str, action.choices or _values(action.dest)))
     return Option(tuple(action.option_strings), choices, action.nargs != 0, text)
+
+
+def _values(name: str) -> tuple[str, ...]:
+    """Return what an option may be given whose reader takes other spellings, too; nothing of any other."""
+    from ptxlab.gemm.ladder import LADDER
+    from ptxlab.isa.targets import TARGETS
+    from ptxlab.matrix.catalog import families, opcodes
+    from ptxlab.numbers.formats import FORMATS
+    from ptxlab.observe.check_report import CHECKS
+    from ptxlab.prediction.chip import names
+
+    known: dict[str, tuple[str, ...]] = {
+        "arch": tuple(TARGETS),
+        "gpu": names(),
+        "algorithm": tuple(LADDER),
+        "family": families(),
+        "op": opcodes(),
+        "device": ("auto", "cuda", "emulator"),
+        "dtype": tuple(FORMATS),
+        "checks": CHECKS,
+    }
+    return known.get(name, ())
 
 
 def bash(verbs: Sequence[Verb]) -> str:

@@ -103,7 +103,7 @@ def _summary(outcome: ProgramOutcome) -> str:
 def as_json(outcome: ProgramOutcome) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        **members(outcome, "arch", "command", "status"),
+        **members(outcome, "arch", "command", "status", "launches", "seconds"),
         "kernels": [
             {
                 "kernel": name,

@@ -36,9 +36,10 @@ from ptxlab.errors import PtxlabError
 from ptxlab.files import read_text
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.syntax.functions import Parameter
+from ptxlab.syntax.functions import Parameter, statements
 from ptxlab.syntax.header import read_header
 from ptxlab.syntax.names import called
+from ptxlab.syntax.tree import Address, Function, Instruction, Name
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.options import add_run, compilation
 from ptxlab.verbs.launching.values import ArgumentValue, MapValue, read, split
@@ -178,6 +179,8 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> P
     kernel = module.kernel(asked.kernel)
     bound = bind(kernel, asked.values, asked.mapped)
     block, function = asked.block, getattr(kernel, "function", None)
+    if function is not None:
+        _refuse_numbers_for_addresses(kernel, function, bound)
     if block is None and function is not None:
         block = declared(function, "reqntid")
     if block is None:
@@ -200,6 +203,31 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> P
         variables[name] = place(device, variable.declared, value, mapped)
         variable.upload(variables[name])
     return PreparedLaunch(asked, device, kernel, config, bound, passed, mapped, variables)
+
+
+def _refuse_numbers_for_addresses(
+    kernel: Kernel, function: Function, bound: Mapping[str, ArgumentValue]
+) -> None:
+    """Raise PtxlabError for a number, but 0, where the kernel makes a global address of the parameter as it is."""
+    loaded: dict[str, str] = {}
+    addresses: set[str] = set()
+    for each in statements(function):
+        if not isinstance(each, Instruction):
+            continue
+        names = [operand.text for operand in each.operands[1:] if isinstance(operand, Name)]
+        read = [operand for operand in each.operands[1:] if isinstance(operand, Address)]
+        if each.opcode == "ld" and "param" in each.modifiers and isinstance(each.operands[0], Name):
+            if read and isinstance(read[0].base, Name):
+                loaded[each.operands[0].text] = read[0].base.text
+        elif each.name == "cvta.to.global.u64":
+            addresses |= {loaded[name] for name in names if name in loaded}
+    for parameter, (name, value) in zip(kernel.parameters, bound.items(), strict=True):
+        written = function.parameters[parameter.index].names[0].name
+        if written in addresses and isinstance(value, int) and value:
+            raise PtxlabError(
+                f"{name}={value} is a number, and {called(kernel.name)} takes an address of memory there",
+                hint=f"an array is such as {name}=zeros({max(value, 1)},f32); 0 is no address",
+            )
 
 
 def place(

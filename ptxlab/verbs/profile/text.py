@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from itertools import pairwise
@@ -48,6 +49,7 @@ def text(
         executed.sort(key=lambda row: -getattr(row.line.counts, sort))
     top = TOP[full] if top is None else top
     shown = executed[:top] if top else executed
+    shown = [*shown, *(row for row in _worst(executed).values() if row not in shown)]
     language = _language(profile, by)
     order = "from the top" if sort == "line" else f"by {sort}"
     head = f"lines of {language} {order}"
@@ -65,16 +67,42 @@ def text(
     conflicts = [(row.where, row.line.conflict) for row in shown if row.line.conflict is not None]
     if conflicts:
         told = [(where, tell(profile, conflict)) for where, conflict in conflicts]
+        hit = [each for row in shown if row.line.conflict for each in row.line.instructions]
+        accesses = ",".join(dict.fromkeys(access_of(ptx_text(profile, each.line)) for each in hit))
         parts.append(
             [
                 "bank conflicts, the worst of each line",
                 *fields(told),
-                "a swizzle or padding for a tile of 64 x 64: ptxlab layout 64x64 --banks ldmatrix,st128",
+                f"a swizzle or padding for a tile of 64 x 64: ptxlab layout 64x64 --banks {accesses}",
             ]
         )
     if not full:
         parts.append(["totals and instruction mix: --full; other lines: --top 0, --sort sectors"])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _worst(rows: Sequence[ShownLine]) -> dict[str, ShownLine]:
+    """Return for each space the line that moves most beyond need, of those that do."""
+    worst = {}
+    for units, ideal in IDEAL.items():
+        beyond = {
+            row.where: getattr(row.line.counts, units) - getattr(row.line.counts, ideal)
+            for row in rows
+        }
+        first = max(rows, key=lambda row: beyond[row.where], default=None)
+        if first is not None and beyond[first.where] > 0:
+            worst[units] = first
+    return worst
+
+
+def access_of(text: str) -> str:
+    """Return what ``ptxlab layout --banks`` calls the access of a line of PTX, or what it is asked about usually."""
+    if matrix := re.search(r"\b(ldmatrix|stmatrix)\b", text):
+        return matrix[1] + (".trans" if ".trans" in text else "")
+    known = re.search(
+        r"\b(ld|st)\.(?:\w+(?:::\w+)?\.)*?shared\S*?\.(?:v([248])\.)?[busf](\d+)\b", text
+    )
+    return f"{known[1]}{int(known[2] or 1) * int(known[3])}" if known else "ldmatrix,st128"
 
 
 def verdict(profile: Profile, rows: Sequence[ShownLine]) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
@@ -11,6 +13,7 @@ from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, dimensions
 from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import add_compilation
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ FILE               a .ptx, .cu, .cubin or .fatbin file, one ptxlab ships, a prog
 --kernel NAME      one kernel of the file (default all)
 --diff FILE        compare with the SASS of another file
 --summary          only what each kernel takes, without its code
+--save FOLDER      write the PTX and the cubin of each target there, whose lines and code are meant
 --block X[,Y[,Z]]  threads of a CTA
 --shared BYTES     dynamic shared memory
 """
@@ -62,6 +66,8 @@ def execute(args: argparse.Namespace) -> int:
     if args.diff is not None and len(args.arch) > 1:
         raise PtxlabError("--diff compares two files for one target", hint="give --arch once")
     programs, closed = in_file(args, args.file, args.arch)
+    if args.save is not None:
+        save(programs, args.save)
     if args.diff is not None:
         _only_one(programs, args.file)
         others, more = in_file(args, args.diff, [programs[0].arch])
@@ -76,6 +82,17 @@ def execute(args: argparse.Namespace) -> int:
         lambda: view.as_json(programs, closed, args.file, args.diff),
     )
     return 0
+
+
+def save(programs: Sequence[AssembledProgram], folder: str) -> None:
+    """Write ``NAME.TARGET.ptx`` and ``.cubin`` of each program; of machine code there is no PTX."""
+    for program in programs:
+        stem = os.path.join(folder, f"{Path(program.file).stem}.{program.arch}")
+        module, cubin = program.assembly.module, program.assembly.cubin
+        written = {".ptx": module.source.text.encode() if module else b"", ".cubin": cubin.image}
+        for ending, content in written.items():
+            if content:
+                write_whole(stem + ending, content)
 
 
 def in_file(

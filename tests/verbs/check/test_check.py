@@ -223,3 +223,13 @@ def test_a_finding_breaks_a_rule_that_has_a_name() -> None:
     assert {"RAW", "global RAW", "twice", "grid"} <= set(rules("race"))
     with pytest.raises(AssertionError, match="RWA"):
         CheckContext().find("race", "error", "RWA", 1, ("", ""))
+
+
+def test_what_is_checked_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--list", "--json"], ["--json", "--list"]):
+        assert main(["check", *words]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [check["check"] for check in told["checks"]] == list(RULES)
+        assert {"rules": ["twice"], "about": "two threads that cp.async to one place"} in told[
+            "checks"
+        ][0]["rules"]

@@ -60,6 +60,13 @@ def test_fish_and_zsh(capsys: pytest.CaptureFixture[str]) -> None:
     assert script(capsys, "zsh").endswith(script(capsys, "bash"))
 
 
+def test_values_that_a_reader_takes_are_completed() -> None:
+    predict = next(verb for verb in described() if verb.name == "predict")
+    values = {option.names[-1]: option.choices for option in predict.options}
+    assert {"a100", "h100"} <= set(values["--gpu"])
+    assert {"sm_80", "sm_90a"} <= set(values["--arch"])
+
+
 def test_every_verb_is_described() -> None:
     assert [(verb.name, verb.help) for verb in described()] == list(VERBS)
     assert all("--help" in {n for o in verb.options for n in o.names} for verb in described())

@@ -14,6 +14,7 @@ from ptxlab.observe.counters import Counts
 from ptxlab.observe.profile import ProfiledLine
 from ptxlab.verbs.profile import verb
 from ptxlab.verbs.profile.lines import KEYS, ShownLine, sort_keys, table
+from ptxlab.verbs.profile.text import access_of
 from ptxlab.verbs.profile.verb import key
 from ptxlab.view import colour
 
@@ -270,3 +271,28 @@ def test_a_name_of_a_counter_is_that_counter() -> None:
     assert [keys[name] for name in ("line", *KEYS)] == ["line", *KEYS]
     assert keys["global"] == "requests"
     assert keys["inst_executed"] == "executed"
+
+
+@pytest.mark.parametrize(
+    ("line", "access"),
+    [
+        ("ld.shared.f32 %f1, [%r1];", "ld32"),
+        ("st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};", "st128"),
+        ("ld.volatile.shared::cta.u16 %rs1, [%r1];", "ld16"),
+        ("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {a, b, c, d}, [r];", "ldmatrix.trans"),
+        ("atom.shared.add.u32 %r1, [%r2], 1;", "ldmatrix,st128"),
+    ],
+)
+def test_the_hint_is_about_the_access(line: str, access: str) -> None:
+    assert access_of(line) == access
+
+
+def test_the_line_with_the_excess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "kernels/tiled.cu", "--top", "1")
+    named = re.search(r"of the excess at (\S+)", out)
+    assert named is not None
+    assert any(
+        line.split()[0] == named[1]
+        for line in out.split("lines of CUDA C")[1].splitlines()
+        if line.strip()
+    )

@@ -297,3 +297,23 @@ def test_what_is_wrong_is_said(
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
+
+
+def test_what_lines_are_of_is_written_to_look_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "sass",
+        "ptx/mbarrier.ptx",
+        "--arch",
+        "sm_90a",
+        "--summary",
+        "--save",
+        str(tmp_path / "here"),
+    ]
+    assert main(words) == 0
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == [
+        "mbarrier.sm_90a.cubin",
+        "mbarrier.sm_90a.ptx",
+    ]
+    assert (tmp_path / "here" / "mbarrier.sm_90a.cubin").read_bytes().startswith(b"\x7fELF")
