@@ -76,7 +76,7 @@ def test_the_token_is_taken_out_of_the_address(lab: Lab) -> None:
 
 
 def lines(lab: Lab, request: dict[str, Any]) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=100)
     headers = {"Cookie": f"ptxlab-lab-{lab.port}={TOKEN}"}
     connection.request("POST", "/ask", json.dumps(request), headers)
     return connection, connection.getresponse()
