@@ -190,14 +190,8 @@ class Accesses:
         if space == "local":
             lanes = np.arange(WARP, dtype=U64)
             warps = np.arange(len(tables[0]), dtype=U64)[:, None] << U64(32)
-            spread = tables[0] // U64(4) * U64(4 * WARP) + lanes * U64(4) + warps
-            sectors, lines = of_global(spread, asked)
-            return Request(np.zeros(len(lines), np.int64), sectors, lines)
-        sectors, lines = of_global(tables[-1], asked)
-        passes = np.zeros(len(lines), np.int64)
-        if space == "copy":
-            passes = of_shared(tables[0], asked, nbytes)
-        return Request(passes, sectors, lines)
+            tables = [tables[0] // U64(4) * U64(4 * WARP) + lanes * U64(4) + warps]
+        return Request(of_shared(tables[0], asked, nbytes), *of_global(tables[-1], asked))
 
     def _table(self, addresses: Array, where: Where) -> Array:
         if isinstance(where, slice):

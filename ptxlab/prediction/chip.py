@@ -29,20 +29,23 @@ _PORT = 64
 @dataclass(frozen=True, slots=True)
 class MemorySystem:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
-    of shared memory, one ``l1_bytes`` of one line of L1; ``l2_bytes`` come from beyond the SM.
+    of shared memory or L1; ``l2_bytes`` come from beyond the SM.
 
     ``l1_kib`` are shared memory's too; ``l2_mib`` is what the L2 cache keeps of what comes again. ``clock`` is
     the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
     the tensor memory accelerator, where that is said to be more, which takes ``row`` cycles for a row of a box.
+    ``dram`` is the part of the data sheet's bandwidth that loads alone or stores alone reach, and ``turnaround`` what is
+    lost of it where half of all are stores.
     """
 
     request: int
     wavefront: int
-    l1_bytes: int
     l2_bytes: float
     l1_kib: int
     l2_mib: int
     clock: int
+    dram: float
+    turnaround: float
     copied_bytes: float = 0.0
     row: float = 0.0
 
@@ -66,6 +69,13 @@ class Chip:
         dram = round(near + (far - near) * clock / self.memory.clock)
         gpu = replace(self.gpu, clock=clock)
         return replace(self, gpu=gpu, latency=self.latency | {"dram": dram})
+
+    def dram_seconds(self, loaded: float, stored: float) -> float:
+        """Return how long DRAM takes for so many bytes in all."""
+        every = loaded + stored
+        mixed = 2 * min(loaded, stored) / (every or 1)
+        reached = self.memory.dram - self.memory.turnaround * mixed
+        return every / (self.gpu.bandwidth * 1e9 * reached)
 
     def used_by(self, sms: int) -> Chip:
         """Return the chip where the L2 cache is there for some of its SMs alone."""

@@ -45,11 +45,12 @@ _HOTTEST, _LEFT_OUT = 1, 255
 class Reuse:
     """``hits`` is the part of the lines that the L2 cache has, by instruction, all where none is named.
 
-    ``nbytes`` are those that a launch moves from and to DRAM.
+    ``loaded`` and ``stored`` are the bytes that a launch moves from and to DRAM.
     """
 
     hits: dict[int, float] = field(default_factory=dict)
-    nbytes: float = 0.0
+    loaded: float = 0.0
+    stored: float = 0.0
 
 
 def kept(footprint: float, size: float) -> float:
@@ -74,13 +75,14 @@ def reuse(
 ) -> Reuse:
     """Work out what a cache of ``size`` bytes has for a grid of which ``resident`` CTAs run at a time.
 
-    ``touched`` is what the whole grid does; ``issued`` are the steps of a warp, ``numbers`` their instructions;
+    ``touched`` is what the whole grid does, once for each CTA; ``issued`` are the steps of a warp, ``numbers`` their instructions;
     ``loops`` those it loses turns of.
     """
-    every = touched.footprint
-    loaded, stored = (sum(each.values()) for each in (touched.loaded, touched.stored))
+    there = touched.within(launch.regions)
+    every = there.footprint
+    loaded, stored = (sum(each.values()) for each in (there.loaded, there.stored))
     if every <= size:
-        return Reuse({}, loaded + stored)
+        return Reuse({}, loaded, stored)
     steps = _loading(code, issued, numbers, loops)
     ctas = int(np.prod(launch.config.grid))
     first, two = (
@@ -94,7 +96,23 @@ def reuse(
     moved = sum((1 - hits[n]) * together[n] for n in together) * ctas / resident
     return Reuse(
         {number: hits[n] for number, n in first.region_of.items()},
-        max(loaded, moved) + stored,
+        max(loaded, moved) + lost(touched, there, resident, size),
+        stored,
+    )
+
+
+def lost(touched: Touched, there: Touched, resident: int, size: float) -> float:
+    """Return the bytes that CTAs come to again when a cache of ``size`` bytes has them no longer.
+
+    ``touched`` has what several touch once for each of them, ``there`` but once; ``resident`` CTAs run at a time.
+    """
+    asked, loaded = (sum(each.loaded.values()) for each in (touched, there))
+    if not asked:
+        return 0.0
+    apart = loaded / asked
+    return sum(
+        (1 - kept(distance * resident * apart, size)) * nbytes * apart
+        for distance, nbytes in touched.again.items()
     )
 
 
@@ -113,12 +131,13 @@ def reuse_of_uneven(
     every, asked = there.footprint, sum(touched.loaded.values())
     loaded, stored = (sum(each.values()) for each in (there.loaded, there.stored))
     if every <= size or not asked:
-        return Reuse({}, loaded + stored)
+        return Reuse({}, loaded, stored)
     shared = 1 - loaded / asked
     once, again = kept(every, size), kept(every * resident / launch.ctas, size)
     hits = once + (again - once) * shared
     moved = (1 - hits) * asked
-    return Reuse({i.number: hits for i in code if loads(i)}, max(loaded, moved) + stored)
+    moved = max(loaded, moved) + lost(touched, there, resident, size)
+    return Reuse({i.number: hits for i in code if loads(i)}, moved, stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def modelled(
         reuse = reuse_of_uneven(code, launch, grid.touched, sms * together, size)
         run, uneven = grid.run(reuse)
         cycles = run.cycles
-    memory_seconds = reuse.nbytes / (chip.gpu.bandwidth * 1e9)
+    memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
     seconds = max(cycles / (clock * 1e6), memory_seconds)
     used = _used(run, chip) | {"dram": memory_seconds / seconds}
     seconds += LAUNCH_SECONDS

@@ -2,7 +2,8 @@
 
 Addresses are tables with a row for each warp and a column for each lane. Wavefronts are counted as
 ``profile`` counts them; wider accesses of which lanes two by two ask for the same go in half as many
-passes (NVIDIA developer forum, topic 77228).
+passes (NVIDIA developer forum, topic 77228). The L1 cache is the same memory with the same banks: strided
+loads from it take as many (RRZE-HPC/gpu-benches, gpu-strides, on A100, A40 and H200).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PASS = 128
 
 
 Served = tuple[int, int, list[int]]
-"""What one warp asks for: passes through shared memory, lines, and the sectors by number."""
+"""What one warp asks for: passes through shared memory or L1, lines, and the sectors by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Sectors:
 class Request:
     """What one instruction asks for, warp by warp.
 
-    ``passes`` [warps] through shared memory; the sectors of global memory that each warp asks for, and
+    ``passes`` [warps] through shared memory or L1; the sectors of global memory that each warp asks for, and
     how many ``lines`` [warps] they are in. Requests that differ by where they begin share one pattern.
     """
 

@@ -70,14 +70,15 @@ class ResidentModel:
         """Return the memory that so many CTAs touch which do as those that were followed, each apart from the others."""
         issued = followed.issued
         every, some = (issued.executions(steps) for steps in (issued.kinds, followed.part.kept))
-        more, times = every / np.maximum(some, 1), ctas / len(followed.ctas)
-        regions = self._launch.regions
-        return touched(self._code, regions, followed.requests, issued.numbers, more, times)
+        more, regions = every / np.maximum(some, 1), self._launch.regions
+        return touched(
+            self._code, regions, followed.requests, issued.numbers, more, len(followed.ctas), ctas
+        )
 
     def reuse(self, followed: Followed) -> Reuse:
         """Return what the L2 cache has if all CTAs do as those that were followed."""
         launch, chip, issued = self._launch, self._chip, followed.issued
-        reached = self.touched(followed, launch.ctas).within(launch.regions)
+        reached = self.touched(followed, launch.ctas)
         first = issued.kinds[issued.kind_of[0]]
         together, size = len(followed.ctas) * chip.gpu.sms, chip.memory.l2_mib << 20
         return reuse(

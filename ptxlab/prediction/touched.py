@@ -1,7 +1,8 @@
 """Which bytes of global memory a launch loads and stores, from what the CTAs of one SM ask for.
 
-Each byte counts once, however often it is asked for. Of loops only some turns are followed: an instruction that comes
-to further sectors with its turns comes to as many more in those that are left out.
+Each byte counts once, however often it is asked for, and what is asked for again is told beside it, by how much came
+in between. Of loops only some turns are followed: an instruction that comes to further sectors with its turns comes to
+as many more in those that are left out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,28 +26,39 @@ _GLOBAL = ("global", "generic", "copy", "tensor map")
 """Spaces whose addresses may be of global memory."""
 
 
+Key = TypeVar("Key")
+
+_STEPS = 4
+"""So many distances are told apart between one and twice as far."""
+
+
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Bytes that are ``loaded`` and ``stored``, by the number of the region they are in."""
+    """Bytes that are ``loaded`` and ``stored``, by the number of the region they are in.
+
+    ``again`` are those that a CTA loads which it had loaded before, by the bytes that it loaded in between.
+    """
 
     loaded: Mapping[int, float]
     stored: Mapping[int, float]
+    again: Mapping[float, float]
 
     @classmethod
     def summed(cls, parts: Sequence[Touched]) -> Touched:
         """Return what several touch, as if nothing were touched by two."""
         return cls(
-            *(_summed(each) for each in zip(*((p.loaded, p.stored) for p in parts), strict=True))
+            _summed([part.loaded for part in parts]),
+            _summed([part.stored for part in parts]),
+            _summed([part.again for part in parts]),
         )
 
     def within(self, regions: Sequence[MemoryRange]) -> Touched:
         """Return the same where it is more than there is: CTAs touch what others did."""
-        return Touched(
-            *(
-                {n: min(nbytes, regions[n].nbytes) for n, nbytes in each.items()}
-                for each in (self.loaded, self.stored)
-            )
+        loaded, stored = (
+            {n: min(nbytes, regions[n].nbytes) for n, nbytes in each.items()}
+            for each in (self.loaded, self.stored)
         )
+        return Touched(loaded, stored, self.again)
 
     @property
     def footprint(self) -> float:
@@ -84,12 +97,12 @@ def touched(
     requests: Mapping[int, Request | Asked],
     numbers: Array,
     more: Array,
+    followed: int,
     ctas: float,
 ) -> Touched:
-    """Return what a launch touches if no CTA touches what another does; some steps of some CTAs are followed.
+    """Return what ``ctas`` touch if none touches what another does; some steps of the CTAs ``followed`` are asked about.
 
-    ``numbers`` are the instructions of the steps, ``more`` [instructions] how many times as often each is executed, and
-    ``ctas`` how many times as many CTAs there are.
+    ``numbers`` are the instructions of the steps, ``more`` [instructions] how many times as often each is executed.
     """
     asked: dict[int, list[Array]] = defaultdict(list)
     for step, request in sorted(requests.items()):
@@ -98,16 +111,57 @@ def touched(
             asked[int(numbers[step])].append(every)
     loaded, stored = (
         {
-            n: ctas * SECTOR * count
+            n: ctas / followed * SECTOR * count
             for n, count in _by_region(regions, asked, more, [*filter(which, code)]).items()
         }
         for which in (loads, stores)
     )
-    return Touched(loaded, stored)
+    steps = {step: sectors(r) for step, r in sorted(requests.items()) if loads(code[numbers[step]])}
+    again = _again(steps, numbers, more)
+    return Touched(
+        loaded,
+        stored,
+        {
+            distance * SECTOR / followed: ctas / followed * SECTOR * count
+            for distance, count in again.items()
+        },
+    )
 
 
-def _summed(parts: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    sums: dict[int, float] = defaultdict(float)
+def _again(asked: Mapping[int, Array], numbers: Array, more: Array) -> dict[float, float]:
+    """Return how many sectors are asked for that an earlier step had asked for, by how many others came in between.
+
+    ``asked`` are the sectors of some steps, in order.
+    """
+    fresh, times = (np.zeros(len(more)) for _ in range(2))
+    before: dict[int, Array] = {}
+    unique = {step: np.unique(every) for step, every in asked.items() if len(every)}
+    for step, every in unique.items():
+        number = int(numbers[step])
+        known = before.get(number)
+        fresh[number] += len(every) if known is None else len(np.setdiff1d(every, known, True))
+        times[number] += 1
+        before[number] = every
+    if not unique:
+        return {}
+    passed = np.cumsum((fresh / np.maximum(times, 1))[numbers])
+    steps = np.repeat(list(unique), [len(every) for every in unique.values()])
+    every = np.concatenate(list(unique.values()))
+    order = np.lexsort((steps, every))
+    steps, every = steps[order], every[order]
+    earlier = np.flatnonzero(every[1:] == every[:-1])
+    first, second = steps[earlier], steps[earlier + 1]
+    classes = np.round(_STEPS * np.log2(np.maximum(passed[second] - passed[first], 1)))
+    # Turns may be left out of the loop of either: what was seen stands for the turns of that which lost most.
+    stands_for = np.maximum(more[numbers[first]], more[numbers[second]])
+    return {
+        2 ** (distance / _STEPS): float(stands_for[classes == distance].sum())
+        for distance in np.unique(classes).tolist()
+    }
+
+
+def _summed(parts: Sequence[Mapping[Key, float]]) -> dict[Key, float]:
+    sums: dict[Key, float] = defaultdict(float)
     for part in parts:
         for key, value in part.items():
             sums[key] += value
@@ -120,22 +174,21 @@ def _by_region(
     more: Array,
     which: Sequence[DecodedInstruction],
 ) -> dict[int, float]:
-    """Return how many sectors some instructions touch, by region."""
-    order = sorted(range(len(regions)), key=lambda n: regions[n].base)
-    bases = np.array([regions[n].base // SECTOR for n in order])
-    of_region: dict[int, list[Array]] = defaultdict(list)
-    single: dict[int, float] = defaultdict(float)
-    scaled: dict[int, float] = defaultdict(float)
+    """Return how many sectors some instructions touch, by region.
+
+    A sector that several come to stands for as many as it does for that which lost fewest turns.
+    """
+    parts, stands_for = [np.zeros(0, np.int64)], [np.zeros(0)]
     for number in (i.number for i in which if i.number in asked):
         every = np.unique(np.concatenate(asked[number]))
         grows = len(every) > len(np.unique(asked[number][0]))
-        places = np.searchsorted(bases, every, "right") - 1
-        for at in np.unique(places[places >= 0]).tolist():
-            inside = every[places == at]
-            of_region[order[at]].append(inside)
-            single[order[at]] += len(inside)
-            scaled[order[at]] += len(inside) * (more[number] if grows else 1)
-    return {
-        n: len(np.unique(np.concatenate(each))) * scaled[n] / single[n]
-        for n, each in of_region.items()
-    }
+        parts.append(every)
+        stands_for.append(np.full(len(every), more[number] if grows else 1.0))
+    sectors, times = np.concatenate(parts), np.concatenate(stands_for)
+    ordered = np.lexsort((times, sectors))
+    sectors, first = np.unique(sectors[ordered], return_index=True)
+    order = np.argsort([region.base for region in regions])
+    bases = np.array([regions[n].base // SECTOR for n in order], np.int64)
+    places = np.searchsorted(bases, sectors, "right")
+    sums = np.bincount(places, times[ordered][first], len(regions) + 1)[1:]
+    return {int(n): float(count) for n, count in zip(order, sums, strict=True) if count}

@@ -277,6 +277,14 @@ def test_predicates_are_bits_and_back() -> None:
     assert holds(r, 0) == [bool(a & 1) for a in word(r, 1)]
     assert holds(r, 2) == [bool(a & 4) for a in word(r, 1)]
     assert (holds(r, 1), holds(r, 3)) == (p[1], p[3])
+    run("R2P PR, R1.B2, 0x6", r)
+    assert holds(r, 1) == [bool(a & 1 << 17) for a in word(r, 1)]
+    assert holds(r, 2) == [bool(a & 1 << 18) for a in word(r, 1)]
+    p = [holds(r, n) for n in range(4)]
+    rest = [a & ~0xA00 for a in word(r, 2)]  # the other bits are the register's
+    run("P2R.B1 R10, PR, R2, 0xa", r)
+    bits = zip(*p, strict=True)
+    assert word(r, 10) == [a | b << 9 | d << 11 for a, (_, b, _, d) in zip(rest, bits, strict=True)]
 
 
 def test_the_zero_register_stays_zero_and_so_does_what_follows_it() -> None:

@@ -113,7 +113,7 @@ def test_generic_addresses_may_be_of_shared_memory_but_not_of_both() -> None:
     assert (
         b.request("LD.E R0, [R2]").passes.tolist(),
         len(b.request("LD.E R0, [R2]").sectors(0)),
-    ) == ([0, 0], 4)
+    ) == ([1, 1], 4)
     b.point(2, np.where(LANE % 2 == 0, np.uint64(BASE), window))
     with pytest.raises(Unsupported, match="shared and global memory at once"):
         b.request("LD.E R0, [R2]")

@@ -98,7 +98,7 @@ def test_what_is_stored_takes_room_from_what_is_loaded_again(
     monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
 
     def stored(mib: int) -> Prediction:
-        touched = Touched({0: operand.nbytes}, {1: mib << 20})
+        touched = Touched({0: operand.nbytes}, {1: mib << 20}, {})
         monkeypatch.setattr("ptxlab.prediction.resident.touched", lambda *told: touched)
         passed = [operand, result, TURNS]
         return predict(PROGRAMS, "a100", 216, 32, passed, kernel="same", shared=kib_160)
@@ -117,6 +117,6 @@ def test_what_l2_loses_is_loaded_again() -> None:
     assert prediction.generations == 2
     hits = kept(2.0, 1.0)
     assert hits == pytest.approx(0.2, abs=0.01)
-    moved = prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
-    moved *= find("a100").gpu.bandwidth * 1e9
-    assert moved == pytest.approx(2 * (1 - hits) * operand.nbytes + result.nbytes, rel=0.03)
+    seconds = prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
+    loaded = 2 * (1 - hits) * operand.nbytes
+    assert seconds == pytest.approx(find("a100").dram_seconds(loaded, result.nbytes), rel=0.03)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ptxlab.machine import words
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.operands import TRUE_PREDICATE, Immediate, Predicate
+from ptxlab.machine.operands import TRUE_PREDICATE, Immediate, Predicate, SassRegister
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.row import rows
 from ptxlab.machine.values import Where
@@ -55,32 +57,37 @@ def _plop3(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 
 def _to_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """P2R: the predicates as bits, those in the mask."""
-    wanted = i.sources[-1]
-    values = [r.predicates.read(number, where) for number in range(TRUE_PREDICATE)]
-    mask = wanted.value if isinstance(wanted, Immediate) else 127
-    known = [value for number, value in enumerate(values) if mask >> number & 1]
-    if any(value is None for value in known):
-        r.forget(i, where)
-        return
-    word = np.zeros(
-        np.broadcast_shapes(*(value.shape for value in known if value is not None)), U32
-    )
-    for number, value in enumerate(values):
-        if mask >> number & 1 and value is not None:
-            word |= value.astype(U32) << U32(number)
+    """P2R: the predicates as bits of a byte, those in the mask; the other bits are another register's."""
+    shift = next((8 * n for n in range(4) if i.has(f"B{n}")), 0)
+    word = r.value(i.sources[-2], where)
+    for number in _masked(i):
+        value = r.predicates.read(number, where)
+        if word is None or value is None:
+            r.forget(i, where)
+            return
+        bit = U32(1 << number + shift)
+        word = word & ~bit | np.where(value, bit, U32(0))
     r.write(i, where, word)
 
 
 def _from_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """R2P: bits to predicates."""
-    word = r.value(i.sources[1], where)
+    """R2P: bits of a byte to predicates."""
+    source = i.sources[1]
+    shift = 0
+    if isinstance(source, SassRegister) and source.part:
+        shift = 8 * int(source.marks[0].removeprefix("B"))
+        source = replace(source, part=False)
+    word = r.value(source, where)
+    for number in _masked(i):
+        value = None if word is None else (word >> U32(number + shift) & U32(1)).astype(bool)
+        r.predicates.write(number, where, value)
+
+
+def _masked(i: DecodedInstruction) -> list[int]:
+    """Return the predicates that a mask has, by number: all where no register is told as a number."""
     wanted = i.sources[-1]
     mask = wanted.value if isinstance(wanted, Immediate) else 127
-    for number in range(TRUE_PREDICATE):
-        if mask >> number & 1:
-            value = None if word is None else (word >> U32(number) & U32(1)).astype(bool)
-            r.predicates.write(number, where, value)
+    return [number for number in range(TRUE_PREDICATE) if mask >> number & 1]
 
 
 ROWS = (
