@@ -16,6 +16,7 @@ from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.uneven import Uneven
+from ptxlab.prediction.what_if import WhatIf
 
 ROOMS = ("isa", "toolchain", "machine", "numbers", "prediction")
 """The rooms whose source says what is predicted."""
@@ -27,9 +28,10 @@ def kept(
     launch: Launch,
     chip: Chip,
     clock: int | None,
+    what_if: WhatIf,
     make: Callable[[], Prediction],
 ) -> Prediction:
-    """Return the prediction of a launch of a kernel in a cubin, made by ``make`` if there is none."""
+    """Return the prediction of a launch of a kernel in a cubin, with changes, made by ``make`` if there is none."""
     regions = [part for region in launch.regions for part in (region.base, region.nbytes)]
     told = (
         kernel,
@@ -40,6 +42,7 @@ def kept(
         launch.floats,
         chip,
         clock,
+        str(what_if),
     )
     data = [
         blake2b(np.ascontiguousarray(region.data).view(np.uint8).data).digest()
@@ -54,6 +57,6 @@ def _read(stored: bytes) -> Prediction:
     fields: dict[str, Any] = json.loads(stored)
     fields["occupancy"] = Occupancy(**fields["occupancy"])
     fields["uneven"] = fields["uneven"] and Uneven(**fields["uneven"])
-    fields |= {name: tuple(fields[name]) for name in ("not_modelled", "lines")}
+    fields |= {name: tuple(fields[name]) for name in ("not_modelled", "lines", "what_if")}
     fields["by_instruction"] = {int(n): part for n, part in fields["by_instruction"].items()}
     return Prediction(**fields)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,9 +23,10 @@ from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import divides
-from ptxlab.prediction.survey import survey
+from ptxlab.prediction.survey import Survey, survey
 from ptxlab.prediction.uneven import Uneven, UnevenGrid
 from ptxlab.prediction.warps import PARTITIONS
+from ptxlab.prediction.what_if import NOTHING, WhatIf
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""
@@ -40,6 +42,15 @@ MODELLED = 0.12
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """What a launch would take with a ``change``: ``seconds``, and what it would be bound by."""
+
+    change: str
+    seconds: float
+    bound_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction(Readable):
     """A launch on a GPU that is not here.
 
@@ -48,7 +59,7 @@ class Prediction(Readable):
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
     ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over, ``uneven`` how CTAs differ, None
-    where they do not.
+    where they do not. ``what_if`` are the changes that were asked about, first those that save most time.
     """
 
     gpu: str
@@ -70,62 +81,80 @@ class Prediction(Readable):
     not_modelled: tuple[str, ...]
     kernel: str = ""
     lines: tuple[PredictedLine, ...] = ()
+    what_if: tuple[Changed, ...] = ()
 
     def __repr__(self) -> str:
         where = f"{self.gpu} at {self.clock_mhz:,} MHz"
         return f"<prediction: {self.seconds:.3g} s on {where}, bound by {self.bound_by}>"
 
 
-def modelled(
-    code: Sequence[DecodedInstruction],
-    launch: Launch,
-    chip: Chip,
-    *,
-    registers: int,
-    shared: int,
-    clock: int | None = None,
-) -> Prediction:
-    """Predict how long a kernel takes on a chip, at a ``clock`` in MHz.
+class LaunchModel:
+    """A launch of a kernel on a chip, at a ``clock`` in MHz.
 
-    ``registers`` of a thread and ``shared``, bytes static and dynamic, are those ptxas told. Raises
-    Unsupported where something decides that is not computed, or is not modelled, and PtxlabError where no
+    ``registers`` of a thread and ``shared``, bytes static and dynamic, are those ptxas told. Raises PtxlabError where no
     CTA fits into an SM.
     """
-    clock = clock or chip.gpu.clock
-    chip = chip.at(clock)
-    x, y, z = launch.config.block
-    fits = occupancy(launch.target, x * y * z, registers=registers, shared=shared)
-    if not fits.ctas:
-        raise PtxlabError("no CTA of this kernel fits into an SM", hint="see ptxlab sass --summary")
-    ctas = int(np.prod(launch.config.grid))
-    sms = chip.gpu.sms
-    if any(instruction.does == "next cluster" for instruction in code):
-        ctas = min(ctas, sms // launch.cluster * launch.cluster * fits.ctas)
-        launch = replace(launch, running=ctas)
-    model = ResidentModel(code, launch, chip, shared)
-    surveyed = survey(code, launch)
-    if surveyed.alike:
-        run, cycles, reuse = _alike(model, ctas, fits.ctas, sms)
-        uneven = None
-    else:
-        together = min(fits.ctas, -(-ctas // sms))
-        grid = UnevenGrid(model, surveyed, together, sms)
-        size = chip.memory.l2_mib << 20
-        reuse = reuse_of_uneven(code, launch, grid.touched, sms * together, size)
-        run, uneven = grid.run(reuse)
-        cycles = run.cycles
-    memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
-    seconds = max(cycles / (clock * 1e6), memory_seconds)
-    used = _used(run, chip) | {"dram": memory_seconds / seconds}
-    seconds += LAUNCH_SECONDS
-    stalls, by_instruction = _shares(run)
-    return Prediction(
-        chip.gpu.name, launch.target.name, clock, cycles, seconds,
-        seconds * (1 - MODELLED), seconds * (1 + MODELLED),
-        _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
-        *divmod(ctas, sms * fits.ctas), uneven,
-        _not_modelled(code),
-    )  # fmt: skip
+
+    def __init__(
+        self,
+        code: Sequence[DecodedInstruction],
+        launch: Launch,
+        chip: Chip,
+        *,
+        registers: int,
+        shared: int,
+        clock: int | None = None,
+    ) -> None:
+        x, y, z = launch.config.block
+        self.fits = occupancy(launch.target, x * y * z, registers=registers, shared=shared)
+        if not self.fits.ctas:
+            raise PtxlabError(
+                "no CTA of this kernel fits into an SM", hint="see ptxlab sass --summary"
+            )
+        self._clock = clock or chip.gpu.clock
+        self._chip = chip.at(self._clock)
+        self._ctas = int(np.prod(launch.config.grid))
+        if any(instruction.does == "next cluster" for instruction in code):
+            at_once = chip.gpu.sms // launch.cluster * launch.cluster * self.fits.ctas
+            self._ctas = min(self._ctas, at_once)
+            launch = replace(launch, running=self._ctas)
+        self._code, self._launch = code, launch
+        self._model = ResidentModel(code, launch, self._chip, shared)
+
+    @cached_property
+    def _survey(self) -> Survey:
+        return survey(self._code, self._launch)
+
+    def predict(self, what_if: WhatIf = NOTHING) -> Prediction:
+        """Predict how long the launch takes if something were otherwise.
+
+        Raises Unsupported where something decides that is not computed, or is not modelled.
+        """
+        chip, model, fits = self._chip, self._model.changed(what_if), what_if.fits(self.fits)
+        code, ctas, sms = self._code, self._ctas, self._chip.gpu.sms
+        if self._survey.alike:
+            run, cycles, reuse = _alike(model, ctas, fits.ctas, sms)
+            uneven = None
+        else:
+            together = min(fits.ctas, -(-ctas // sms))
+            grid = UnevenGrid(model, self._survey, together, sms)
+            size = chip.memory.l2_mib << 20
+            reuse = reuse_of_uneven(code, self._launch, grid.touched, sms * together, size)
+            reuse = what_if.reuse(reuse)
+            run, uneven = grid.run(reuse)
+            cycles = run.cycles
+        memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
+        seconds = max(cycles / (self._clock * 1e6), memory_seconds)
+        used = _used(run, chip) | {"dram": memory_seconds / seconds}
+        seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
+        stalls, by_instruction = _shares(run)
+        return Prediction(
+            chip.gpu.name, self._launch.target.name, self._clock, cycles, seconds,
+            seconds * (1 - MODELLED), seconds * (1 + MODELLED),
+            _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
+            *divmod(ctas, sms * fits.ctas), uneven,
+            _not_modelled(code),
+        )  # fmt: skip
 
 
 def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, float, Reuse]:

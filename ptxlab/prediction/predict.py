@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,10 @@ from ptxlab.machine.sass import SassInstruction
 from ptxlab.prediction.chip import Chip, find, names
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.lines import by_line
-from ptxlab.prediction.model import Prediction, modelled
+from ptxlab.prediction.model import Changed, LaunchModel, Prediction
 from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.unfilled import UnfilledDevice
+from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.tensormap.encoding import MAP_BYTES
@@ -53,13 +55,15 @@ def predict(
     shared: int = 0,
     options: Sequence[str] = (),
     clock: int | None = None,
+    what_if: Sequence[str] = (),
 ) -> Prediction:
     """Predict how long a kernel would take on a GPU that is not here.
 
     ``source`` is a .cu or .ptx file, or PTX text, compiled for that very GPU; ``gpu`` is one of
     ``ptxlab.prediction.chip.names()``; the other parameters are those of ``Kernel.launch``, ``shared`` in
     bytes, with NumPy arrays of any shape and type where the kernel takes pointers. ``clock`` in MHz, the
-    GPU's boost clock unless given.
+    GPU's boost clock unless given. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
+    of which ``ptxlab.prediction.what_if.CHANGES`` has all; ``"all"`` is each alone.
 
     Raises Unsupported where control flow or an address depends on data that is not computed, and for
     instructions whose time is not known; PtxlabError for a GPU that is not known, arguments that do not fit
@@ -74,7 +78,8 @@ def predict(
             device.upload(arg) if isinstance(arg, np.ndarray) and arg.ndim else arg for arg in args
         ]
         config = LaunchConfig.of(grid, block, shared)
-        return of_launch(Assembly(program, cubin), chosen, config, passed, chip, clock)
+        assembly = Assembly(program, cubin)
+        return of_launch(assembly, chosen, config, passed, chip, clock, what_if=what_if)
 
 
 def target_of(chip: Chip) -> Target:
@@ -103,20 +108,36 @@ def of_launch(
     chip: Chip,
     clock: int | None = None,
     memory: Sequence[Buffer] = (),
+    what_if: Sequence[str] = (),
 ) -> Prediction:
     """Predict one launch of a kernel that is loaded on the emulator, with its arguments there, at a ``clock`` in MHz.
 
-    ``memory`` is what it may reach beside its arguments: all that it may, where these are bytes. Raises Unsupported, with the line, where something decides that is not computed, or is not modelled.
+    ``memory`` is what it may reach beside its arguments: all that it may, where these are bytes; ``what_if`` the changes
+    that are predicted beside it. Raises Unsupported, with the line, where something decides that is not computed, or is
+    not modelled, and PtxlabError for a change that is none.
     """
+    each = [WhatIf.read(text) for text in what_if if text != EVERY]
     used = assembly.cubin.kernels[kernel.name]
     registers, shared = used.registers, used.shared + config.shared
 
     def predicted(floats: bool) -> Prediction:
         code, launch = as_machine_code(assembly, kernel, config, passed, floats, memory)
-        return kept(
-            assembly.cubin.image, kernel.name, launch, chip, clock,
-            lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
-        )  # fmt: skip
+
+        @cache
+        def model() -> LaunchModel:
+            return LaunchModel(code, launch, chip, registers=registers, shared=shared, clock=clock)
+
+        def changed(change: WhatIf) -> Prediction:
+            image = assembly.cubin.image
+            return kept(
+                image, kernel.name, launch, chip, clock, change, lambda: model().predict(change)
+            )
+
+        prediction = changed(NOTHING)
+        asked = [*each, *(alone(prediction.occupancy) if EVERY in what_if else ())]
+        others = [(change, changed(change)) for change in dict.fromkeys(asked)]
+        told = [Changed(str(change), other.seconds, other.bound_by) for change, other in others]
+        return replace(prediction, what_if=tuple(sorted(told, key=lambda each: each.seconds)))
 
     try:
         try:

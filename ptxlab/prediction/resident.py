@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 
@@ -20,6 +21,7 @@ from ptxlab.prediction.timing import timings
 from ptxlab.prediction.touched import Touched, touched
 from ptxlab.prediction.turns import Issued, Part, Tiles, Turns
 from ptxlab.prediction.warps import Asked, Warp
+from ptxlab.prediction.what_if import NOTHING, WhatIf
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,9 @@ class ResidentModel:
         self, code: Sequence[DecodedInstruction], launch: Launch, chip: Chip, shared: int
     ) -> None:
         self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
+        self._what_if = NOTHING
+        self._known: dict[tuple[int, ...], Followed] = {}
+        self._reuses: dict[tuple[int, ...], Reuse] = {}
         self._returns = np.array([i.number for i in code if i.does == "return"], int)
 
     def apart(self, ctas: int) -> list[int]:
@@ -49,8 +54,20 @@ class ResidentModel:
         last = prod(launch.config.grid) - 1
         return [min(apart * n, last) // launch.cluster * launch.cluster for n in range(ctas)]
 
+    def changed(self, what_if: WhatIf) -> ResidentModel:
+        """Return the same with changes: who has been followed need not be again."""
+        other = copy(self)
+        other._what_if, other._chip = what_if, what_if.chip(self._chip)
+        return other
+
     def followed(self, ctas: Sequence[int]) -> Followed:
         """Follow some CTAs, by number."""
+        key = tuple(ctas)
+        if key not in self._known:
+            self._known[key] = self._follow(ctas)
+        return self._known[key]
+
+    def _follow(self, ctas: Sequence[int]) -> Followed:
         code, launch = self._code, self._launch
         steps = interpreter.run(code, launch, ctas)
         kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
@@ -77,6 +94,12 @@ class ResidentModel:
 
     def reuse(self, followed: Followed) -> Reuse:
         """Return what the L2 cache has if all CTAs do as those that were followed."""
+        key = tuple(followed.ctas)
+        if key not in self._reuses:
+            self._reuses[key] = self._worked_out(followed)
+        return self._what_if.reuse(self._reuses[key])
+
+    def _worked_out(self, followed: Followed) -> Reuse:
         launch, chip, issued = self._launch, self._chip, followed.issued
         reached = self.touched(followed, launch.ctas)
         first = issued.kinds[issued.kind_of[0]]
@@ -87,8 +110,13 @@ class ResidentModel:
 
     def run(self, followed: Followed, reuse: Reuse, sms: int) -> Run:
         """Return what CTAs take that share an SM, where ``sms`` have any."""
-        chip, issued, requests = self._chip.used_by(sms), followed.issued, followed.requests
-        timed = timings(self._code, np.unique(issued.numbers).tolist(), chip, reuse.hits)
+        chip, issued = self._chip.used_by(sms), followed.issued
+        requests = self._what_if.requests(self._code, issued.numbers, followed.requests)
+        executed = np.unique(issued.numbers).tolist()
+        timed = {
+            number: self._what_if.timing(t)
+            for number, t in timings(self._code, executed, chip, reuse.hits).items()
+        }
 
         def run(parts: Sequence[Part]) -> list[Run]:
             warps = _warps(issued, parts, requests, self._launch.warps)

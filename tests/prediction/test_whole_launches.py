@@ -21,12 +21,13 @@ from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import kept
-from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction, modelled
+from ptxlab.prediction.model import LAUNCH_SECONDS, LaunchModel, Prediction
 from ptxlab.prediction.predict import as_machine_code, load_for, predict, target_of
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.turns import Issued, Part, Tiles
 from ptxlab.prediction.unfilled import UnfilledDevice
+from ptxlab.prediction.what_if import NOTHING, WhatIf
 from tests.machine.test_operations import instruction
 
 HEAD = """\
@@ -76,15 +77,16 @@ def test_a_prediction_is_kept_by_all_that_it_follows_from() -> None:
     launch = Launch(TARGETS["sm_80"], LaunchConfig.of(1, 32), b"", [region])
     chip = find("a100")
     for _ in range(2):
-        assert kept(b"image", "k", launch, chip, None, make) == predicted
+        assert kept(b"image", "k", launch, chip, None, NOTHING, make) == predicted
     assert len(made) == 1
     others = [
-        (b"image", "k", launch, chip, 1000), (b"image", "k", launch, find("h100"), None),
-        (b"image", "other", launch, chip, None), (b"picture", "k", launch, chip, None),
-        (b"image", "k", replace(launch, floats=True), chip, None),
-        (b"image", "k", replace(launch, parameters=b"1234"), chip, None),
-        (b"image", "k", replace(launch, regions=[replace(region, data=data + 1)]), chip, None),
-        (b"image", "k", replace(launch, regions=[replace(region, base=8192)]), chip, None),
+        (b"image", "k", launch, chip, 1000, NOTHING), (b"image", "k", launch, find("h100"), None, NOTHING),
+        (b"image", "other", launch, chip, None, NOTHING), (b"picture", "k", launch, chip, None, NOTHING),
+        (b"image", "k", launch, chip, None, WhatIf(occupancy=2)),
+        (b"image", "k", replace(launch, floats=True), chip, None, NOTHING),
+        (b"image", "k", replace(launch, parameters=b"1234"), chip, None, NOTHING),
+        (b"image", "k", replace(launch, regions=[replace(region, data=data + 1)]), chip, None, NOTHING),
+        (b"image", "k", replace(launch, regions=[replace(region, base=8192)]), chip, None, NOTHING),
     ]  # fmt: skip
     for count, other in enumerate(others, 2):
         kept(*other, make)
@@ -287,7 +289,7 @@ def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
         code, launch = as_machine_code(
             Assembly(program, cubin), kernel, config, [device.upload(X[: grid << 10])]
         )
-        modelled(code, launch, chip, registers=16, shared=0)
+        LaunchModel(code, launch, chip, registers=16, shared=0).predict()
     surveyed, of_one = followed
     assert of_one == chosen
     assert all(cta % (8 if cluster else 1) == 0 for cta in surveyed)

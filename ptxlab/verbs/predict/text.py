@@ -17,8 +17,11 @@ from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.predict/2"
 SEVERAL = "ptxlab.predictions/1"
+COMPARED = "ptxlab.predicted_programs/1"
 _TOP = 10
 _LEAST = 0.01
+_CHANGED = 0.005
+"""What changes less of the time changes hardly anything."""
 
 
 def text(predictions: Sequence[Prediction], width: int | None = None) -> str:
@@ -27,7 +30,27 @@ def text(predictions: Sequence[Prediction], width: int | None = None) -> str:
         {line.source.path for each in predictions for line in each.lines if line.source}
     )
     told = _alone(*predictions) if len(predictions) == 1 else _compared(predictions, width)
-    return "\n".join([*told, "", *_lines(predictions, sources, width)])
+    changed = [row for each in predictions for row in _what_if(each, len(predictions) > 1)]
+    return "\n".join([*told, "", *changed, *_lines(predictions, sources, width)])
+
+
+def _what_if(prediction: Prediction, several: bool) -> list[str]:
+    """Return what changes would give, those first that save most time."""
+    if not prediction.what_if:
+        return []
+    rows, hardly = [], []
+    for each in prediction.what_if:
+        if abs(each.seconds / prediction.seconds - 1) < _CHANGED:
+            hardly.append(each.change)
+        else:
+            faster = f"{prediction.seconds / each.seconds:.2f}x"
+            rows.append((each.change, _time(each.seconds), faster, each.bound_by))
+    where = f" on {prediction.gpu}" if several else ""
+    return [
+        *(fitted([(f"what if{where}", "time", "faster", "bound by"), *rows], None) if rows else []),
+        *([f"hardly anything{where}: {', '.join(hardly)}"] if hardly else []),
+        "",
+    ]
 
 
 def _alone(prediction: Prediction) -> list[str]:
@@ -165,6 +188,41 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         **members(prediction, "generations", "tail"),
         "uneven": prediction.uneven and asdict(prediction.uneven),
         **members(prediction, "not_modelled"),
+        "what_if": [asdict(each) for each in prediction.what_if],
+    }
+
+
+def compared_text(pairs: Sequence[tuple[str, Prediction]], width: int | None) -> str:
+    """Return programs side by side, by name: the first is what the others are compared with, GPU by GPU."""
+    rows = [("GPU", "program", "time", "faster", "bound", "used", "warps", "CTAs")]
+    first = {each.gpu: each.seconds for _, each in reversed(pairs)}
+    for name, each in sorted(pairs, key=lambda pair: list(first).index(pair[1].gpu)):
+        stalls = each.stalls.items()
+        rows.append(
+            (
+                each.gpu,
+                name,
+                _time(each.seconds),
+                f"{first[each.gpu] / each.seconds:.2f}x",
+                each.bound,
+                f"{each.bound_by} {each.used[each.bound_by]:.0%}",
+                "{} {:.0%}".format(*max(stalls, key=lambda entry: entry[1])) if stalls else "",
+                f"{each.occupancy.ctas} an SM",
+            )
+        )
+    return "\n".join(
+        [
+            *fitted(rows, width, ("CTAs", "used", "warps")),
+            f"the model is {MODELLED:.0%} off on average",
+        ]
+    )
+
+
+def compared_json(pairs: Sequence[tuple[str, Prediction]]) -> dict[str, Any]:
+    """Return programs side by side as plain data, in the order in which they were asked for."""
+    return {
+        "schema": COMPARED,
+        "predictions": [{"file": name, **_as_json(each)} for name, each in pairs],
     }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
-from ptxlab.cli.options import add
+from ptxlab.cli.options import How, add
 from ptxlab.cli.readers import positive
 from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
@@ -38,13 +39,18 @@ OPTIONS = """
 --gpu NAME   a100, rtx3090, rtx4090 ...; again for more, side by side (default rtx3090, or the first of
              --arch); an unknown name lists them all
 --clock MHZ  of its SMs (default the boost clock)
+--what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
+             are made together; again for more; "all" is each alone, the one that saves most first
+--compare FILE  another program, launched alike, that this one is compared with: the one of before
 """
+
+READERS: dict[str, How] = {"gpu": [str], "clock": positive, "what-if": [str]}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    add(parser, OPTIONS, gpu=[str], clock=positive)
+    add(parser, OPTIONS, **READERS)
     add_common(parser, many_targets=True)
     parser.set_defaults(device="emulator", device_options=())
 
@@ -61,14 +67,32 @@ def execute(args: argparse.Namespace) -> int:
     )
     gpus = chips(args.gpu, args.arch)
     args.arch = target_of(gpus[0]).name  # so that no header chooses one
+    before = [read_launch(copied(args, args.compare), line_info=True)] if args.compare else []
     asked = read_launch(args, line_info=True)
-    predictions = [predicted(asked, chip, args.clock) for chip in gpus]
+    if before:
+        pairs = [
+            (each.file, predicted(each, chip, args.clock, args.what_if))
+            for each in (*before, asked)
+            for chip in gpus
+        ]
+        emit(
+            args,
+            lambda: view.compared_text(pairs, terminal_width(args)),
+            lambda: view.compared_json(pairs),
+        )
+        return 0
+    predictions = [predicted(asked, chip, args.clock, args.what_if) for chip in gpus]
     emit(
         args,
         lambda: view.text(predictions, terminal_width(args)),
         lambda: view.as_json(predictions),
     )
     return 0
+
+
+def copied(args: argparse.Namespace, file: str) -> argparse.Namespace:
+    """Return the same options for another program, whose header may complete them otherwise."""
+    return argparse.Namespace(**vars(args) | {"file": file})
 
 
 def chips(names: list[str], archs: list[str]) -> list[Chip]:
@@ -98,8 +122,10 @@ def chips(names: list[str], archs: list[str]) -> list[Chip]:
     return named
 
 
-def predicted(asked: Asked, chip: Chip, clock: int | None) -> Prediction:
-    """Compile the program for a chip and predict the launch there."""
+def predicted(
+    asked: Asked, chip: Chip, clock: int | None, what_if: Sequence[str] = ()
+) -> Prediction:
+    """Compile the program for a chip and predict the launch there, and with each of some changes."""
     from ptxlab.machine.assembly import Assembly
     from ptxlab.prediction.predict import load_for, of_launch, target_of
     from ptxlab.prediction.unfilled import UnfilledDevice
@@ -108,6 +134,7 @@ def predicted(asked: Asked, chip: Chip, clock: int | None) -> Prediction:
     program, cubin = load_for(chip, asked.file, asked.options)
     with closing(UnfilledDevice(target_of(chip))) as device:
         launch = bind_launch(asked, device, device.load(program))
+        assembly, config = Assembly(program, cubin), launch.config
         return of_launch(
-            Assembly(program, cubin), launch.kernel, launch.config, launch.passed, chip, clock
+            assembly, launch.kernel, config, launch.passed, chip, clock, what_if=what_if
         )

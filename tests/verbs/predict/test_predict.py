@@ -284,3 +284,52 @@ def test_an_index_from_memory_is_followed() -> None:
 def test_a_gpu_is_no_device_for_it(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", scale, "--device", "cuda"]) == 2
     assert "GPUs that are not here" in capsys.readouterr().err
+
+
+def test_what_it_would_take_otherwise_is_predicted(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "predict",
+        scale,
+        "--gpu",
+        "a100",
+        "--what-if",
+        "dram=inf,launch=0",
+        "--what-if",
+        "tensor=inf",
+    ]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert re.search(
+        r"what if +time +faster +bound by\ndram=inf,launch=0 +[\d.]+ [un]s +\d+\.\d\dx", text
+    )
+    assert "hardly anything: tensor=inf" in text
+    assert main([*command, "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    first, last = output["what_if"]
+    assert (first["change"], last["change"]) == ("dram=inf,launch=0", "tensor=inf")
+    assert first["seconds"] < last["seconds"] == output["seconds"]
+    assert main(["predict", scale, "--what-if", "dram=0"]) == 2
+    assert "'dram=0' changes nothing that is predicted" in capsys.readouterr().err
+
+
+def test_two_programs_are_compared_on_each_gpu(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = SOURCE.replace(
+        "x[i] = 2 * x[i]", "for (int n = 0; n < 64; n++) ((volatile float*)x)[i] += 1"
+    )
+    Path("slow.cu").write_text(slow.replace("scale", "slow"))
+    gpus = ["--gpu", "a100", "--gpu", "rtx4090"]
+    assert main(["predict", scale, "--compare", "slow.cu", *gpus, "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    seconds = {(each["file"], each["gpu"]): each["seconds"] for each in output["predictions"]}
+    assert len(seconds) == 4
+    assert main(["predict", scale, "--compare", "slow.cu", *gpus]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    for gpu in ("A100 SXM", "RTX 4090"):
+        faster = seconds["slow.cu", gpu] / seconds[scale, gpu]
+        assert faster > 2
+        (row,) = (row for row in rows if row.startswith(gpu) and " scale.cu " in row)
+        assert f"{faster:.2f}x" in row
