@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
@@ -292,33 +293,34 @@ def nearest_names(name: str) -> tuple[str, ...]:
 def _nearest(parts: list[str]) -> tuple[str, ...]:
     """Return the names with the most of ``parts``, taking for a part nobody has the most alike.
 
-    Of those with as many that which begins with the same opcode comes first, then which has the fewest more.
+    Of those with as many that which begins with the same opcode comes first, then which has the nearest sizes in
+    place of a shape that there is not, and the fewest parts more.
     """
     known = frozenset().union(*(words for _, _, words in _described()))
-    wanted = [near for part in parts if (near := _alike(part, known))]
-    if not wanted:
+    sizes = next((m for part in parts if part not in known and (m := _SHAPE.fullmatch(part))), None)
+    others = [part for part in parts if sizes is None or part != sizes[0]]
+    alike = [part if part in known else next(iter(nearest(part, known)), "") for part in others]
+    wanted = Counter(filter(None, alike))
+    if not wanted and sizes is None:
         return families()
-    held = {
-        form.name: (-sum(w in words for w in wanted), plain.split(".")[0] != wanted[0])
-        for form, plain, words in _described()
-    }
-    ranked = sorted(held, key=lambda name: (*held[name], name.count(".")))
-    return tuple(ranked[:_SUGGESTED_NAMES])
+    ranked: dict[str, tuple[float, ...]] = {}
+    for form, plain, words in _described():
+        names = plain.split(".")
+        held = Counter(names) | Counter(words)
+        shape = next(filter(None, map(_SHAPE.fullmatch, names)), None)
+        first = bool(alike) and names[0] != alike[0]
+        ranked[form.name] = (-(held & wanted).total(), first, _apart(sizes, shape), len(names))
+    return tuple(sorted(ranked, key=lambda name: ranked[name])[:_SUGGESTED_NAMES])
 
 
-def _alike(part: str, known: frozenset[str]) -> str | None:
-    """Return the known part most like one: of shapes that whose sizes are nearest, else by its letters."""
-    if part in known or not (sizes := _SHAPE.fullmatch(part)):
-        return part if part in known else next(iter(nearest(part, known)), None)
-    shapes = [match for word in known if (match := _SHAPE.fullmatch(word))]
-
-    def apart(other: re.Match[str]) -> float:
-        return sum(
-            abs(math.log2(int(a) / int(b))) if int(a) else math.inf
-            for a, b in zip(sizes.groups(), other.groups(), strict=True)
-        )
-
-    return min(shapes, key=lambda other: (apart(other), other[0]))[0]
+def _apart(sizes: re.Match[str] | None, shape: re.Match[str] | None) -> float:
+    """Return how far a shape is from sizes that are none of one, in powers of two; 0 where no sizes are asked for."""
+    if sizes is None:
+        return 0.0
+    if shape is None or "0" in sizes.groups():
+        return math.inf
+    pairs = zip(sizes.groups(), shape.groups(), strict=True)
+    return sum(abs(math.log2(int(a) / int(b))) for a, b in pairs)
 
 
 def _holds(parts: list[str], wanted: list[str]) -> bool:

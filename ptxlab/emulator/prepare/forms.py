@@ -223,7 +223,7 @@ def legal_form(context: Context) -> RowForm:
 
         # The tables have all that ptxas takes, beside what is refused by name above.
         nearest = ", ".join(nearest_names(form.name))
-        context.reject(f"PTX has no {form.name}", hint=f"the nearest are {nearest}")
+        context.reject(f"ptxas takes no {form.name}", hint=f"the nearest are {nearest}")
     require(context, instruction.name, form.needs)
     return form
 

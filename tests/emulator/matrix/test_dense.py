@@ -9,7 +9,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import arithmetic
-from ptxlab.errors import Unsupported
+from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.mma import MMA
@@ -295,7 +295,7 @@ def test_modifiers_stand_in_any_order(execute: Any, name: str) -> None:
 def test_an_unknown_form_is_refused_by_name(devices: Any, program: Any) -> None:
     form = multiplication("m16n8k16", "f16")
     unknown = program(form, name=form.name.replace("k16", "k24"))
-    with pytest.raises(Unsupported, match=r"m16n8k24.*is not modelled") as caught:
+    with pytest.raises(PtxSyntaxError, match=r"ptxas takes no mma.*m16n8k24") as caught:
         devices("sm_90a").load(unknown.kernel("sm_90a")).kernel()
     assert "m16n8k16" in (caught.value.hint or "")
 

@@ -111,7 +111,7 @@ def test_what_is_no_ptx_is_said_to_be_none(name: str) -> None:
     )
     with (
         ptxlab.open_device("emulator", arch="sm_80") as device,
-        pytest.raises(PtxSyntaxError, match=f"PTX has no {name}") as caught,
+        pytest.raises(PtxSyntaxError, match=f"ptxas takes no {name}") as caught,
     ):
         device.load(program).kernel().launch(grid=1, block=32, args=[])
     assert caught.value.hint is not None
