@@ -36,8 +36,7 @@ def _sum(w: Writer) -> None:
         return
     if m.has("ISAT"):
         m.ignore("S32")
-        a, b = (w.word(source) for source in i.sources)
-        w.emit(f"add.sat.s32 {w.dest()}, {a}, {b}")
+        _saturated_sum(w)
         return
     carries = [w.given(p) for p in i.ins] if m.has("X") else []
     m.ignore("S32", "U32")
@@ -61,6 +60,17 @@ def _sum(w: Writer) -> None:
     for least, out in enumerate(i.outs, 1):
         if not is_true(out):
             w.emit(f"setp.ge.u32 {w.out(out)}, {over}, {least}")
+
+
+def _saturated_sum(w: Writer) -> None:
+    """A negated one is subtracted: that of the least number is none of 32 bits, and ptxas makes this of sub.sat."""
+    kept, *taken = sorted(w.i.sources, key=w.is_negated)
+    if w.is_negated(kept):
+        raise w.refused("the sum of two negated numbers is not modelled")
+    [other] = taken
+    w.unmarked(other)
+    name = "sub" if w.is_negated(other) else "add"
+    w.emit(f"{name}.sat.s32 {w.dest()}, {w.word(kept)}, {w.bare(other)}")
 
 
 def _unsigned(w: Writer, source: Operand) -> str:
@@ -280,7 +290,7 @@ def _least_or_most_pair(w: Writer, kind: str) -> None:
     if any(not is_true(p) for p in (*told[:-2], told[-1])) or least not in (TRUE, FALSE):
         raise w.refused("its predicates are not modelled")
     name = "min" if least == TRUE else "max"
-    pairs = [w.pair(source, signed=kind == "s64") for source in (a, b)]
+    pairs = [w.pair(source, signed=True) for source in (a, b)]  # of U64 too
     w.write_pair(w.made(f"{name}.{kind}", *pairs, kind="d"), to)
 
 
