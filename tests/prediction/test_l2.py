@@ -11,7 +11,7 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.l2 import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.touched import Touched
+from ptxlab.prediction.touched import Touched, _again
 from tests.prediction.running import joined
 
 KERNEL = """\
@@ -120,3 +120,10 @@ def test_what_l2_loses_is_loaded_again() -> None:
     seconds = prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
     loaded = 2 * (1 - hits) * operand.nbytes
     assert seconds == pytest.approx(find("a100").dram_seconds(loaded, result.nbytes), rel=0.03)
+
+
+def test_who_comes_again_stands_for_the_turns_that_are_left_out() -> None:
+    """Instruction 0 is in a loop of which one turn of five is run, 1 in one that is run whole."""
+    asked = {0: np.array([1, 2]), 1: np.array([2, 1])}
+    again = _again(asked, np.array([0, 1]), np.array([5.0, 1.0]))
+    assert sum(again.values()) == 2 * 5
