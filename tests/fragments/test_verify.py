@@ -255,7 +255,7 @@ def test_the_verb_narrows(cli: Ptxlab) -> None:
     ("arguments", "status", "message"),
     [
         (["--op", "m16n8k17"], 2, "m16n8k16"),
-        (["--dtype", "fp16"], 2, "f16"),
+        (["--dtype", "fp17"], 2, "f16"),
         (["--dtype", "bf16", "--acc", "f16"], 2, "bf16.bf16.f32"),
         (["--lane", "32"], 2, "lanes 0 to 31"),
         (["--element", "16,0"], 2, "A 16 x 16"),

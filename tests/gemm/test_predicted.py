@@ -169,7 +169,9 @@ def test_tiles_are_predicted_the_fastest_first(
     rates = [row["tflops"] for row in rows if row["tflops"]]
     assert len({str(row["tile"]) for row in rows}) == len(rows) > 2
     assert rates == sorted(rates, reverse=True)
-    monkeypatch.setattr("ptxlab.prediction.predict.modelled", None)  # what is kept is not made anew
+    monkeypatch.setattr(
+        "ptxlab.prediction.predict.LaunchModel", None
+    )  # what is kept is not made anew
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["algorithms"] == rows
 

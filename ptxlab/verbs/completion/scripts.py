@@ -7,6 +7,7 @@ import importlib
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.verbs import VERBS
@@ -53,12 +54,13 @@ def _verb(name: str, summary: str) -> Verb:
 
 def _option(action: argparse.Action) -> Option:
     text = " ".join((action.help or "").replace("%%", "%").split())
-    choices = tuple(map(str, action.choices or _values(action.dest)))
+    choices = tuple(map(str, action.choices or _values().get(action.dest, ())))
     return Option(tuple(action.option_strings), choices, action.nargs != 0, text)
 
 
-def _values(name: str) -> tuple[str, ...]:
-    """Return what an option may be given whose reader takes other spellings, too; nothing of any other."""
+@cache
+def _values() -> dict[str, tuple[str, ...]]:
+    """Return what options may be given whose readers take other spellings, too."""
     from ptxlab.gemm.ladder import LADDER
     from ptxlab.isa.targets import TARGETS
     from ptxlab.matrix.catalog import families, opcodes
@@ -66,7 +68,7 @@ def _values(name: str) -> tuple[str, ...]:
     from ptxlab.observe.check_report import CHECKS
     from ptxlab.prediction.chip import names
 
-    known: dict[str, tuple[str, ...]] = {
+    return {
         "arch": tuple(TARGETS),
         "gpu": names(),
         "algorithm": tuple(LADDER),
@@ -76,7 +78,6 @@ def _values(name: str) -> tuple[str, ...]:
         "dtype": tuple(FORMATS),
         "checks": CHECKS,
     }
-    return known.get(name, ())
 
 
 def bash(verbs: Sequence[Verb]) -> str:

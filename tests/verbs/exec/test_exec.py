@@ -43,7 +43,7 @@ def test_json_has_stdout_for_itself(capfd: pytest.CaptureFixture[str]) -> None:
     assert shown.err == "told\n"
     assert json.loads(shown.out) == {
         "schema": "ptxlab.exec/1", "arch": "sm_90a", "command": [PYTHON, "-c", "print('told')"],
-        "status": 0, "kernels": [], "checks": [],
+        "status": 0, "kernels": [], "checks": [], "launches": 0, "seconds": 0,
     }  # fmt: skip
 
 
