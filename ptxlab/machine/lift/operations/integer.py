@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptxlab.machine.lift.rule import Rule, rules
 from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true, is_zero
-from ptxlab.machine.operands import Immediate, Operand, Predicate
+from ptxlab.machine.operands import Immediate, Operand, Predicate, SassConstant, SassRegister
 
 
 def _add_up(w: Writer, words: list[str], to: str) -> None:
@@ -68,9 +70,10 @@ def _saturated_sum(w: Writer) -> None:
     if w.is_negated(kept):
         raise w.refused("the sum of two negated numbers is not modelled")
     [other] = taken
-    w.unmarked(other)
-    name = "sub" if w.is_negated(other) else "add"
-    w.emit(f"{name}.sat.s32 {w.dest()}, {w.word(kept)}, {w.bare(other)}")
+    name = "add"
+    if isinstance(other, SassRegister | SassConstant) and other.negated:
+        name, other = "sub", replace(other, negated=False)
+    w.emit(f"{name}.sat.s32 {w.dest()}, {w.word(kept)}, {w.word(other)}")
 
 
 def _unsigned(w: Writer, source: Operand) -> str:
