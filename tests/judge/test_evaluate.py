@@ -13,6 +13,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.judge.arguments import Array
 from ptxlab.judge.judgement import STAGES, Judgement
 from ptxlab.judge.limits import Limits
+from tests.together import in_one_test
 
 KERNEL = """
 __device__ float kept[64];
@@ -89,7 +90,7 @@ def test_a_right_kernel_is_all_that_it_has_to_be(judged: dict[str, Judgement]) -
     assert any("network" in each for each in right.contained)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "verdict", "tricks"),
     [
         ("does not compile", "not compiled", []),

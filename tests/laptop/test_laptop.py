@@ -79,63 +79,57 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("laptop")
-
-
-@pytest.fixture(scope="module")
-def results(folder: Path) -> dict[str, Ran]:
-    """All commands, one after the other in one process."""
+def test_what_needs_only_ptx_works_and_what_needs_a_tool_says_so(tmp_path: Path) -> None:
+    """All commands one after the other in one process, which takes eight seconds: so it is one test."""
     commands = [*WORKS, *NEEDS_A_TOOL]
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL],
         input=json.dumps([shlex.split(command) for command in commands]),
-        cwd=folder,
-        env=environment(folder),
+        cwd=tmp_path,
+        env=environment(tmp_path),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return {
-        command: Ran(*outcome)
-        for command, outcome in zip(commands, json.loads(done.stdout), strict=True)
-    }
+    for command, outcome in zip(commands, json.loads(done.stdout), strict=True):
+        ran = Ran(*outcome)
+        if command in WORKS:
+            works(command, ran, tmp_path)
+        else:
+            needs_a_tool(command, ran)
 
 
-@pytest.mark.parametrize("command", WORKS)
-def test_what_needs_only_ptx_works(command: str, results: dict[str, Ran], folder: Path) -> None:
-    ran = results[command]
-    assert ran.status == (1 if command.startswith("diff") else 0), ran
-    assert WORKS[command] in ran.out
+def works(command: str, ran: Ran, folder: Path) -> None:
+    """Assert that a command did what it does everywhere."""
+    assert ran.status == (1 if command.startswith("diff") else 0), (command, ran)
+    assert WORKS[command] in ran.out, command
     if " -o " in command:
         assert "</html>" in (folder / command.rpartition(" ")[2]).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", NEEDS_A_TOOL)
-def test_what_needs_a_tool_says_so_in_one_sentence(command: str, results: dict[str, Ran]) -> None:
-    ran = results[command]
-    assert (ran.status, ran.out) == (3, "")
+def needs_a_tool(command: str, ran: Ran) -> None:
+    """Assert that a command said in one sentence which tool it lacks."""
+    assert (ran.status, ran.out) == (3, ""), (command, ran)
     *_, message, hint = ran.err.splitlines()
-    assert message.startswith(f"ptxlab: {NEEDS_A_TOOL[command]} is not available")
+    assert message.startswith(f"ptxlab: {NEEDS_A_TOOL[command]} is not available"), command
     assert hint.startswith("hint: ")
 
 
-def test_the_pytest_plugin_has_a_device(folder: Path) -> None:
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    (folder / "test_kernel.py").write_text(
+def test_the_pytest_plugin_has_a_device(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_kernel.py").write_text(
         "def test_kernel(device):\n    assert device.name == 'ptxlab emulator, sm_80'\n"
     )
     plugins = [f"-p{name}" for name in ("ptxlab.testing.plugin", "no:timeout", "no:xdist")]
     options = [*plugins, "--ptxlab-arch=sm_80", "test_kernel.py"]
     command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(
-        command, cwd=folder, env=environment(folder), capture_output=True, text=True
+        command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
     )
     assert "1 passed" in done.stdout, done.stderr
 
 
-def test_what_is_taken_away_is_gone(folder: Path) -> None:
+def test_what_is_taken_away_is_gone(tmp_path: Path) -> None:
     tried = """
 import importlib, os, signal
 for name in ("cuda.bindings", "nvidia", "fcntl", "resource"):
@@ -149,7 +143,7 @@ except FileNotFoundError: pass
 print(hasattr(os, "fork"), hasattr(signal, "SIGALRM"))
 """
     command = [sys.executable, "-c", tried]
-    done = subprocess.run(command, env=environment(folder), capture_output=True, text=True)
+    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("False False\n", "")
 
 
