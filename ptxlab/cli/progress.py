@@ -66,7 +66,7 @@ class LaunchProgress:
         now = monotonic()
         if done < self.done:  # a launch begins
             self.begun = now
-            self.status.next = now + PATIENCE
+            self.status.next = max(self.status.next, now + PATIENCE)
             self.end = now + self.limit if self.limit else math.inf
         self.done = done
         if done >= total:

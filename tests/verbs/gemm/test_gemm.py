@@ -252,6 +252,10 @@ def test_progress_in_a_log_is_a_line_now_and_then(
     assert capsys.readouterr().err == (
         "ptxlab: 3 of 40 CTAs, about 12 s left\nptxlab: 23 of 40 CTAs, about 8 s left\n"
     )
+    for done in 3 * (*range(5),):  # three launches, one after the other
+        now += 0.5
+        progress(done, 4)
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_rungs_that_the_target_lacks_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
