@@ -89,6 +89,11 @@ class _Last:
         several[granules[again]] = True
         self.time = time
 
+    def times(self, granules: Array) -> Array:
+        """Return when the last access to each granule was, 0 where there was none."""
+        times: Array = self._entries.data.take(granules) >> _AGENT_BITS
+        return times
+
     def candidates(self, touch: Touch, clocks: Clocks, layer: int, settled: Array) -> Array:
         """Return which accesses may be unordered with one before."""
         entries, by = self._entries.data.take(touch.granules), touch.by
@@ -150,7 +155,8 @@ class History:
     def earlier(self, touch: Touch, kind: AccessKind) -> EarlierAccesses | None:
         """Find accesses of ``kind`` by others that are unordered with these, noted or not.
 
-        Of accesses by engines also those by threads that are ordered, but not for their proxy.
+        Of accesses by engines also those by threads that are ordered, but not for their proxy, unless an engine
+        has since written there: then it is that write which the fence was missing before.
         """
         layer = FENCED if touch.kind.engine and not kind.engine else HEARD
         last = self._last[kind]
@@ -172,7 +178,10 @@ class History:
         other = self._clocks.agents.of(self._ctas(touch.granules[at]), log.keys[entry] & _COLUMNS)
         times = log.times[entry]
         unheard = (other != by) & (times >= self._clocks.of(other, by))
-        earlier = unheard if layer == HEARD else times >= self._clocks.of(other, by, layer)
+        earlier = unheard
+        if layer == FENCED:
+            earlier = times >= self._clocks.of(other, by, layer)
+            earlier &= unheard | (times >= self._overwritten(touch.granules[at]))
         if not earlier.any():
             return None
         at, entry, by, other, unheard = (
@@ -184,6 +193,14 @@ class History:
         partly = unheard & (log.times[entry] < self._clocks.of(other, by, part=True))
         columns = (at, other, log.places[entry], ~unheard, partly)
         return EarlierAccesses(*(column[best] for column in columns))
+
+    def _overwritten(self, granules: Array) -> Array:
+        """Return when an engine last wrote to each granule, 0 where none did."""
+        times = np.zeros(granules.size, np.int64)
+        for kind, last in self._last.items():
+            if kind.engine and kind.writes:
+                np.maximum(times, last.times(granules), out=times)
+        return times
 
     def _ctas(self, granules: Array) -> Array:
         ctas: Array = granules * self._shadow.size // self._wave.shared_pitch

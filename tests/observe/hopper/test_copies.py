@@ -96,6 +96,19 @@ def test_written_and_copied_with_no_fence_of_the_proxies(checked: Check) -> None
     assert only(checked(only_global + SEND + AGAIN)).rule == "proxy"
 
 
+def test_what_a_copy_has_written_over_needs_no_fence_any_more(checked: Check) -> None:
+    write, fetch = WRITE.replace("fence.proxy.async.shared::cta;", ""), FETCH + "    bar.sync 0;\n"
+    report = checked(INIT + write + fetch + SEND)
+    finding = only(report)
+    assert (finding.severity, finding.rule, finding.count) == ("warning", "proxy", 512)
+    assert lines(report, finding) == (LOAD, "st.shared.u32 [r5], r0")
+    report = checked(INIT + fetch + write + SEND + SEND.replace("E", "F"))
+    assert len(report.findings) == 2
+    for finding in report.findings:
+        assert (finding.severity, finding.rule, finding.count) == ("error", "proxy", 512)
+        assert lines(report, finding) == (STORE, "st.shared.u32 [r5], r0")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "count"),
     [
