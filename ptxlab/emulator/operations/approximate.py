@@ -23,6 +23,7 @@ from ptxlab.emulator.operations.floating import (
     nearest,
     special,
 )
+from ptxlab.numbers.exponential import logarithm, power_of_two
 from ptxlab.numbers.formats import F64
 from ptxlab.numbers.rounding import flush
 
@@ -76,8 +77,8 @@ for _opcode, _function in (
     ("rcp", np.reciprocal),
     ("rsqrt", _rsqrt),
     ("sqrt", np.sqrt),
-    ("ex2", np.exp2),
-    ("lg2", np.log2),
+    ("ex2", power_of_two),
+    ("lg2", logarithm),
     ("sin", np.sin),
     ("cos", np.cos),
 ):
@@ -93,6 +94,6 @@ _tanh = partial(approximate, make=partial(_through_double, np.tanh))
 for _types in ("f32", HALF):
     _tanh("tanh.approx.<T>", needs="sm_75 7.0", T=_types)
 _tanh("tanh.approx.<T>", needs="sm_90 7.8", T=BFLOAT)
-_power = partial(approximate, make=partial(_through_double, np.exp2))
+_power = partial(approximate, make=partial(_through_double, power_of_two))
 _power("ex2.approx.<T>", needs="sm_75 7.0", T=HALF)
 _power("ex2.approx.<ftz>.<T>", needs="sm_90 7.8", ftz="ftz", T=BFLOAT)

@@ -14,6 +14,7 @@ from ptxlab.machine.operands import ZERO_REGISTER, Immediate, SassRegister
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.row import Modifiers, pairs, rows
 from ptxlab.machine.values import Array, Where
+from ptxlab.numbers.exponential import logarithm, power_of_two
 from ptxlab.numbers.floats import by_way_of_double, extremum, fma_f32, fma_f32_nearest
 from ptxlab.numbers.formats import F32 as FORMAT
 from ptxlab.numbers.rounding import canonical_nan, flush, narrow, saturate
@@ -49,8 +50,8 @@ _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
     "RCP": np.reciprocal,
     "RSQ": lambda x: 1 / np.sqrt(x),
     "SQRT": np.sqrt,
-    "EX2": np.exp2,
-    "LG2": np.log2,
+    "EX2": power_of_two,
+    "LG2": logarithm,
     "TANH": np.tanh,
 }
 """By modifier of MUFU, of float64. The last bits may differ on a GPU; divisions and roots put them right."""

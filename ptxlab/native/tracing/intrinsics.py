@@ -143,7 +143,8 @@ def _looked_up(index: Traced, table: np.ndarray[Any, Any]) -> Traced:
     """Read a table of the module."""
     numbers = [int(x) for x in table.view(f"u{table.itemsize}")]
     at = index.astype(np.int64).value
-    return Traced(at.looked_up(f"i{8 * table.itemsize}", numbers), table.dtype)
+    words = at.looked_up(f"i{8 * table.itemsize}", numbers)
+    return Traced(words, f"u{table.itemsize}").view(table.dtype)
 
 
 # ---- parts of words -------------------------------------------------------------------------
