@@ -103,18 +103,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail a test if its launches, those of its fixtures included, did not pass their checks."""
-    session = item.config.stash.get(_SESSION, None)
+    """Fail a test if its launches, those of its fixtures included, did not pass their checks.
+
+    Where it has failed already, what they found stands in its report: it may be why.
+    """
     try:
         yield
-        if session is not None and session.reports:
-            from ptxlab.verbs.check.text import sources_of, text
+    except BaseException:
+        if told := _findings(item):
+            item.add_report_section("call", "findings of ptxlab", told)
+        raise
+    if told := _findings(item):
+        pytest.fail(told, pytrace=False)
 
-            told = [text(report, sources_of(report)) for report in session.reports]
-            pytest.fail("\n\n".join(told), pytrace=False)
-    finally:
-        if session is not None:
-            session.reports.clear()
+
+def _findings(item: pytest.Item) -> str:
+    """Return what the checks have found since this was last asked."""
+    session = item.config.stash.get(_SESSION, None)
+    if session is None or not session.reports:
+        return ""
+    from ptxlab.verbs.check.text import sources_of, text
+
+    told = [text(report, sources_of(report)) for report in session.reports]
+    session.reports.clear()
+    return "\n\n".join(told)
 
 
 @pytest.fixture(scope="session")
