@@ -88,7 +88,7 @@ def _told(text: str, host: str, before: int, deepest: int) -> str:
 def source_parameters(
     texts: Iterable[str], kernels: Mapping[str, int]
 ) -> dict[str, tuple[str, ...]]:
-    """Return what sources call the parameters of ``kernels``, which gives how many each has.
+    """Return what sources call the parameters of ``kernels``, which gives how many each has; ``param_3`` has no name.
 
     Left out is a kernel that is not found, or found twice with other names.
     """
@@ -104,12 +104,17 @@ def source_parameters(
                     declaration.parameters is not None
                     and "__global__" in text[declaration.start : declaration.head]
                 ):
-                    names = tuple(parameter_names(text[slice(*declaration.parameters)]))
+                    names = tuple(
+                        name or f"param_{index}"
+                        for index, name in enumerate(
+                            parameter_names(text[slice(*declaration.parameters)])
+                        )
+                    )
                     lists.setdefault(declaration.name, set()).add(names)
     parameters = {}
     for kernel, count in kernels.items():
         plain = called(kernel).partition("<")[0].split("::")[-1]
         fitting = [names for names in lists.get(plain, ()) if len(names) == count]
-        if len(fitting) == 1 and all(fitting[0]) and len(set(fitting[0])) == count:
+        if len(fitting) == 1 and len(set(fitting[0])) == count:
             parameters[kernel] = fitting[0]
     return parameters
