@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 FIRST, EXECUTOR = "cutlass._mlir._mlir_libs", "cutlass.cutlass_dsl.cuda_jit_executor"
-"""Modules of CuTe DSL: what it imports before it reads its variables, and what loads machine code."""
+PROVIDER = "cutlass.cutlass_dsl.tvm_ffi_provider"
+"""Modules of CuTe DSL: what it imports before it reads its variables, and what loads machine code, for TVM-FFI too."""
 _RUNTIME = "libcute_dsl_runtime.so"
 
 
@@ -40,17 +41,30 @@ def _ask_for(driver: Path, arch: str) -> None:
 
 def load_ptx(executor: ModuleType) -> None:
     """Have CuTe DSL's module ``EXECUTOR`` give the driver the PTX that machine code was made from, beside that."""
+    _with_ptx(executor.CudaDialectJitCompiledFunction, "_load_cuda_library")
+
+
+def load_ptx_when_called(provider: ModuleType) -> None:
+    """Have CuTe DSL's module ``PROVIDER`` do so, whose functions load their machine code when they are first called."""
+    for function in (
+        provider.TVMFFIJitCompiledFunction,
+        provider.TVMFFIJitCompiledFunctionWithKwargs,
+    ):
+        _with_ptx(function, "__call__")
+
+
+def _with_ptx(function: Any, name: str) -> None:
+    """Wrap the method of a compiled function in which the driver is given its machine code."""
     from ptxlab.clients.driver.library import loaded
 
-    gpu, function = loaded().gpu, executor.CudaDialectJitCompiledFunction
-    load = function._load_cuda_library
+    gpu, method = loaded().gpu, getattr(function, name)
 
-    @wraps(load)
-    def load_cuda_library(compiled: Any) -> Any:
+    @wraps(method)
+    def wrapped(compiled: Any, *arguments: Any, **named: Any) -> Any:
         gpu.made_of = compiled.__ptx__ or ""
         try:
-            return load(compiled)
+            return method(compiled, *arguments, **named)
         finally:
             gpu.made_of = ""
 
-    function._load_cuda_library = load_cuda_library
+    setattr(function, name, wrapped)

@@ -4,8 +4,8 @@
 the same tests run on every machine. ``--ptxlab-arch sm_80`` says what the emulator is.
 
 ``pytest --ptxlab-triton sm_80`` runs tests of kernels in Triton that know nothing of ptxlab on the
-emulator, ``--ptxlab-driver sm_80`` those of what calls the CUDA driver: cuda.core, Numba, tinygrad. With
-``--ptxlab-check`` a test fails if one of its launches has a race or the like. Those marked
+emulator, ``--ptxlab-cute sm_90a`` those in CuTe DSL, and ``--ptxlab-driver sm_80`` those of what calls the CUDA
+driver: cuda.core, Numba, tinygrad. With ``--ptxlab-check`` a test fails if one of its launches has a race or the like. Those marked
 ``ptxlab_too_large`` are skipped there.
 """
 
@@ -47,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run kernels in Triton on the emulator, which is this target, such as sm_80",
     )
     group.addoption(
+        "--ptxlab-cute",
+        default=None,
+        metavar="NAME",
+        help="run kernels in CuTe DSL on the emulator, which is this target, such as sm_90a",
+    )
+    group.addoption(
         "--ptxlab-check",
         action="store_true",
         help="fail a test whose launches on the emulator have a race, a missing wait, a bad access",
@@ -63,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Open the emulator for clients, before any file of the tests is imported. Raises pytest.UsageError."""
     options = early_config.known_args_namespace
-    asked = {options.ptxlab_triton, options.ptxlab_driver} - {None}
+    asked = {options.ptxlab_triton, options.ptxlab_cute, options.ptxlab_driver} - {None}
     here = "PYTEST_XDIST_WORKER" in os.environ or not getattr(options, "numprocesses", None)
     if not asked or not here:  # else in the workers, where the tests are
         return
@@ -71,11 +77,17 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     from ptxlab.errors import PtxlabError
 
     if len(asked) > 1:
-        raise pytest.UsageError("--ptxlab-triton and --ptxlab-driver are to be the same GPU")
+        raise pytest.UsageError(
+            "--ptxlab-triton, --ptxlab-cute and --ptxlab-driver are to be the same GPU"
+        )
     arch = asked.pop()
     try:
         early_config.stash[_SESSION] = session = Session(arch, check=options.ptxlab_check)
-        if options.ptxlab_driver:
+        if options.ptxlab_cute:
+            from ptxlab import cute  # which is a driver, too
+
+            cute.use_emulator(session=session)
+        elif options.ptxlab_driver:
             from ptxlab.driver import install
 
             install(arch, session=session)

@@ -29,6 +29,7 @@ _HOOKS: dict[str, Hook] = {
     runtime_binding.MODULE: runtime_binding.answer,
     cute.FIRST: cute.prepare,
     cute.EXECUTOR: cute.load_ptx,
+    cute.PROVIDER: cute.load_ptx_when_called,
     "taichi": _reset_at_end,
     tilelang.FIRST: tilelang.prepare,
     tilelang.COMPILER: tilelang.compile_ptx,

@@ -21,6 +21,7 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     copies,
     devices,
     graphs,
+    host_code,
     launches,
     memory,
     modules,
@@ -77,7 +78,8 @@ def write(folder: Path, name: str, asked: Iterable[str] = (), python: Python | N
     With ``python`` a process that is not Python's can use it.
     """
     of_runtime = {row.name: row.needs == "runtime" for row in ROWS.values()}
-    names = dict.fromkeys(row for row in ROWS if of_runtime[row] == _is_runtime(name))
+    own = (row for row in ROWS if of_runtime[row] == _is_runtime(name))
+    names = dict.fromkeys([*own, *(row for row in ROWS if row.startswith(host_code.PREFIX))])
     if not _is_runtime(name):
         spares = (f"ptxlab_spare_{number}" for number in range(_SPARE))
         names |= dict.fromkeys([*(f"_{row}" for row in ROWS), *_LOOKED_FOR, *spares])

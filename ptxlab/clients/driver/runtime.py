@@ -59,7 +59,7 @@ _RESULTS = {int(result): result for result in (*DriverResult, *RuntimeResult)}
 _ALL_WORDS: dict[Any, str] = {**WORDS, **RUNTIME_WORDS}
 
 
-def _error_name(gpu: EmulatedGpu, code: int) -> int:
+def error_name(gpu: EmulatedGpu, code: int) -> int:
     known = _RESULTS.get(code)
     return _text("unrecognized error code" if known is None else runtime_name(known))
 
@@ -220,7 +220,7 @@ _ROWS: dict[str, tuple[str, Any]] = {
 
 _IN_PLACE_OF_A_RESULT: dict[str, tuple[str, str, Any]] = {
     "DeviceReset": ("i32", "", _reset),
-    "GetErrorName": ("u64", "i32", _error_name),
+    "GetErrorName": ("u64", "i32", error_name),
     "GetErrorString": ("u64", "i32", _error_words),
     "GetLastError": ("i32", "", _last_error),
     "PeekAtLastError": ("i32", "", lambda gpu: gpu.thread.error or gpu.fault),

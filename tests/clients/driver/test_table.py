@@ -104,8 +104,11 @@ COMPILED = {
     "cudaMemcpyFromSymbolAsync": "void* void* size_t size_t cudaMemcpyKind cudaStream_t",
     "cudaMemcpyToSymbol": "void* void* size_t size_t cudaMemcpyKind",
     "cudaMemcpyToSymbolAsync": "void* void* size_t size_t cudaMemcpyKind cudaStream_t",
+    "cuda_dialect_get_error_name": "int",
+    "cuda_dialect_init_library_once": "void* void* void* void*",
+    "cuda_dialect_unload_library_once": "void*",
 }  # fmt: skip
-"""What the binding has not: what nvcc compiles into a program (crt/host_runtime.h), and as CuTe DSL calls cudaLaunchKernelExC."""
+"""What the binding has not: what nvcc compiles into a program (crt/host_runtime.h), and what CuTe DSL's code calls."""
 
 
 def test_arguments_are_those_of_the_runtime() -> None:
