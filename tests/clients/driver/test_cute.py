@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ptxlab import cute
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.main import main
+from ptxlab.testing import plugin
 from tests.clients.needs import need
 
 PROGRAM = Path(__file__).parent / "programs" / "cute_kernels.py"
@@ -41,3 +44,18 @@ def test_it_comes_before_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(cute, "find_spec", lambda name: None)
     with pytest.raises(DeviceUnavailable, match="CuTe DSL is not installed"):
         cute.use_emulator("sm_80")
+
+
+def test_pytest_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    opened = []
+    monkeypatch.setattr(cute, "use_emulator", lambda **given: opened.append(given["session"]))
+    given = {"ptxlab_triton": None, "ptxlab_cute": "sm_90a", "ptxlab_driver": None}
+    options = SimpleNamespace(**given, ptxlab_check=True, numprocesses=None)
+    config: Any = SimpleNamespace(known_args_namespace=options, stash=pytest.Stash())
+    plugin.pytest_load_initial_conftests(config)
+    assert opened == [config.stash[plugin._SESSION]]
+    assert opened[0].device.target.name == "sm_90a"
+    options.ptxlab_driver = "sm_80"
+    with pytest.raises(pytest.UsageError, match="are to be the same GPU"):
+        plugin.pytest_load_initial_conftests(config)
