@@ -32,19 +32,20 @@ def taken(site: Site, frame: Frame, states: Sequence[State]) -> dict[int, Array]
 
 
 def _chosen(site: Site, frame: Frame) -> dict[int, Array]:
-    """Choose as selp and slct do."""
+    """Choose as selp, slct and prmt do: what is taken of an operand shows where it has all bits and the other none."""
     form = form_of(site.instruction)
     *_, first, second, selector = site.instruction.operands
     kind = TYPES[form.operands[0]].dtype
     by = operand_value(site, frame, selector, form.operands[2])
     if by is None:
         return {}
-    holds = form.compute(np.ones(1, kind), np.zeros(1, kind), by) == 1
+    none = np.zeros(1, kind)
+    every = (~none.view(f"u{kind.itemsize}")).view(kind)
     chosen: dict[int, Array] = {}
-    for operand, where in ((first, holds), (second, ~holds)):
+    for operand, given in ((first, (every, none)), (second, (none, every))):
         [slot] = slots(site, operand)
         if slot is not None and slot not in slots(site, selector):
-            chosen[slot] = chosen.get(slot, np.False_) | where
+            chosen[slot] = chosen.get(slot, np.False_) | (form.compute(*given, by) != 0)
     return chosen
 
 

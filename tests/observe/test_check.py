@@ -415,6 +415,16 @@ TWINS = (
         [("error", "uninitialized x", KEEP, None)],
     ),
     Twins(
+        "bytes that prmt does not take", f"prmt.b32 x, i, z, 0x2301;\n{KEEP};", "0x2301", "0x2341",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
+        "bytes that prmt does not take in some threads",
+        f"@odd mov.u32 z, 1;\nselp.b32 y, 0x7654, 0x3210, odd;\nprmt.b32 x, i, z, y;\n{KEEP};",
+        "0x7654, 0x3210", "0x3210, 0x7654",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
         "by what slct chooses",
         f"mov.u32 z, 1;\nslct.u32.s32 x, z, i, z;\n{KEEP};", "mov.u32 z, 1;", "@odd mov.u32 z, 1;",
         [("error", "uninitialized z", "slct.u32.s32 x, z, i, z", KEEP)],

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.arrays import Array, alike, intrinsic, looked_up, some
+from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers.types import TYPES
 
@@ -207,6 +208,6 @@ def _permute_by_mode(mode: str) -> Callable[[Array, Array, Array], Array]:
     return lambda a, b, c: _permute(a, b, looked_up(c & np.uint32(3), table))
 
 
-_prmt = partial(bits, operands="b32 b32 b32 -> b32")
+_prmt = partial(bits, operands="b32 b32 b32 -> b32", effects=Effects(passes="chosen"))
 _prmt("prmt.b32", compute=_permute)
 _prmt("prmt.b32.<mode>", make=_permute_by_mode, mode=" ".join(_MODES_OF_PRMT))

@@ -56,7 +56,8 @@ class Effects:
     not everywhere. It is ``atomic`` where it changes memory at once. ``semantics`` and
     ``scope`` are those that its form names, or else those of its row.
 
-    Values and control: ``passes`` that its result is an operand as it is, the "chosen" one or that of a "lane",
+    Values and control: ``passes`` that its result is an operand as it is, the "chosen" one, or bytes of those that
+    are, or that of a "lane",
     ``decides`` the bit of an operand that is its result's whatever the other one is, "0" or "1"; ``contracts``
     what of a sum of products it is that may become one fma: a "sum", a "difference" or a "product"; ``leads``
     that threads go on elsewhere: in a "function", in its "caller" or at a "label".
