@@ -53,6 +53,14 @@ def kept(tool: str, key: Iterable[str | bytes]) -> bytes | None:
     return None if _bypassed else _read(directory() / tool / _name(tool, key))
 
 
+def answers(tool: str) -> Iterator[bytes]:
+    """Yield what a tool has answered, whatever it was asked, as far as the cache has it."""
+    for entry in sorted((directory() / tool).glob("*")):
+        payload = _read(entry)
+        if payload is not None:
+            yield payload
+
+
 def keep(tool: str, key: Iterable[str | bytes], payload: bytes) -> None:
     """Make this the entry of ``tool`` under ``key``."""
     if _bypassed:

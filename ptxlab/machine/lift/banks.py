@@ -119,7 +119,7 @@ class ConstantBanks:
                     f"sub.u64 wide, wide, {placed.offset};",
                 ],
             )
-        if offset in bank.descriptor:
+        if offset in (*bank.descriptor, bank.alias):
             return [f"mov.u32 {name}, 0;"]
         return None
 

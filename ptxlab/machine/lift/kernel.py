@@ -151,7 +151,7 @@ def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
     for letter, count in writer.most.items():
         lines.append(f".reg .{TEMPORARIES[letter]} {letter}<{count}>;")
     lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, begins, true, false;"]
-    for name, kind in writer.banks.names.items():
+    for name, kind in (writer.banks.names | writer.special).items():
         lines.append(f".reg .{kind} {name};")
     lines += [f".param .{kind} {name};" for name, kind in writer.arguments.items()]
     if stack:

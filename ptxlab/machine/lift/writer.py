@@ -34,7 +34,7 @@ from ptxlab.machine.operands import (
     SassRegister,
 )
 
-TEMPORARIES = {"w": "b32", "d": "b64", "q": "pred", "h": "b16", "b": "b8"}
+TEMPORARIES = {"w": "b32", "d": "b64", "q": "pred", "h": "b16", "b": "b8", "x": "b128"}
 """How registers for what comes in between begin, and their type."""
 
 TRUE, FALSE = "true", "false"
@@ -98,6 +98,8 @@ class Writer:
         self.addresses = addresses
         self.arguments: dict[str, str] = {}
         """What is passed to functions of the driver, and its type."""
+        self.special: dict[str, str] = {}
+        """Registers that machine code has beside its numbered ones, and their types."""
         self.lines: list[str] = []
         self.numbers: list[int] = []
         self.most: Counter[str] = Counter()
@@ -190,6 +192,11 @@ class Writer:
         to = self.temporary(kind)
         self.emit(f"{operation} {', '.join((to, *operands))}")
         return to
+
+    def special_register(self, name: str, kind: str = "b32") -> str:
+        """Return a register that instructions share beside the numbered ones."""
+        self.special[name] = kind
+        return name
 
     def row(self, first: Operand | None, count: int) -> list[str]:
         """Return registers that follow each other to be written; zero registers are written in vain."""

@@ -20,6 +20,7 @@ ROWS = (
     *_untimed("STSM", reads=_stored_matrices, scoreboard="shared", latency="agu"),
     *_untimed("MATCH", operands="a predicate first", of_pairs=("U64",), scoreboard="adu", words=1),
     *_untimed("QSPC", operands="a predicate first", reads=pairs, scoreboard="adu"),
+    *_untimed("B2R", scoreboard="adu"),
     *_untimed("FMNMX3 VIMNMX3", latency="alu"),
     *_untimed("BPT ARRIVES ACQBULK", operands="nothing out"),
 )

@@ -8,7 +8,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import TRUE_PREDICATE, Predicate
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.row import rows
+from ptxlab.machine.row import Modifiers, rows
 from ptxlab.machine.values import Where
 
 U32, U64 = np.uint32, np.uint64
@@ -92,6 +92,11 @@ def _elect(r: Registers, i: DecodedInstruction, where: Where) -> None:
         r.tell(predicate, where, chosen)
 
 
+def _moved(modifiers: Modifiers) -> int:
+    """Return the registers of a matrix: two where its numbers of 4 bits become bytes."""
+    return 2 if "U4TO8" in modifiers else 1
+
+
 ROWS = (
     *rows("VOTE VOTEU", "alu", _vote, operands="one predicate out", latency="vote"),
     *rows("REDUX", "adu", _reduce, scoreboard="adu"),
@@ -100,5 +105,5 @@ ROWS = (
         "SHFL", "lsu", _shuffle, operands="a predicate first", scoreboard="special", latency="agu"
     ),
     *rows("ELECT", "control", _elect, operands="a predicate first", latency="elect"),
-    *rows("MOVM", "lsu", scoreboard="special", latency="agu"),
+    *rows("MOVM", "lsu", writes=_moved, scoreboard="special", latency="agu"),
 )

@@ -25,12 +25,8 @@ METADATA = 0x4444EEEE
 """Pairs of places that are in order, of which sparse matrices need some."""
 
 
-REFUSED = {
-    "sm_75": re.compile(r"mma\..*\.m8n8k4\..*f16"),
-    "sm_100a": (BITS := re.compile(r"mma\..*\.b1\.")),
-    "sm_120a": BITS,
-}
-"""Products of Volta, of which Turing makes four steps, and those of bits, of which Blackwell makes others of bytes."""
+REFUSED = {"sm_75": re.compile(r"mma\..*\.m8n8k4\..*f16")}
+"""Products of Volta, of which Turing makes four steps."""
 
 
 def forms_of(arch: str) -> list[Form]:

@@ -60,7 +60,8 @@ def _begin(w: Writer, at: str) -> None:
 
 def _arrive(w: Writer, at: str) -> None:
     m = w.modifiers
-    m.ignore("TRANS64")
+    # TMASK: lanes arrive together, and compute from a mask what each of them would have found. Here each arrives alone.
+    m.ignore("TRANS64", "TMASK")
     form = next((name for name in m.names if name in _ARRIVALS), "")
     m.ignore(form)
     arrivals, nbytes = _ARRIVALS[form]

@@ -50,7 +50,8 @@ def _uniform(w: Writer, operand: Operand) -> SassRegister:
 def _move_bytes(w: Writer, reduction: str = "") -> None:
     """UBLKCP, UBLKRED: sizes are in units of 16 bytes, below the mask of the CTAs, or bytes, that get them."""
     m = w.modifiers
-    to, source, size = w.i.operands
+    m.ignore("STRONG", "SM", "GPU", "SYS")
+    to, source, size, *_policy = w.i.operands
     word = w.bare(size)
     nbytes = w.made("shl.b32", w.made("and.b32", word, "0xffff"), "4")
     directions = tuple(name for name in m.names if name in ("S", "G"))

@@ -275,11 +275,42 @@ def _wait(w: Writer) -> None:
     m.ignore("DEFER_BLOCKING")
     words = [w.word(o) for o in i.operands if isinstance(o, Immediate | SassRegister)]
     if m.has("RED"):
-        raise w.refused("a barrier that joins predicates is not modelled")
+        _join(w, words)
+        return
     mode = "arrive" if m.has("ARV") else "sync"
     if mode == "sync" and not m.has("SYNC", "SYNCALL"):
         raise w.refused("this barrier is not modelled")
     w.emit(f"barrier.{mode} {', '.join(words)}")
+
+
+_JOINED = "joined"
+"""The register that has what the last barrier joined, until B2R asks for it."""
+
+
+def _join(w: Writer, words: list[str]) -> None:
+    """BAR.RED: how many threads a predicate holds for, or whether it does for any or all: 1 or 0."""
+    given = next(o for o in w.i.operands if isinstance(o, Predicate))
+    operation = w.modifiers.choose({"POPC": "popc", "AND": "and", "OR": "or"}, "")
+    if not operation:
+        raise w.refused("what it joins is not modelled")
+    kind = "u32" if operation == "popc" else "pred"
+    values = ", ".join([*words, w.source(w.given(given))])
+    to = w.special_register(_JOINED)
+    if kind == "u32":
+        w.emit(f"barrier.red.{operation}.{kind} {to}, {values}")
+    else:
+        holds = w.made(f"barrier.red.{operation}.{kind}", values, kind="q")
+        w.emit(f"selp.b32 {to}, 1, 0, {holds}")
+
+
+def _joined(w: Writer) -> None:
+    """B2R.RESULT: what the barrier before it joined, and whether that is something."""
+    if not w.modifiers.has("RESULT"):
+        raise w.refused("which barrier it asks for is not modelled")
+    value = w.special_register(_JOINED)
+    w.emit(f"mov.b32 {w.dest()}, {value}")
+    for out in w.outs:
+        w.tell(out, w.made("setp.ne.u32", value, "0", kind="q"))
 
 
 # ---- lanes ----------------------------------------------------------------------------------
@@ -365,6 +396,7 @@ RULES = {
     **rules("BPT", _break_point),
     **rules("NANOSLEEP", _sleep),
     **rules("BAR", _wait),
+    **rules("B2R", _joined),
     **rules("SHFL", _shuffle),
     **rules("VOTE VOTEU", _vote),
     **rules("MATCH", _match),

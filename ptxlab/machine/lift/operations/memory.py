@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from ptxlab.machine.lift.rule import Rule, rules
 from ptxlab.machine.lift.writer import Writer, is_true, is_zero
 from ptxlab.machine.operands import Immediate, Operand, Predicate, SassAddress, SassRegister
 
 _HINTS = (
-    "E", "EL", "EF", "LU", "EN", "ENL2", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
+    "E", "EL", "EF", "EU", "LU", "EN", "ENL2", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
     "LTC256B", "U", "DEFER_BLOCKING", "SPARSE",
 )  # fmt: skip
 """What changes nothing about a value: widths of addresses, what caches keep."""
@@ -148,8 +150,11 @@ _OPERATIONS = {
 }  # fmt: skip
 _KINDS = {
     "U32": "u32", "S32": "s32", "U64": "u64", "S64": "s64", "64": "b64", "F32": "f32", "F64": "f64",
-    "F16x2": "f16x2", "BF16x2": "bf16x2", "BF16_V2": "bf16x2", "32": "b32",
+    "F16x2": "f16x2", "BF16x2": "bf16x2", "BF16_V2": "bf16x2", "32": "b32", "128": "b128",
+    "F32x2": "v2.f32", "F32x4": "v4.f32", "F16x4": "v2.f16x2", "F16x8": "v4.f16x2",
+    "BF16x4": "v2.bf16x2", "BF16x8": "v4.bf16x2",
 }  # fmt: skip
+_VECTOR = re.compile(r"v(?P<count>[24])\.")
 
 
 def _kind(w: Writer, operation: str) -> str:
@@ -157,10 +162,21 @@ def _kind(w: Writer, operation: str) -> str:
     usual = "u32" if operation in ("add", "min", "max", "inc", "dec") else "b32"
     kind = w.modifiers.choose(_KINDS, usual)
     if operation in ("and", "or", "xor", "exch", "cas"):
-        return f"b{64 if kind.endswith('64') else 32}"
+        return f"b{32 * _registers(kind)}"
     return {"b64": "u64", "b32": "u32", "s64": "u64" if operation == "add" else "s64"}.get(
         kind, kind
     )
+
+
+def _registers(kind: str) -> int:
+    """Return how many registers a type takes, or a vector."""
+    if vector := _VECTOR.match(kind):
+        return int(vector["count"])
+    return {"64": 2, "28": 4}.get(kind[-2:], 1)
+
+
+def _noftz(kind: str) -> str:
+    return ".noftz" if kind.endswith("f16x2") else ""
 
 
 def _atomic(space: str) -> Rule:
@@ -181,23 +197,29 @@ def _atomic(space: str) -> Rule:
         if not operation:
             raise w.refused("this atomic operation is not modelled")
         kind = _kind(w, operation)
-        count = 2 if kind.endswith("64") else 1
+        count = _registers(kind)
         if w.outs:
             raise w.refused("whether it exchanged is not modelled")
         order = _order(w)
         operands = [o for o in i.operands if not isinstance(o, Predicate)]
         result = w.row(operands[0], count)
         at = address(w, operands[1], wide=wide)
-        given = [_given(w, operand, count) for operand in operands[2:]]
+        given = [_given(w, operand, kind) for operand in operands[2:]]
         wanted = 2 if operation == "cas" else 1
         if operation == "cas" and len(given) == 1:
             given = _both_of(w, operands[2], count)
         if len(given) != wanted:
             raise w.refused("its operands are not modelled")
-        noftz = ".noftz" if kind in ("f16x2", "bf16x2") else ""
-        text = f"atom{order}{name}.{operation}{noftz}.{kind}"
+        text = f"atom{order}{name}.{operation}{_noftz(kind)}.{kind}"
         values = f"{at}, {', '.join(given)}"
-        if count == 2:
+        if _VECTOR.match(kind):
+            w.emit(f"{text} {{{', '.join(result)}}}, {values}")
+        elif count == 4:
+            halves = [w.temporary("d") for _ in range(2)]
+            w.emit(f"mov.b128 {{{', '.join(halves)}}}, {w.made(text, values, kind='x')}")
+            for half, words in zip(halves, (result[:2], result[2:]), strict=True):
+                w.emit(f"mov.b64 {{{', '.join(words)}}}, {half}")
+        elif count == 2:
             w.write_pair(w.made(text, values, kind="d"), operands[0])
         else:
             w.emit(f"{text} {result[0]}, {values}")
@@ -205,7 +227,15 @@ def _atomic(space: str) -> Rule:
     return lift
 
 
-def _given(w: Writer, operand: Operand, count: int) -> str:
+def _given(w: Writer, operand: Operand, kind: str) -> str:
+    """Return what an atomic operation is given, as its type has it."""
+    count = _registers(kind)
+    if count > 2 or _VECTOR.match(kind):
+        words = w.stored(w.words(operand, count))
+        if _VECTOR.match(kind):
+            return f"{{{', '.join(words)}}}"
+        halves = [w.made("mov.b64", f"{{{words[n]}, {words[n + 1]}}}", kind="d") for n in (0, 2)]
+        return w.made("mov.b128", f"{{{', '.join(halves)}}}", kind="x")
     if count == 2:
         pair = w.pair(operand)
         return pair if pair[0] == "d" else w.made("mov.b64", pair, kind="d")
@@ -238,12 +268,13 @@ def _cast(w: Writer, space: str) -> None:
     count = w.modifiers.choose(_WORDS, 1)
     if count > 2:
         raise w.refused("its operands are not modelled")
-    wanted, kind = _given(w, compared, count), f"b{32 * count}"
+    kind = f"b{32 * count}"
+    wanted = _given(w, compared, kind)
     before = w.made(
         f"atom{space}.cas.{kind}",
         address(w, at, wide=False),
         wanted,
-        _given(w, value, count),
+        _given(w, value, kind),
         kind="wd"[count - 1],
     )
     same = w.made(f"setp.eq.{kind}", before, wanted, kind="q")
@@ -280,13 +311,10 @@ def _reduce(space: str) -> Rule:
         if not operation:
             raise w.refused("this reduction is not modelled")
         kind = _kind(w, operation)
-        count = 2 if kind.endswith("64") else 1
         order = _order(w)
         at = address(w, i.operands[0], wide=wide)
-        noftz = ".noftz" if kind in ("f16x2", "bf16x2") else ""
-        w.emit(
-            f"red{order}{name}.{operation}{noftz}.{kind} {at}, {_given(w, i.operands[1], count)}"
-        )
+        text = f"red{order}{name}.{operation}{_noftz(kind)}.{kind}"
+        w.emit(f"{text} {at}, {_given(w, i.operands[1], kind)}")
 
     return lift
 
@@ -332,10 +360,34 @@ def _store_matrices(w: Writer) -> None:
 def _transpose(w: Writer) -> None:
     m = w.modifiers
     m.ignore("16")
+    [word] = w.stored([w.word(w.i.sources[0])])
+    if m.has("U4TO8") and m.has("M832"):
+        _widen(w, word)
+        return
     if not m.has("MT88"):
         raise w.refused("this shape of matrix is not modelled")
-    [word] = w.stored([w.word(w.i.sources[0])])
     w.emit(f"movmatrix.sync.aligned.m8n8.trans.b16 {w.dest()}, {word}")
+
+
+def _widen(w: Writer, word: str) -> None:
+    """MOVM.U4TO8: eight rows of 32 numbers of 4 bits become bytes, each where a product of bytes has it.
+
+    A lane has eight numbers of a row, of which four lanes have 32; of bytes it has four of each half of the row.
+    That it is these is read off what ptxas makes of products of bits, which any order of the columns leaves right.
+    """
+    lane = w.made("mov.u32", "%laneid")
+    row = w.made("and.b32", lane, "28")
+    other = w.made("and.b32", w.made("shr.u32", lane, "1"), "1")
+    upper = w.made("shl.b32", w.made("and.b32", lane, "1"), "4")
+    bytes_ = []
+    for half in range(2):
+        origin = w.made("add.u32", w.made("or.b32", row, other), str(2 * half))
+        four = w.made("shr.u32", w.made("shfl.sync.idx.b32", word, origin, "31", "-1"), upper)
+        even = w.made("prmt.b32", w.made("and.b32", four, "0x0f0f"), "0", "0x4140")
+        odd = w.made("prmt.b32", w.made("and.b32", four, "0xf0f0"), "0", "0x4140")
+        bytes_.append(w.made("mad.lo.u32", odd, "16", even))
+    for to, value in zip(w.row(w.i.dest, 2), bytes_, strict=True):
+        w.emit(f"mov.b32 {to}, {value}")
 
 
 def _copy(w: Writer) -> None:
@@ -392,7 +444,7 @@ def _async_fence(w: Writer) -> None:
     w.emit("tcgen05.wait::st.sync.aligned" if m.has("T") else "fence.proxy.async")
 
 
-_SPACES = {"L": "local", "S": "shared", "G": "global"}
+_SPACES = {"L": "local", "S": "shared", "G": "global", "D": "shared::cluster"}
 
 
 def _space_of(w: Writer) -> None:
@@ -401,9 +453,11 @@ def _space_of(w: Writer) -> None:
     m.ignore("E")
     space = m.choose(_SPACES, "")
     at = i.operands[-1]
-    if not space or not isinstance(at, SassAddress) or at.base is None or at.offset or at.uniform:
+    parts = [at.base, at.uniform] if isinstance(at, SassAddress) and not at.offset else []
+    pointers = [part for part in parts if part is not None and not is_zero(part)]
+    if not space or len(pointers) != 1:
         raise w.refused("which space it asks for is not modelled")
-    w.tell(i.outs[0], w.made(f"isspacep.{space}", w.pair(at.base), kind="q"))
+    w.tell(i.outs[0], w.made(f"isspacep.{space}", w.pair(pointers[0]), kind="q"))
 
 
 def _nothing(w: Writer) -> None:

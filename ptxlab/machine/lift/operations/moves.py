@@ -69,6 +69,24 @@ def _special(w: Writer) -> None:
         raise w.refused(f"special register {name} is not modelled")
 
 
+def _kept(w: Writer) -> None:
+    """RPCMOV: to a half of the register that keeps where a program counter is, and from there."""
+    w.modifiers.ignore("32")
+    to, source = w.i.operands
+    if isinstance(to, SassName):
+        w.emit(f"mov.b32 {_half_of_kept(w, to)}, {w.word(source)}")
+    elif isinstance(source, SassName):
+        w.emit(f"mov.b32 {w.dest(to)}, {_half_of_kept(w, source)}")
+    else:
+        raise w.refused("its operands are not modelled")
+
+
+def _half_of_kept(w: Writer, name: SassName) -> str:
+    if name.text not in ("Rpc.LO", "Rpc.HI"):
+        raise w.refused("its operands are not modelled")
+    return w.special_register(name.text.lower().replace(".", "_"))
+
+
 def _load_constant(w: Writer) -> None:
     """LDC and its kin."""
     source = w.i.sources[0]
@@ -245,10 +263,12 @@ def _condition(w: Writer, operand: Operand) -> str:
 
 
 def _mask(w: Writer) -> int:
-    last = w.i.operands[-1]
+    last, every = w.i.operands[-1], (1 << TRUE_PREDICATE) - 1
+    if w.i.sass.opcode == "UR2UP":
+        return every
     if not isinstance(last, Immediate):
         raise w.refused("the mask is a number here")
-    return last.value & (1 << TRUE_PREDICATE) - 1
+    return last.value & every
 
 
 def _numbered(w: Writer, mask: int) -> list[tuple[int, str]]:
@@ -269,7 +289,7 @@ def _to_register(w: Writer) -> None:
 
 
 def _from_register(w: Writer) -> None:
-    """R2P: bits to predicates."""
+    """R2P and UR2UP: bits to predicates."""
     source = w.i.operands[1]
     part = getattr(source, "marks", ())
     shift = 8 * int(part[0][1]) if part else 0
@@ -288,5 +308,6 @@ RULES = {
     **rules("SEL", _select, uniform=True),
     **rules("PLOP3", _tables, uniform=True),
     **rules("P2R UP2UR", _to_register),
-    **rules("R2P", _from_register),
+    **rules("R2P UR2UP", _from_register),
+    **rules("RPCMOV", _kept),
 }
