@@ -357,8 +357,8 @@ def time_steps(spent: dict[str, list[float]]) -> None:
 
     steps_of = executable._steps
 
-    def noting(instruction: Any) -> Any:
-        made, text = steps_of(instruction), instruction.site.instruction
+    def noting(instruction: Any, temporary: Any) -> Any:
+        made, text = steps_of(instruction, temporary), instruction.site.instruction
         spaces = [name for name in text.modifiers if name in ("global", "shared", "local")]
         note = spent.setdefault(".".join([text.opcode, *spaces[:1]]), [0.0, 0])
         return replace(made, steps=[timed(step, note) for step in made.steps])

@@ -11,7 +11,9 @@ import pytest
 
 import ptxlab
 from ptxlab.clients.borrowed import Borrowed, borrowing
+from ptxlab.clients.elsewhere import allocations
 from ptxlab.clients.session import Session
+from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.emulator import Elements
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.launch_config import LaunchConfig
@@ -225,6 +227,17 @@ def test_a_launch_parts_from_that_of_another_gpu() -> None:
     assert out[0] == stored.a != stored.b
     with pytest.raises(Unsupported, match="sm_80 does not run on sm_75"):
         launched.diff("sm_75")
+
+
+def test_memory_is_compared_as_the_numbers_that_it_has() -> None:
+    kernel = Session("sm_80").load(SUMS, "sums.ptx").kernel("sums")
+    assert isinstance(kernel, EmulatorKernel)
+    sizes = 64, 6, 64, 64, 20
+    starts = [kernel.device.memory.allocate(nbytes) for nbytes in sizes]
+    named = {2: "complex128", 3: "bfloat16", 4: "float64"}
+    memory = [Borrowed(starts[i], sizes[i], "array", None, name) for i, name in named.items()]
+    known = {each.begin: dtype.name for each, dtype in allocations(kernel, memory)}
+    assert [known[start] for start in starts] == ["uint32", "uint8", "uint8", "bfloat16", "uint8"]
 
 
 def test_steps_that_a_guard_holds_back_are_none() -> None:

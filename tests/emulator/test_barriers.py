@@ -35,6 +35,41 @@ def test_reductions_over_the_cta(run: Any, block: int, opcode: str) -> None:
         assert (words[cta, :, :3] == [holds.sum(), holds.all(), not holds.all()]).all()
 
 
+def test_who_waits_keeps_what_it_has_said_while_others_come_the_same_way(emulate: Any) -> None:
+    # The first half waits at the reduction, its predicate read by nobody else, when the second comes there.
+    body = """
+    mov.u32 r9, 0;
+    setp.ge.u32 p3, r0, 64;
+    @p3 bra second;
+    bar.arrive 2, 128;
+meet:
+    mov.u32 r8, %clock;
+    setp.eq.u32 p1, r9, 0;
+    add.u32 r9, r9, 1;
+    and.b32 r4, r0, 1;
+    setp.ne.u32 p2, r4, 0;
+    mov.u32 r5, 5;
+    @p2 add.u32 r5, r5, r0;
+    st.global.u32 [d1], r5;
+    bar.red.popc.u32 r7, 0, p1;
+    st.global.u32 [d1+4], r7;
+    st.global.u32 [d1+8], r8;
+    st.global.u32 [d1+12], r9;
+    bra done;
+second:
+    bar.sync 2, 128;
+    bra meet;
+done:
+"""
+    words = emulate(body, block=128, words=4)
+    threads = np.arange(128)
+    guarded = 5 + threads * (threads % 2)
+    assert (words[:, [0, 1, 3]] == np.stack([guarded, [128] * 128, [1] * 128], 1)).all()
+    clocks = words[:, 2].reshape(2, 64)
+    assert (clocks == clocks[:, :1]).all()
+    assert clocks[0, 0] < clocks[1, 0]
+
+
 def test_the_reduced_predicate_may_be_its_own_result(run: Any) -> None:
     # Warps come one after the other, and CTAs complete at different times.
     body = """

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from ptxlab.emulator.prepare.liveness import BlockFlow, Liveness, Uses, live_out
+from ptxlab.emulator.prepare.liveness import (
+    BlockFlow,
+    Liveness,
+    Uses,
+    live_out,
+    temporary,
+)
 
 
 def uses(reads: str, writes: str, *, partial: bool = False) -> Uses:
@@ -38,3 +44,12 @@ def test_a_guarded_write_keeps_the_old_value_alive() -> None:
 
 def test_a_result_that_is_never_read_is_dropped() -> None:
     assert dropped(BlockFlow([uses("", "5")], ()), set()) == [(1, 5)]
+
+
+def test_of_a_block_only_registers_are_temporary_that_nobody_needs_elsewhere() -> None:
+    first = BlockFlow([uses("6", "1"), uses("1", "2"), uses("2", "7")], (1,))
+    loop = BlockFlow([uses("2", "3"), uses("3", "45"), uses("5", "2")], (1, 2))
+    flows = [first, loop, BlockFlow([uses("", "1"), uses("1", "6"), uses("", "8")], ())]
+    lives = live_out(flows)
+    blocks = [Liveness(*each, keep={8}, unread=set()) for each in zip(flows, lives, strict=True)]
+    assert [*temporary(blocks)] == [{1, 7}, {3, 4}, {1}]

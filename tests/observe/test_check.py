@@ -327,6 +327,13 @@ TWINS = (
         [("error", "bounds overrun", "st.shared.u32 [y+1024], 7", None)], 1,
     ),
     Twins(
+        "an address with an offset that was loaded",
+        ".shared .align 8 .b8 more[256];\nst.local.u32 [mine], 1024;\nld.local.u32 z, [mine];\n"
+        "mov.u32 y, tile;\nadd.u32 y, y, z;\nst.shared.u32 [y], 7;",
+        "ld.local.u32 z, [mine];", "mov.u32 z, 1024;",
+        [("error", "bounds overrun", "st.shared.u32 [y], 7", None)], 1,
+    ),
+    Twins(
         "an address from another lane",
         ".shared .align 8 .b8 more[256];\nmov.u32 y, tile;\nadd.u32 y, y, at;\n"
         "shfl.sync.bfly.b32 y, y, 1, 31, -1;\nst.shared.u32 [y+768], i;",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -81,27 +82,41 @@ class Liveness:
         return dying[::-1]
 
 
+def temporary(blocks: Sequence[Liveness]) -> Iterator[set[int]]:
+    """Yield of each block of a function the registers that nobody needs who stands at the beginning of any block.
+
+    What the last instruction reads is not among them: threads may wait there, and have it looked at later.
+    """
+    needed = reduce(or_, (_bits(block.live) for block in blocks), _bits(blocks[0].needed()))
+    for block in blocks:
+        last = block.flow.uses[-1].reads if block.flow.uses else frozenset()
+        written = _written(block.flow) - last
+        yield {register for register in written if not needed >> register & 1} | block.unread
+
+
 class _Registers(AbstractSet[int]):
     """Registers as the bits of a number: a large function has thousands, of which each block knows hundreds."""
 
-    __slots__ = ("_bits",)
+    __slots__ = ("bits",)
 
     def __init__(self, bits: int) -> None:
-        self._bits = bits
+        self.bits = bits
 
     def __contains__(self, register: object) -> bool:
-        return isinstance(register, int) and bool(self._bits >> register & 1)
+        return isinstance(register, int) and bool(self.bits >> register & 1)
 
     def __iter__(self) -> Iterator[int]:
-        each = np.frombuffer(self._bits.to_bytes(self._bits.bit_length() // 8 + 1, "little"), "u1")
+        each = np.frombuffer(self.bits.to_bytes(self.bits.bit_length() // 8 + 1, "little"), "u1")
         return iter(np.flatnonzero(np.unpackbits(each, bitorder="little")).tolist())
 
     def __len__(self) -> int:
-        return self._bits.bit_count()
+        return self.bits.bit_count()
 
 
 def _bits(registers: Iterable[int]) -> int:
     """Return the number whose bits are ``registers``."""
+    if isinstance(registers, _Registers):
+        return registers.bits
     bits = 0
     for register in registers:
         bits |= 1 << register

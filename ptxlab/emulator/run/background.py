@@ -7,6 +7,7 @@ first. So does whoever does not know what is going to be touched.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -44,8 +45,7 @@ class Background:
     def __init__(self, objects: Array, ctas: int, *, may_see: bool) -> None:
         self._objects = objects.reshape(ctas, -1)
         self._may_see = may_see
-        self._tasks: deque[Task] = deque()
-        self._reads: list[Span] = []
+        self._tasks: deque[tuple[Task, Sequence[Span]]] = deque()
         self._beside = _always
 
     def __bool__(self) -> bool:
@@ -53,8 +53,7 @@ class Background:
 
     def begin(self, task: Task, reads: Sequence[Span]) -> None:
         """Have a task done that reads these bytes, behind those that are under way."""
-        self._tasks.append(task)
-        self._reads += reads
+        self._tasks.append((task, reads))
         if len(self._tasks) == 1:
             task.start()
         if self._may_see or not self._beside() or any(map(self._has_objects, reads)):
@@ -69,7 +68,7 @@ class Background:
         if self._tasks:
             if not beside():
                 self.finish()
-            elif self._tasks[0].is_done():
+            elif self._tasks[0][0].is_done():
                 self._next()
 
     def finish(self) -> None:
@@ -78,16 +77,18 @@ class Background:
             self._next()
 
     def _next(self) -> None:
-        self._tasks.popleft().finish()
+        task, _ = self._tasks.popleft()
+        task.finish()
         if self._tasks:
-            self._tasks[0].start()
-        else:
-            self._reads.clear()
+            self._tasks[0][0].start()
 
     def about_to_write(self, span: Span | None) -> None:
-        """Have that be done which reads some of these bytes; None are any."""
-        if span is None or any(span[0] < end and first < span[1] for first, end in self._reads):
-            self.finish()
+        """Have that be done which reads some of these bytes, and what is before it; None are any."""
+        first, end = (0, sys.maxsize) if span is None else span
+        while any(
+            begin < end and first < last for _, spans in self._tasks for begin, last in spans
+        ):
+            self._next()
 
     def _has_objects(self, span: Span) -> bool:
         first, end = span

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache, partial
 from weakref import proxy
 
 from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.prepare.liveness import Liveness
+from ptxlab.emulator.prepare.liveness import temporary as temporary_in
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import BoundBlock, BoundFunction, BoundInstruction, Program
 from ptxlab.emulator.run.code import BasicBlock, Exit, InstructionSteps, Participants, Routine, Step
@@ -18,8 +19,8 @@ from ptxlab.garbage import uncollected
 from ptxlab.isa.targets import Target
 from ptxlab.syntax import tree
 
-_BESIDE = frozenset({"products", "tensor_work", "signals"})
-"""Queues whose work, when it lands, has products finish where it must."""
+_BESIDE = frozenset({"products", "tensor_work", "signals", "bulk_copies"})
+"""Queues whose work, when it lands, has products finish where it must; bulk copies in groups write global memory."""
 
 _RECENT: deque[Executable] = deque(maxlen=8)
 """What was loaded last: a program that is loaded again goes on with the machine code that it has."""
@@ -65,15 +66,15 @@ def _is(old: tree.PtxModule, new: tree.PtxModule) -> bool:
 
 @uncollected()
 def _routine(function: BoundFunction, called: Callable[[str], Routine]) -> Routine:
-    blocks = [
-        _block(block, liveness, function.is_entry)
-        for block, liveness in zip(function.blocks, function.liveness, strict=True)
-    ]
+    parts = zip(function.blocks, function.liveness, temporary_in(function.liveness), strict=True)
+    blocks = [_block(*part, function.is_entry) for part in parts]
     return Routine(function.name, blocks, function.frame, called)
 
 
-def _block(block: BoundBlock, liveness: Liveness, of_kernel: bool) -> BasicBlock:
-    watched = [_steps(instruction) for instruction in block.instructions]
+def _block(
+    block: BoundBlock, liveness: Liveness, temporary: Set[int], of_kernel: bool
+) -> BasicBlock:
+    watched = [_steps(instruction, temporary) for instruction in block.instructions]
     staying = sum(not instruction.leaves for instruction in watched)
     drops = dict(liveness.drops(staying))
     steps: list[Step] = []
@@ -109,17 +110,22 @@ def _goes_beside(instruction: InstructionSteps) -> bool:
         return access is None or not access.writes or access.space == "global"
     if instruction.leaves:
         return not instruction.steps
-    effects = effects_of(instruction.site.instruction)
+    effects, operands = (
+        effects_of(instruction.site.instruction),
+        instruction.site.instruction.operands,
+    )
     queues = {effects.begins, effects.commits, effects.waits} - {""}
+    if effects.mbarrier in ("init", "inval") or not queues <= _BESIDE:
+        return False
     known = effects.mbarrier or effects.fence or queues
-    return bool(known) and effects.mbarrier not in ("init", "inval") and queues <= _BESIDE
+    return bool(known) or not any(isinstance(operand, tree.Address) for operand in operands)
 
 
-def _steps(instruction: BoundInstruction) -> InstructionSteps:
+def _steps(instruction: BoundInstruction, temporary: Set[int]) -> InstructionSteps:
     guard, leaves = instruction.guard, instruction.exit is not None
     steps = [step_of(action, guard if leaves else None) for action in instruction.first]
     if instruction.action is not None:
-        steps.append(step_of(instruction.action, guard))
+        steps.append(step_of(instruction.action, guard, temporary))
     if instruction.awaited:
         steps.insert(0, settle(instruction.awaited))
     if len(steps) > 1:

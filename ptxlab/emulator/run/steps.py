@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,13 +23,20 @@ Read = tuple[int, np.dtype[Any], Callable[[Array], Array] | None]
 
 
 def register_step(
-    compute: Callable[..., Any], destinations: Sequence[Destination], sources: Sequence[Source]
+    compute: Callable[..., Any],
+    destinations: Sequence[Destination],
+    sources: Sequence[Source],
+    temporary: Container[int] = (),
 ) -> Step:
-    """Compute registers from registers; only when threads are few are operands compressed to them."""
+    """Compute registers from registers; only when threads are few are operands compressed to them.
+
+    Those that are ``temporary`` no other thread needs as they were, whoever does not watch.
+    """
     # Plain tuples: where threads are few, a step takes as long as its Python does.
     reads = [(source.slot, source.dtype, source.convert) for source in sources]
     lone = len(destinations) == 1
     writes = [(destination.slot, destination.widen) for destination in destinations]
+    keeps = any(destination.slot not in temporary for destination in destinations)
 
     def run(frame: Frame, threads: Threads) -> None:
         registers = frame.registers
@@ -48,7 +55,8 @@ def register_step(
                 values = [threads.pick(value) for value in values]
             results = compute(*values)
             put = threads.spread if sparse else threads.merge
-            write(frame, put, destinations, (results,) if lone else results)
+            kept = keeps or frame.wave.watched
+            write(frame, put, destinations, (results,) if lone else results, keeps=kept)
             return
         if 0 < shared < len(values) and threads.width <= NARROW:
             values = _evened(frame, reads, values)
@@ -70,15 +78,17 @@ def _evened(frame: Frame, reads: Sequence[Read], values: list[Array]) -> list[Ar
 
 def write(
     frame: Frame,
-    put: Callable[[Array, Array], Array],
+    put: Callable[[Array | None, Array], Array],
     destinations: Sequence[Destination],
     results: Iterable[Array],
+    *,
+    keeps: bool = True,
 ) -> None:
-    """Write ``results``, which ``put`` makes new values of, with the old ones."""
+    """Write ``results``, which ``put`` makes new values of, with the old ones if it ``keeps`` these."""
     registers = frame.registers
     for destination, result in zip(destinations, results, strict=True):
         slot = destination.slot
-        registers[slot] = put(registers[slot], destination.extended(result))
+        registers[slot] = put(registers[slot] if keeps else None, destination.extended(result))
 
 
 def in_turn(steps: Sequence[Step]) -> Step:
@@ -128,8 +138,13 @@ def guarded(step: Step, predicate: Source) -> Step:
     return run
 
 
-def step_of(action: Action, guard: Source | None = None) -> Step:
-    """Return the step that does what an instruction does, for threads whose predicate holds."""
+def step_of(
+    action: Action, guard: Source | None = None, temporary: Container[int] = frozenset()
+) -> Step:
+    """Return the step that does what an instruction does, for threads whose predicate holds.
+
+    No thread that stands elsewhere needs the registers that are ``temporary``.
+    """
     if isinstance(action, ReadClock):
         step = read_clock(action)
     elif not isinstance(action, Lowered):
@@ -138,7 +153,8 @@ def step_of(action: Action, guard: Source | None = None) -> Step:
         step = action.step
     else:
         assert action.compute is not None
-        step = register_step(action.compute, action.destinations, action.sources)
+        others = temporary if guard is None else ()  # threads that it holds back have theirs
+        step = register_step(action.compute, action.destinations, action.sources, others)
     return step if guard is None else guarded(step, guard)
 
 

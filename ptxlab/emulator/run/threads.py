@@ -115,9 +115,12 @@ class Threads:
         first = int(np.argmax(self.mask))
         return self._blended(value[first : first + 1], value)
 
-    def merge(self, old: Array, new: Array) -> Array:
-        """Return ``old`` with the active threads taken from ``new``, which is not compressed."""
-        if self.full or self.everyone:
+    def merge(self, old: Array | None, new: Array) -> Array:
+        """Return ``old`` with the active threads taken from ``new``, which is not compressed.
+
+        It is None where no other thread needs what it has.
+        """
+        if old is None or self.full or self.everyone:
             return new
         if new.ndim > 1 or new.dtype.itemsize > 8:
             return np.where(self.mask if new.ndim == 1 else self.mask[:, None], new, old)
@@ -135,11 +138,13 @@ class Threads:
         bits ^= rest
         return bits.view(new.dtype)
 
-    def spread(self, old: Array, picked: Array) -> Array:
-        """Return ``old`` with the active threads taken from ``picked``, one element per active thread."""
-        if self.everyone or (self.full and picked.shape[0] == 1):
-            return picked
+    def spread(self, old: Array | None, picked: Array) -> Array:
+        """Return ``old``, as ``merge`` has it, with the active threads taken from ``picked``, an element for each."""
         if self.full:
+            old = None
+        if self.everyone or (old is None and picked.shape[0] == 1):
+            return picked
+        if old is None:
             result = np.zeros((self.width, *picked.shape[1:]), picked.dtype)
         else:
             if old.dtype != picked.dtype:

@@ -150,6 +150,13 @@ def test_exclusive_columns_are_any_number_of_granules() -> None:
         run(body)
 
 
+OBJECT = "mov.u32 r0, bar; setp.eq.u32 p0, lane, 0; @p0 mbarrier.init.shared.b64 [r0], 1;"
+SHIFT = "@p0 tcgen05.shift.cta_group::1.down [t];"
+DONE = """
+    @p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [r0];
+W:  mbarrier.try_wait.parity.shared.b64 p1, [r0], 0;
+    @!p1 bra W;
+"""
 GOOD = [ALLOC.format(64), RELINQUISH, READ, DEALLOC.format(64)]
 
 FAULTS = [
@@ -164,6 +171,7 @@ FAULTS = [
     ([ALLOC.format(64), READ, DEALLOC.format(32)], "64 columns begin there"),
     ([*GOOD[:3], DEALLOC.format(64).replace("::1", "::2")], "after instructions of cta_group::1"),
     ([GOOD[0].replace("::1", "::2")], "in a cluster of 1 CTA"),
+    ([OBJECT, *GOOD[:3], SHIFT, DONE, GOOD[3], SHIFT], "not all allocated"),
 ]  # fmt: skip
 
 

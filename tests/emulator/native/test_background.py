@@ -88,8 +88,14 @@ BEHIND = {
     "a store": "st.shared.b32 [r5], r0;",
     "a store to a generic address": "cvt.u64.u32 d8, r5;cvta.shared.u64 d8, d8; st.b32 [d8], r0;",
     "an atomic": "red.shared.add.u32 [r5], 77;",
+    "an atomic before a branch": "red.shared.add.u32 [r5], 77; bra.uni Next; Next:",
     "a copy of the thread's own": "cp.async.ca.shared.global [r5], [d5+16], 16; cp.async.wait_all;",
     "a bulk copy": COPY,
+    "a bulk store": """
+        @p0 cp.async.bulk.global.shared::cta.bulk_group [d1], [r3], 1024;
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+    """,
+    "clusters that meet": "barrier.cluster.arrive; barrier.cluster.wait;",
     "an object": "@p0 mbarrier.arrive.shared.b64 _, [r3+8];",
     "another object": "bar.sync 0; @p0 mbarrier.init.shared.b64 [r3+64], 3;",
     "a register": "mov.f32 f4, f0;",
@@ -238,6 +244,19 @@ def test_only_who_writes_what_is_read_waits(span: tuple[int, int] | None, meets:
     background.begin(_Task("it", []), [(128, 160), (160, 192)])
     background.about_to_write(span)
     assert bool(background) is not meets
+
+
+def test_who_writes_waits_for_no_task_behind_the_last_that_reads_there() -> None:
+    told: list[str] = []
+    background = _background()
+    for name, first in (("first", 128), ("second", 64), ("third", 192)):
+        background.begin(_Task(name, told), [(first, first + 64)])
+    background.about_to_write((64, 72))
+    assert told == ["first starts", "first ends", "second starts", "second ends", "third starts"]
+    background.about_to_write((128, 136))
+    assert background
+    background.about_to_write(None)
+    assert not background
 
 
 @pytest.mark.parametrize(("word", "meets"), [(15, False), (16, True), (23, True), (24, False)])

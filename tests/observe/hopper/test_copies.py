@@ -154,6 +154,30 @@ def test_global_memory_is_there_after_a_full_wait(checked: Check) -> None:
     assert "without .read" in finding.hint
 
 
+def test_who_waits_for_a_store_waits_for_its_own_alone(checked: Check) -> None:
+    body = f"""
+        {WRITE}
+        setp.lt.u32 p3, r0, 2;
+        mad.lo.u32 r5, r0, 256, r3;
+        mad.wide.u32 d3, r0, 256, d0;
+        @p3 cp.async.bulk.global.shared::cta.bulk_group [d3], [r5], 256;
+        cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group.read 0;
+        cp.async.bulk.wait_group 0;
+        bar.sync 0;
+        mad.wide.u32 d2, r0, 4, d0;
+        ld.global.u32 r6, [d2];
+    """
+    assert checked(body).verdict == "clean"
+    for waits, count in (("@p0", 256), ("@!p3", 512)):
+        finding = only(
+            checked(
+                body.replace("cp.async.bulk.wait_group 0", f"{waits} cp.async.bulk.wait_group 0")
+            )
+        )
+        assert (finding.rule, finding.count) == ("reads", count)
+
+
 def test_reading_before_a_copy_overwrites_is_information(checked: Check) -> None:
     body = (
         INIT + FETCH + USE + "    bar.sync 0;\n" + FETCH.replace("W", "V").replace("], 0", "], 1")
