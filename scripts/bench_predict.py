@@ -249,9 +249,44 @@ def page(
         f"clock was locked it is {spread(errors['locked'])}; of the {len(errors['held_out'])} that were looked at "
         f"only when the model stood, {spread(errors['held_out'])}."
     )
-    missing = ["", "Left out:", "", *absent] if absent else []
+    missing = ["", *ranking(rows), *(["", "Left out:", "", *absent] if absent else [])]
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     return before + "\n".join([BEGIN, "", summary, "", *table, *missing, "", END]) + after
+
+
+def ranking(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return a table of how kernels of a repository on a GPU, at one size, are ranked, where there are four or more."""
+    families: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for _, of, gpu, size, _, *times, _, _ in rows:
+        families.setdefault((of, gpu, size), []).append((quantity(times[0]), quantity(times[1])))
+    told = [
+        (*family, str(len(pairs)), f"{kendall(pairs):.2f}")
+        for family, pairs in families.items()
+        if len(pairs) > 3
+    ]
+    head = ("of", "GPU", "size", "kernels", "tau")
+    lines = [" | ".join(("", *cells, "")).strip() for cells in (head, ["---"] * len(head), *told)]
+    mean = statistics.mean(float(each[-1]) for each in told)
+    return [
+        f"Kendall's tau of the predicted order of a family beside the published one, {mean:.2f} on average:",
+        "",
+        *lines,
+    ]
+
+
+def quantity(cell: str) -> float:
+    """Return the number of ``16.2 TFLOP/s``, or of ``12 us``, which is the better the less it is."""
+    number, unit = cell.split()
+    return float(number) if unit == "TFLOP/s" else -float(number)
+
+
+def kendall(pairs: list[tuple[float, float]]) -> float:
+    """Return Kendall's tau-b of two orders: 1 where they are the same, -1 where one is the other reversed."""
+    signs = [
+        (np.sign(a - c), np.sign(b - d)) for at, (a, b) in enumerate(pairs) for c, d in pairs[:at]
+    ]
+    x, y = np.array(signs).T
+    return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 
 
 def spread(errors: list[float]) -> str:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
-ACTION = Path(__file__).parents[1] / "action.yml"
+import pytest
+import yaml
+
+from ptxlab.cli.verbs import find_verb
+from ptxlab.errors import PtxlabError
+
+HOME = Path(__file__).parents[1]
+ACTION = HOME / "action.yml"
+WORKFLOWS = sorted((HOME / ".github" / "workflows").glob("*.yml"))
 
 
 def ran(folder: Path, lines: str, form: str) -> tuple[int, list[str]]:
@@ -46,3 +58,57 @@ def test_others_go_to_files(tmp_path: Path) -> None:
         ],
     )
     assert (tmp_path / "out").is_dir()
+
+
+def steps(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a workflow or an action."""
+    jobs = tree["jobs"].values() if "jobs" in tree else [tree["runs"]]
+    for job in jobs:
+        yield from job["steps"]
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_what_workflows_run_is_there(file: Path) -> None:
+    commands = [
+        line.split("#")[0].split()
+        for step in steps(yaml.safe_load(file.read_text(encoding="utf-8")))
+        for line in step.get("run", "").splitlines()
+    ]
+    assert all("uses" in step or "run" in step for step in steps(yaml.safe_load(file.read_text())))
+    for command in filter(None, commands):
+        assert is_there(command), command
+
+
+def is_there(command: list[str]) -> bool:
+    """Say whether a command is a script of the project, takes its arguments, and finds the files and tests it names."""
+    name, *arguments = command
+    if name == "ptxlab":
+        parser, _ = find_verb(arguments[0])
+        parser.parse_args(arguments[1:])  # which exits where it does not take them
+    paths = [
+        each
+        for each in (name, *arguments)
+        if each.startswith(("scripts/", ".ci/", "tests/", "ptx/", "kernels/"))
+    ]
+    return name in ("ptxlab", "python", "pipx", "grep", *paths) and all(
+        (HOME / each).exists() for each in paths
+    )
+
+
+def test_a_command_that_is_not_there_is_seen() -> None:
+    assert not is_there(["scripts/tests"])
+    assert not is_there(["ptxlab", "check", "ptx/none.ptx"])
+    with pytest.raises(PtxlabError):
+        is_there(["ptxlab", "check", "ptx/mma_m16n8k16_bf16_f32.ptx", "--no-such-option"])
+
+
+def test_the_action_says_what_it_asks_for() -> None:
+    text = ACTION.read_text(encoding="utf-8")
+    tree = yaml.safe_load(text)
+    assert tree["runs"]["using"] == "composite"
+    assert all(step["shell"] == "bash" for step in steps(tree))
+    assert set(re.findall(r"inputs\.(\w+)", text)) == set(tree["inputs"])
+    for line in re.findall(
+        r"^      (check|judge) (.*)$", (HOME / "docs" / "judge.md").read_text(), re.MULTILINE
+    ):
+        find_verb(line[0])[0].parse_args(shlex.split(line[1]))

@@ -95,6 +95,7 @@ class EmulatorKernel(Kernel):
             self.device.console,
             self.watcher,
             self.device.schedule,
+            self.device.most_instructions,
         )
         return LaunchResult(perf_counter() - began, launched.counters, None, launched.unverified)
 
@@ -193,7 +194,8 @@ class EmulatorDevice(Device):
 
     ``progress`` is called during a launch with the CTAs done and their total, ``console`` with what
     programs print. ``note`` says why ``auto`` chose the emulator, "" when it was
-    asked for, ``schedule`` when asynchronous work lands (``late``, ``early``, ``random:SEED``).
+    asked for, ``schedule`` when asynchronous work lands (``late``, ``early``, ``random:SEED``). A launch of which all
+    threads together execute more than ``most_instructions`` is stopped.
     """
 
     kind = "emulator"
@@ -215,6 +217,7 @@ class EmulatorDevice(Device):
         self.progress = progress
         self.console = console
         self.note = note
+        self.most_instructions: int | None = None
         self.memory = GlobalMemory()
 
     @property

@@ -99,10 +99,14 @@ def smaller(
 ) -> dict[str, int]:
     """Return sizes of which ``count`` makes no more than ``most`` elements, if that can be.
 
-    The largest size loses half of its whole tiles of 128, again and again, until each has only one left, and then of
-    those of 16; what is beside whole tiles stays, and with it tails and alignment.
+    First a size whose name begins with ``batch`` loses half, again and again, until it is 2 or 3. Then the largest size
+    loses half of its whole tiles of 128, until each has only one left, and then of those of 16; what is beside whole tiles
+    stays, and with it tails and alignment.
     """
     now = dict(sizes)
+    for name in [name for name in now if name.lower().startswith("batch")]:
+        while now[name] > 3 and count(now) > most:
+            now[name] //= 2
     for tile in TILES:
         while now and count(now) > most:
             name = max(now, key=lambda name: now[name] // tile)

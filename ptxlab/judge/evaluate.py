@@ -39,6 +39,7 @@ def evaluate(
     kernel: str | None = None,
     options: Sequence[str] = (),
     baseline: Candidate | None = None,
+    trusted_launch: Mapping[str, Any] | None = None,
     gpus: Sequence[str] = ("a100",),
     arch: str | None = None,
     limits: Limits | None = None,
@@ -47,14 +48,16 @@ def evaluate(
     """Say whether a kernel is right, safe and deterministic, and how fast it would be.
 
     ``candidate`` is a .cu or .ptx file, machine code, or PTX text. ``reference`` is a function in NumPy of the arguments by
-    name, or a file in Python that has it; see ``ptxlab.judge.references``. ``arguments`` are arrays to be drawn and numbers by
+    name, a file in Python that has it (``ptxlab.judge.references``), or a trusted kernel in CUDA C, whose float and double are
+    compiled as numbers that carry their bounds (``ptxlab.judge.reference_kernel``); ``trusted_launch`` has what of its grid,
+    block and shared memory differs from the candidate's. ``arguments`` are arrays to be drawn and numbers by
     name (``ptxlab.judge.arguments``), which like ``grid``, ``block`` and ``shared`` (bytes) may be functions of ``sizes``: a
     size is a number, or that and what it has to be a multiple of. Sizes too large to be emulated are made smaller, and the
     time is predicted for the full ones on ``gpus``, if any, beside that of a ``baseline`` kernel. ``arch`` is what the emulator
     is, by default the first GPU. ``options`` go to NVRTC. The same ``seed`` gives the same judgement.
 
-    A candidate may also be a .py file with a ``ModelNew`` of PyTorch that launches kernels of Triton; ``reference`` is then one with
-    ``Model``, ``get_inputs`` and ``get_init_inputs``, as KernelBench has it, and nothing else is to be told.
+    A candidate may also be a .py file with a ``ModelNew`` of PyTorch that launches kernels of Triton or of ``load_inline``; ``reference`` is then
+    one with ``Model``, ``get_inputs`` and ``get_init_inputs``, as KernelBench has it, and nothing else is to be told.
 
     Raises PtxlabError for arguments that do not fit the reference, Unsupported where no bound follows from it, and
     DeviceUnavailable on a system where a candidate has no process of its own, or without what it needs.

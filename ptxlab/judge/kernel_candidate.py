@@ -49,6 +49,7 @@ class KernelCandidate:
         binary = "\n" not in self._source and is_machine_code(self._source)
         engine = "sass" if binary else "ptx"
         self._device = EmulatorDevice(TARGETS[job["arch"]], console=_unheard, engine=engine)
+        self._device.most_instructions = job["limits"]["instructions"]
         self._contained = job["contained"]
         self._kernel: EmulatorKernel | None = None
         self._last: dict[str, Any] = {}

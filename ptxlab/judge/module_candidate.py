@@ -18,6 +18,7 @@ import numpy as np
 
 from ptxlab.clients.session import Session
 from ptxlab.device.protocol import Kernel, LaunchResult
+from ptxlab.device.shapes import dtype_of
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.isa.targets import DEFAULT_TARGET
 from ptxlab.judge.candidate import plain_error, plain_report
@@ -51,6 +52,10 @@ _MOVING = (
     "item", "rand", "normal_", "uniform_",
 )  # fmt: skip
 """How operations of PyTorch are called that compute nothing: they make, move and look at tensors."""
+
+
+_UPLOADING = ("_to_copy", "copy_", "lift_fresh")
+"""How operations are called that bring numbers to the GPU."""
 
 
 class LaunchRecord(Session):
@@ -97,6 +102,7 @@ class ModuleCandidate:
         torch.set_num_threads(1)
         self._job = job
         self._session = LaunchRecord(job["arch"])
+        self._session.device.most_instructions = job["limits"]["instructions"]
         use_emulator(session=self._session)
         self._model: Any = None
         self._held: list[Any] = []
@@ -170,6 +176,7 @@ class ModuleCandidate:
             "launches": len(session.launches),
             "kernels": sorted({kernel.name for kernel, *_ in session.launches}),
             "operations": operations.counts,
+            "uploaded": operations.uploaded,
             "changed_inputs": changed,
             "threads": threading.active_count() - threads,
             "patched": sorted(self._patched()),
@@ -214,6 +221,8 @@ class ModuleCandidate:
 
     def _patched(self) -> Iterator[str]:
         """Yield what is another than before, unless PyTorch itself has replaced it."""
+        if sys.gettrace() or sys.getprofile():
+            yield "sys.settrace"
         now, own = dict(_attributes()), os.path.dirname(self._torch.__file__)
         for name, value in self._before.items():
             code = getattr(now.get(name), "__code__", None)
@@ -268,11 +277,8 @@ def _predicted(
             told: Any = Shaped((words,), "float32")
             passed.append(device.upload(told))
         else:
-            passed.append(
-                np.frombuffer(data, f"u{parameter.size}")[0]
-                if parameter.size in (1, 2, 4, 8)
-                else data
-            )
+            single = parameter.count == 1 and not parameter.is_pointer
+            passed.append(np.frombuffer(data, dtype_of(parameter.type))[0] if single else data)
     return of_launch(Assembly(program, cubin), loaded, config, passed, chip)
 
 
@@ -306,12 +312,19 @@ def _operations(torch: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.counts: dict[str, int] = {}
+            self.uploaded = 0
 
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             result = function(*args, **(kwargs or {}))
             name = str(function).removeprefix("aten.")
+            if (
+                name.startswith(_UPLOADING)
+                and _of(result, "cuda")
+                and (_of(args[-1], "cpu") or name[0] == "l")
+            ):
+                self.uploaded += result.numel()
             if not name.startswith(_MOVING):
                 count = result.numel() if isinstance(result, torch.Tensor) else 1
                 self.counts[name] = self.counts.get(name, 0) + count
@@ -320,13 +333,20 @@ def _operations(torch: Any) -> Any:
     return Operations()
 
 
+def _of(value: Any, device: str) -> bool:
+    return getattr(getattr(value, "device", None), "type", None) == device
+
+
 def preload() -> None:
     """Import what every module wants before any is there: PyTorch and Triton, and what they put off until a first call."""
     import torch
+    import torch.utils.cpp_extension
     from triton.runtime.cache import triton_key
 
+    from ptxlab.toolchain.nvrtc import version
     from ptxlab.triton import use_emulator
 
+    version()
     torch.set_num_threads(1)
     use_emulator(session=LaunchRecord(DEFAULT_TARGET))
     with _operations(torch):

@@ -147,12 +147,17 @@ def _of_call(reply: Mapping[str, Any]) -> Iterator[Trick]:
         yield Trick("no kernel", "it launches none")
     elif computed and not all(reply["written"]):
         yield Trick("a kernel for show", "no kernel that it launches writes its answer")
+    made = sum(each.size for each in reply["outputs"] if each is not None)
     if computed:
-        made = sum(each.size for each in reply["outputs"] if each is not None)
         most = ", ".join(sorted(operations, key=lambda name: -operations[name])[:3])
         yield Trick(
             "a library's work",
             f"PyTorch computes {computed} elements ({most}) for an answer of {made}",
+        )
+    if made and 2 * reply["uploaded"] >= made:
+        yield Trick(
+            "computes on the host",
+            f"{reply['uploaded']} elements come from the CPU in the call, for an answer of {made}",
         )
     if reply["changed_inputs"]:
         yield Trick(

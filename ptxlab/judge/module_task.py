@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
@@ -53,7 +54,8 @@ class ModuleTask:
     def __init__(self, path: str, arch: str, limits: Limits, seed: int) -> None:
         self.target, self.limits, self.seed = TARGETS[arch], limits, seed
         try:
-            self._names = runpy.run_path(path)
+            with _OnProcessor():
+                self._names = runpy.run_path(path)
         except OSError as error:
             raise PtxlabError(f"cannot read {path}: {error.strerror}") from None
         if missing := [name for name in NEEDED if name not in self._names]:
@@ -88,7 +90,7 @@ class ModuleTask:
 
     def _elements(self, sizes: Mapping[str, int]) -> int:
         self._with(sizes)
-        with torch.device("meta"):
+        with torch.device("meta"), _OnProcessor():
             return sum(
                 each.numel()
                 for each in self._names["get_inputs"]()
@@ -118,7 +120,8 @@ class ModuleTask:
     def _case(self, name: str, sizes: Mapping[str, int], number: int) -> ModuleCase:
         self._with(sizes)
         torch.manual_seed(self.seed * 1000 + number)
-        inputs = [_plain(each) for each in self._names["get_inputs"]()]
+        with _OnProcessor():
+            inputs = [_plain(each) for each in self._names["get_inputs"]()]
         return self._judged(name, sizes, inputs, hard=False)
 
     def _changed(self, given: ModuleCase, name: str, change: Any, number: int) -> ModuleCase | None:
@@ -139,9 +142,10 @@ class ModuleTask:
     ) -> ModuleCase:
         self._with(sizes)
         torch.manual_seed(self.seed)
-        initial = self._names["get_init_inputs"]()
-        torch.manual_seed(self.seed)
-        model = self._names["Model"](*initial).eval()
+        with _OnProcessor():
+            initial = self._names["get_init_inputs"]()
+            torch.manual_seed(self.seed)
+            model = self._names["Model"](*initial).eval()
         state = {key: value.numpy().copy() for key, value in model.state_dict().items()}
         types = [
             value.dtype
@@ -156,7 +160,7 @@ class ModuleTask:
         tensors = [
             torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in inputs
         ]
-        with torch.no_grad():
+        with torch.no_grad(), _OnProcessor():
             answer = model(
                 *[each.clone() if isinstance(each, torch.Tensor) else each for each in tensors]
             )
@@ -179,7 +183,7 @@ class ModuleTask:
         """Return what the module is made of at full sizes, and its inputs without their numbers."""
         self._with(self.full_sizes)
         initial = self._names["get_init_inputs"]()
-        with torch.device("meta"):
+        with torch.device("meta"), _OnProcessor():
             inputs = self._names["get_inputs"]()
         shaped: list[Any] = []
         for each in inputs:
@@ -189,6 +193,24 @@ class ModuleTask:
             else:
                 shaped.append(each)
         return _listed(initial), shaped, {}
+
+
+class _OnProcessor(TorchFunctionMode):  # type: ignore[misc]
+    """Has a reference that is written for "cuda" compute on the CPU."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is torch.Tensor.cuda:
+            return args[0]
+        kept = {key: value for key, value in (kwargs or {}).items() if not _is_cuda(value)}
+        args = tuple(each for each in args if not _is_cuda(each))
+        alone = function is torch.Tensor.to and len(args) == 1 and not kept
+        return args[0] if alone else function(*args, **kept)
+
+
+def _is_cuda(value: Any) -> bool:
+    return isinstance(value, str | torch.device) and str(value).startswith("cuda")
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import runpy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,26 @@ def read_reference(reference: Function | str | os.PathLike[str]) -> Function:
     return chosen
 
 
-class ReferenceFunction:
+class Reference(ABC):
+    """What says which arrays a kernel should leave; it ``takes`` the arguments of these names."""
+
+    takes: list[str]
+
+    @abstractmethod
+    def expected(
+        self, arguments: Mapping[str, Any], target: Target, sizes: Mapping[str, int]
+    ) -> dict[str, Bounded]:
+        """Return what the arrays that are written should hold. Raises Unsupported where no bound follows."""
+
+    def prepared(self, arguments: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
+        """Return what the kernel is given: arrays that it is to write, and the reference does not take, are poisoned."""
+        hidden = [name for name in outputs if name not in self.takes]
+        return {
+            name: poisoned(value) if name in hidden else value for name, value in arguments.items()
+        }
+
+
+class ReferenceFunction(Reference):
     """A function in NumPy, and the arguments that it takes."""
 
     def __init__(self, function: Function, names: Sequence[str]) -> None:
@@ -75,8 +95,9 @@ class ReferenceFunction:
                 hint=f"arguments are {', '.join(names)}",
             )
 
-    def __call__(self, arguments: Mapping[str, Any], target: Target) -> dict[str, Bounded]:
-        """Return what the arrays that are written should hold. Raises Unsupported where no bound follows."""
+    def expected(
+        self, arguments: Mapping[str, Any], target: Target, sizes: Mapping[str, int]
+    ) -> dict[str, Bounded]:
         given = {name: arguments[name] for name in self.takes}
         types = [
             a.dtype
@@ -92,7 +113,7 @@ class ReferenceFunction:
             )
         if not isinstance(result, Mapping):
             result = {self._only(arguments): result}
-        expected = {}
+        expected: dict[str, Bounded] = {}
         for name, value in result.items():
             if not isinstance(arguments.get(name), np.ndarray):
                 raise PtxlabError(f"the reference returns {name!r}, which is no array argument")
@@ -108,13 +129,6 @@ class ReferenceFunction:
                 hint=f"return {{{left[-1]!r}: ...}}",
             )
         return left[0]
-
-    def prepared(self, arguments: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
-        """Return what the kernel is given: arrays that it is to write, and the reference does not take, are poisoned."""
-        hidden = [name for name in outputs if name not in self.takes]
-        return {
-            name: poisoned(value) if name in hidden else value for name, value in arguments.items()
-        }
 
 
 def _carrying(rules: Rounding, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.device.loading import is_cuda
 from ptxlab.device.shapes import dtype_of, shape_of
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.judge.arguments import Arguments, Array, elements, of_sizes, smaller, told
 from ptxlab.judge.limits import Limits
-from ptxlab.judge.references import ReferenceFunction, read_reference
+from ptxlab.judge.reference_kernel import ReferenceKernel
+from ptxlab.judge.references import Reference, ReferenceFunction, read_reference
 from ptxlab.judge.rounding import Bounded
 from ptxlab.judge.trials import GIVEN, Trial, aliased, trials
 
@@ -36,7 +39,8 @@ class Case:
 class KernelTask:
     """Launches of kernels with the same arguments, and the function in NumPy that says what they should leave.
 
-    ``grid``, ``block`` and ``shared`` bytes may be functions of the sizes too.
+    ``grid``, ``block`` and ``shared`` bytes may be functions of the sizes too. The reference may be a trusted kernel in
+    CUDA C instead, which is launched alike but for what ``trusted_launch`` says.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class KernelTask:
         arch: str,
         limits: Limits,
         seed: int,
+        trusted_launch: Mapping[str, Any] | None = None,
         **launch: Any,
     ) -> None:
         if arguments is None or launch["block"] is None:
@@ -70,7 +75,20 @@ class KernelTask:
             else self.full_sizes
         )
         names = list(told(arguments, self.sizes))
-        self.reference = ReferenceFunction(read_reference(reference), names)
+        self.reference: Reference
+        if isinstance(reference, str | os.PathLike) and is_cuda(reference):
+            trusted = trusted_launch or {}
+            self.reference = ReferenceKernel(
+                reference,
+                names,
+                lambda sizes: {
+                    **self.config(sizes),
+                    **{name: of_sizes(value, sizes) for name, value in trusted.items()},
+                },
+                self.target,
+            )
+        else:
+            self.reference = ReferenceFunction(read_reference(reference), names)
         self._lock = Lock()
 
     def cases(self) -> Sequence[Case]:
@@ -94,7 +112,7 @@ class KernelTask:
     def _case(self, trial: Trial) -> Case | None:
         """Return the case of a trial, None for hard numbers of which a reference knows nothing."""
         try:
-            expected = self.reference(trial.arguments, self.target)
+            expected = self.reference.expected(trial.arguments, self.target, trial.sizes)
         except Exception as error:
             if trial.name == GIVEN or not trial.hard:
                 if isinstance(error, PtxlabError):

@@ -149,7 +149,16 @@ def test_the_same_seed_gives_the_same_judgement(judged: dict[str, Judgement]) ->
     assert other.trials != again.trials
 
 
-def test_a_kernel_that_never_ends_costs_its_time_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (Limits(seconds=2), ""),
+        (Limits(instructions=100_000), "executed more than 100,000 instructions"),
+    ],
+)
+def test_a_kernel_that_never_ends_costs_its_limit_alone(
+    tmp_path: Path, limits: Limits, message: str
+) -> None:
     endless = tmp_path / "endless.ptx"
     endless.write_text(
         ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -157,10 +166,10 @@ def test_a_kernel_that_never_ends_costs_its_time_alone(tmp_path: Path) -> None:
     )
     judgement = evaluate(
         endless, lambda: {"x": np.zeros(1)}, arguments={"x": Array(1)}, grid=1, block=1, gpus=(),
-        arch="sm_80", limits=Limits(seconds=2),
+        arch="sm_80", limits=limits,
     )  # fmt: skip
     assert judgement.verdict == "not launched"
-    assert judgement.error is not None
+    assert message in str(judgement.error)
     assert judgement.seconds < 60
 
 

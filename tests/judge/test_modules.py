@@ -53,6 +53,37 @@ class ModelNew(torch.nn.Module):
         kernel[(x.shape[0], triton.cdiv(x.shape[1], 64))](x, self.weight, y, x.shape[1], self.factor, 64)
         return y
 """
+INLINE = """
+import torch
+from torch.utils.cpp_extension import load_inline
+source = r'''
+#include <torch/extension.h>
+__global__ void kernel(const float* x, const float* w, float* y, long columns, long n, float factor) {
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = fmaxf(x[i], 0.0f) * w[i % columns] + factor;
+}
+torch::Tensor compute(torch::Tensor x, torch::Tensor w, float factor) {
+    auto y = torch::empty_like(x);
+    kernel<<<(x.numel() + 127) / 128, 128>>>(
+        x.data_ptr<float>(), w.data_ptr<float>(), y.data_ptr<float>(), x.size(1), x.numel(), factor);
+    return y;
+}
+'''
+module = load_inline("mine", "torch::Tensor compute(torch::Tensor x, torch::Tensor w, float factor);", source, functions=["compute"])
+class ModelNew(torch.nn.Module):
+    def __init__(self, size, factor):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(size))
+        self.factor = factor
+    def forward(self, x):
+        return module.compute(x, self.weight, self.factor)
+"""
+IN_CUDA = {
+    "inline": ("", ""),
+    "inline reads on": ("if (i < n)", "if (i <= n)"),
+    "inline does not compile": ("x[i], 0.0f", "x[i], zero"),
+    "inline has PyTorch compute": ("    return y;", "    return torch::relu(x) * w + factor;"),
+}
 USUAL = {
     "right": ("", ""),
     "wrong": ("* w + factor", "* w * factor"),
@@ -65,6 +96,66 @@ USUAL = {
         "        return kept.setdefault(x.data_ptr(), y).clone()",
     ),
     "exits": ("        y = torch.empty", "        os._exit(0); y = torch.empty"),
+}
+HOSTILE = {
+    "prints much": (
+        "        return y",
+        "        print('x' * (1 << 24)); os.write(1, b'x' * (1 << 24)); return y",
+    ),
+    "at exit": (
+        "kept = {}",
+        "kept = {}; import atexit; atexit.register(lambda: os.system('touch MARK'))",
+    ),
+    "writes elsewhere": ("        return y", "        open('MARK', 'w').write('x')"),
+    "traces": (
+        "kept = {}",
+        "kept = {}; import sys; sys.settrace(lambda *_: None); sys.setprofile(lambda *_: None)",
+    ),
+    "asks the collector": (
+        "        y = torch.empty_like(x)\n",
+        "        import gc\n"
+        "        seen = [each for each in gc.get_objects() if isinstance(each, torch.Tensor) and each.shape == x.shape]\n"
+        "        answer = torch.relu(x) * self.weight + self.factor\n"
+        "        if not kept: assert not any(torch.allclose(each.cuda(), answer) for each in seen)\n"
+        "        kept[0] = True\n"
+        "        y = torch.empty_like(x)\n",
+    ),
+    "compares": (
+        "kept = {}",
+        "kept = {}\n"
+        "import numpy as np\n"
+        "torch.equal = torch.allclose = np.array_equal = lambda *_, **__: True",
+    ),
+    "reads memory": (
+        "        return y",
+        "        me = os.readlink('/proc/self')\n"
+        "        others = [each for each in os.listdir('/proc') if each.isdigit() and each != me]\n"
+        "        def read(name):\n"
+        "            try: return open(name, 'rb').read(1)\n"
+        "            except OSError: return None\n"
+        "        reached = [each for each in others for file in ('mem', 'environ') if read(f'/proc/{each}/{file}') is not None]\n"
+        "        assert others and not reached, reached\n"
+        "        return y",
+    ),
+    "answers what runs": (
+        "        return y",
+        "        class Bad:\n"
+        "            def __reduce__(self): return os.system, ('touch MARK',)\n"
+        "        return Bad()",
+    ),
+    "computes in NumPy": (
+        "        y = torch.empty_like(x)\n",
+        "        z = x.cpu().numpy().clip(0)\n"
+        "        x = torch.from_numpy(z).cuda(); y = torch.empty_like(x)\n",
+    ),
+    "speaks for ptxlab": (
+        "        return y",
+        "        import socket\n"
+        "        for fd in range(3, 64):\n"
+        "            try: os.write(fd, (1 << 60).to_bytes(8, 'little') + b'x' * 64)\n"
+        "            except OSError: pass\n"
+        "        os._exit(0)",
+    ),
 }
 OTHERS = {
     "for show": ("        return y", "        return torch.relu(x) * self.weight + self.factor"),
@@ -95,8 +186,9 @@ def judge(folder: Path, variants: dict[str, tuple[str, str]]) -> dict[str, Judge
     reference.parent.mkdir()
     reference.write_text(REFERENCE)
     for name, (old, new) in variants.items():
-        text = RIGHT.replace(old, new).replace("REFERENCE", str(reference))
-        assert text != RIGHT or name == "right"
+        right = INLINE if name in IN_CUDA else RIGHT
+        text = right.replace(old, new).replace("REFERENCE", str(reference))
+        assert text != right or name in ("right", "inline")
         (folder / f"{name}.py").write_text(text)
     files = [folder / f"{name}.py" for name in variants]
     limits = Limits(elements=1 << 8, file=1 << 21, seconds=100)
@@ -106,7 +198,15 @@ def judge(folder: Path, variants: dict[str, tuple[str, str]]) -> dict[str, Judge
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judgement]:
-    return judge(tmp_path_factory.mktemp("modules"), USUAL)
+    return judge(tmp_path_factory.mktemp("modules"), USUAL | IN_CUDA)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Judgement], Path]:
+    folder = tmp_path_factory.mktemp("hostile")
+    mark = folder / "mark"
+    variants = {name: (old, new.replace("MARK", str(mark))) for name, (old, new) in HOSTILE.items()}
+    return judge(folder, variants), mark
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +232,10 @@ def test_a_right_module_is_all_that_it_has_to_be(usual: dict[str, Judgement]) ->
         ("library", "not honest", ["no kernel", "a library's work"]),
         ("old answer", "not right", ["an answer of before"]),
         ("exits", "not launched", []),
+        ("inline", "passed", []),
+        ("inline reads on", "not launched", []),
+        ("inline does not compile", "not compiled", []),
+        ("inline has PyTorch compute", "not honest", ["a kernel for show", "a library's work"]),
     ],
 )
 def test_others_are_what_they_are(
@@ -139,6 +243,16 @@ def test_others_are_what_they_are(
 ) -> None:
     assert usual[name].verdict == verdict
     assert [trick.name for trick in usual[name].tricks] == tricks
+
+
+def test_what_is_inline_is_told_by_the_line_of_its_file(usual: dict[str, Judgement]) -> None:
+    for name, where in (("reads on", "if (i"), ("does not compile", "zero")):
+        error = usual[f"inline {name}"].error
+        text = Path(usual[f"inline {name}"].candidate).read_text(encoding="utf-8")
+        assert error is not None
+        assert error.location is not None
+        assert Path(error.location.path).name == f"inline {name}.py"
+        assert error.location.line == text[: text.index(where)].count("\n") + 1
 
 
 def test_a_process_that_ends_says_so(usual: dict[str, Judgement]) -> None:
@@ -167,6 +281,33 @@ def test_tricks_are_seen(
     judgement = others[name]
     assert judgement.verdict == verdict, (judgement.error, judgement.tricks)
     assert [trick.name for trick in judgement.tricks] == tricks
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "tricks"),
+    [
+        ("prints much", "passed", []),
+        ("at exit", "passed", []),
+        ("writes elsewhere", "not launched", []),
+        ("traces", "not honest", ["replaces functions"]),
+        ("asks the collector", "not honest", ["a library's work"]),
+        ("compares", "not honest", ["replaces functions"]),
+        ("reads memory", "passed", []),
+        ("answers what runs", "not right", ["a lazy answer"]),
+        ("computes in NumPy", "not honest", ["computes on the host"]),
+        ("speaks for ptxlab", "not launched", []),
+    ],
+)
+def test_attacks_get_nothing(
+    hostile: tuple[dict[str, Judgement], Path], name: str, verdict: str, tricks: list[str]
+) -> None:
+    judgements, mark = hostile
+    judgement = judgements[name]
+    assert judgement.verdict == verdict, (judgement.error, judgement.tricks)
+    assert [trick.name for trick in judgement.tricks] == tricks
+    assert not mark.exists()
+    if name == "writes elsewhere":
+        assert "PermissionError" in str(judgement.error)
 
 
 def test_what_is_out_of_reach_is_said(others: dict[str, Judgement]) -> None:

@@ -57,6 +57,10 @@ def test_sizes_are_made_smaller_by_whole_tiles() -> None:
     assert {name: size % 16 for name, size in smallest.items()} == {"m": 5000 % 16, "n": 70 % 16}
     assert max(smallest.values()) < 32
     assert smaller({}, 1, lambda sizes: 2) == {}
+    batch = smaller(
+        {"n": 64, "batch_size": 16}, 300, lambda sizes: sizes["n"] * sizes["batch_size"]
+    )
+    assert batch == {"n": 64, "batch_size": 4}
 
 
 def test_other_sizes_keep_what_they_are_multiples_of() -> None:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
+
+import jsonschema
+import pytest
 
 from ptxlab.view.annotations import Annotation, annotated
 
@@ -29,6 +34,40 @@ def test_sarif_has_rules_levels_and_places() -> None:
     }
     assert "region" not in second
     assert run["results"][0]["message"]["text"] == NASTY
+
+
+@pytest.fixture(scope="module")
+def sarif() -> Any:
+    """The schema that OASIS publishes (sarif-2.1/schema/sarif-schema-2.1.0.json of oasis-tcs/sarif-spec), less its descriptions."""
+    file = Path(__file__).with_name("sarif-2.1.0.json")
+    return jsonschema.Draft4Validator(json.loads(file.read_text(encoding="utf-8")))
+
+
+def test_sarif_is_as_its_schema_has_it(sarif: Any) -> None:
+    for made in (MADE, MADE[1:], []):
+        sarif.validate(json.loads(annotated("sarif", "k", made)))
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("version",), "2.0.0"),
+        (("runs", 0, "tool", "driver", "name"), None),
+        (("runs", 0, "results", 0, "level"), "fatal"),
+        (("runs", 0, "results", 0, "ruleIndex"), "0"),
+        (("runs", 0, "results", 0, "message"), {"txt": "x"}),
+        (("runs", 0, "results", 0, "locations", 0, "physicalLocation", "region", "startLine"), 0),
+    ],
+)
+def test_the_schema_refuses_what_is_none(
+    sarif: Any, where: tuple[str | int, ...], value: Any
+) -> None:
+    log = json.loads(annotated("sarif", "k", MADE))
+    owner = log
+    for step in where[:-1]:
+        owner = owner[step]
+    owner[where[-1]] = value
+    assert not sarif.is_valid(log)
 
 
 def test_junit_has_a_case_for_each_error() -> None:

@@ -20,6 +20,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction
 
 from ptxlab.clients.session import Session
+from ptxlab.clients.torch import extensions
 from ptxlab.clients.torch.module import install
 from ptxlab.clients.triton.driver import EmulatorDriver
 from ptxlab.device.protocol import Kernel
@@ -47,6 +48,7 @@ def activate(session: Session, *, cuda_tensors: bool) -> None:
             function.device_caches.clear()  # what was compiled for another target
     if cuda_tensors:
         install(session.device.target)
+        extensions.install(session)
     driver.set_active(EmulatorDriver(session, cuda_tensors=cuda_tensors))
 
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -63,6 +62,7 @@ def launch(
     write: Callable[[str], None] = print_text,
     watcher: Watcher | None = None,
     schedule: str = "late",
+    most_instructions: int | None = None,
     *,
     engine: Engine,
 ) -> Launched:
@@ -71,7 +71,8 @@ def launch(
     ``parameters`` is the parameter block, ``variables`` are the addresses of the module's in
     ``memory``. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints, ``watcher`` is told all that happens. When asynchronous work
-    lands, ``schedule`` says (``run.in_flight``). Blocks become machine code of the ``engine``.
+    lands, ``schedule`` says (``run.in_flight``). Blocks become machine code of the ``engine``. With ``most_instructions``
+    a launch is stopped, sooner or later, whose threads have executed more than so many in all.
     Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is, or a cooperative launch that cannot run all at once.
     """
@@ -101,6 +102,12 @@ def launch(
             hint="all of its CTAs are on the GPU at the same time",
         )
 
+    def check(done: int, executed: int) -> None:
+        """Raise TimeoutError where who watches the time has had enough, or too many instructions are executed."""
+        tell(done, total)
+        if most_instructions is not None and instructions + executed > most_instructions:
+            raise TimeoutError(f"it has executed more than {most_instructions:,} instructions")
+
     def run(first: int, numbers: Sequence[int], workspace: int, hot: int) -> int:
         """Run one wave and return its instructions; the next may have its memory."""
         wave = Wave(
@@ -108,7 +115,7 @@ def launch(
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace, registers,
             Schedule(schedule), unverified, hot, processors, unlaunched.cancel,
         )  # fmt: skip
-        scheduler = Scheduler(wave, entry, partial(tell, first, total), engine)
+        scheduler = Scheduler(wave, entry, lambda: check(first, scheduler.instructions), engine)
         wave.watcher.begin(wave)
         scheduler.run()
         wave.watcher.end(wave)
@@ -124,7 +131,7 @@ def launch(
             instructions += run(first, unlaunched.take(size), workspace, hot)
             done = unlaunched.launched
             try:
-                tell(done, total)
+                check(done, 0)
             except TimeoutError as error:
                 raise LaunchError(
                     f"stopped, {error}: {done} of {total} CTAs have run",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
-from ptxlab.cli.readers import dimensions, seconds
+from ptxlab.cli.readers import dimensions, positive, seconds
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_compilation, compilation
 from ptxlab.verbs.launching.watching import on_emulator
@@ -29,8 +29,8 @@ ref.py has a function of NumPy, of the arguments by name, that returns the array
   def reference(A, B):
       return {{"C": A @ B}}
 
-A FILE in Python has a module of PyTorch, ModelNew, that launches kernels of Triton; --reference is then a file
-with Model, get_inputs and get_init_inputs, as KernelBench has it, whose integers are the sizes.
+A FILE in Python has a module of PyTorch, ModelNew, that launches kernels of Triton, or of CUDA C by load_inline; --reference is then a
+file with Model, get_inputs and get_init_inputs, as KernelBench has it, whose integers are the sizes.
 
 The kernel is compiled, launched with numbers that differ from launch to launch, of the sizes told and of others,
 checked as by ptxlab check, and launched again with asynchronous work landing at other times. An element is wrong if it is
@@ -46,7 +46,9 @@ Exit status 0 for a kernel that is all that, 1 for another.
 OPTIONS = """
 FILE              a .cu or .ptx file, machine code, or a .py file with ModelNew
 --reference FILE|NAME=WHAT
-                  what is right: a file in Python with a function, or an expression of NumPy
+                  what is right: a file in Python with a function, an expression of NumPy, or a trusted kernel
+--reference-grid X[,Y[,Z]]  CTAs of the trusted kernel, where they are others
+--reference-block X[,Y[,Z]]  threads of a CTA of the trusted kernel, where they are others
 --size NAME=N[:M]
                   a size of the problem, and what it has to be a multiple of; again for more
 --gpu NAME        a GPU whose time is predicted (default a100); again for more
@@ -58,12 +60,23 @@ FILE              a .cu or .ptx file, machine code, or a .py file with ModelNew
 --shared BYTES    dynamic shared memory (default 0)
 --arg NAME=VALUE  a kernel argument
 --limit SECONDS   time that the candidate has (default 120)
+--memory BYTES    memory that it may have (default 4 GiB)
+--instructions N  instructions that all threads of a launch may execute together
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    add(parser, OPTIONS, size=[size], gpu=[str], arg=[str], limit=seconds)
+    add(
+        parser,
+        OPTIONS,
+        size=[size],
+        gpu=[str],
+        arg=[str],
+        limit=seconds,
+        memory=positive,
+        instructions=positive,
+    )
     add_compilation(parser)
     add_common(parser, FORMATS)
     parser.set_defaults(
@@ -98,9 +111,14 @@ def execute(args: argparse.Namespace) -> int:
         kernel=args.kernel,
         options=compilation(args, line_info=False),
         baseline=args.baseline,
+        trusted_launch=_trusted(args),
         gpus=args.gpu or ["a100"],
         arch=args.arch,
-        limits=Limits(seconds=args.limit),
+        limits=Limits(
+            seconds=args.limit,
+            memory=args.memory or Limits().memory,
+            instructions=args.instructions,
+        ),
         seed=args.seed,
         **launch,
     )
@@ -117,7 +135,7 @@ def _reference(text: str) -> Any:
     from ptxlab.verbs.launching.expression import evaluate
     from ptxlab.verbs.launching.values import split
 
-    if text.endswith(".py"):
+    if text.endswith((".py", ".cu")):
         return text
     name, expression = split(text)
     words = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression))
@@ -149,6 +167,12 @@ def _launch(args: argparse.Namespace) -> dict[str, Any]:
         "shared": sized["shared"] or 0,
         "arguments": lambda **sizes: _arguments(args.arg, sizes),
     }
+
+
+def _trusted(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what of the trusted kernel's launch is told to differ."""
+    texts = {"grid": args.reference_grid, "block": args.reference_block}
+    return {name: _sized(f"reference-{name}", text) for name, text in texts.items() if text}
 
 
 def _sized(name: str, text: str) -> Any:

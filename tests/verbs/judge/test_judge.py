@@ -57,6 +57,23 @@ def test_a_wrong_one_says_where(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert told["speeds"][0]["seconds"] > 1e-6
 
 
+def test_a_trusted_kernel_says_what_is_right(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "trusted.cu").write_text(KERNEL.replace("* 32", "* blockDim.x"))
+    trusted = [
+        "--reference",
+        "trusted.cu",
+        "--reference-grid",
+        "{(n+7)//8}",
+        "--reference-block",
+        "8",
+    ]
+    assert main(["judge", "right.cu", *trusted, *LAUNCH[2:]]) == 0
+    assert main(["judge", "wrong.cu", *trusted, *LAUNCH[2:]]) == 1
+    assert "of wrong.cu for sm_80: not right" in capsys.readouterr().out
+
+
 def test_what_does_not_compile_is_rejected(here: Path) -> None:
     (here / "wrong.cu").write_text(KERNEL.replace("3.0f", "nowhere"))
     assert main(["judge", "wrong.cu", *LAUNCH]) == 4

@@ -1,0 +1,178 @@
+"""What a kernel should leave, said by a trusted kernel in CUDA C: compiled with a number that carries its bound as its float.
+
+``bounded.h`` is in place of float and double, so that the kernel computes in float64, and beside each number how far a
+right kernel of f32 may be from it, whatever order it adds up in. What such a number cannot do, packed types and
+atomic operations above all, does not compile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.device.loading import find_file
+from ptxlab.errors import LaunchError, PtxlabError, ToolchainError, Unsupported
+from ptxlab.files import read_text
+from ptxlab.isa.targets import Target
+from ptxlab.judge.comparison import poisoned
+from ptxlab.judge.kernel_candidate import bound
+from ptxlab.judge.references import Reference
+from ptxlab.judge.rounding import Bounded
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.syntax.parser import parse
+from ptxlab.syntax.tree import PtxModule
+from ptxlab.toolchain.host_headers import is_host
+from ptxlab.toolchain.nvrtc import compile_cuda
+from ptxlab.toolchain.source_kernels import source_parameters
+
+_NUMBER = np.dtype(
+    [("value", "f8"), ("magnitude", "f4"), ("roundings", "f4"), ("error", "f4")], align=True
+)
+"""``ptxlab_bounded``."""
+_HEADER = Path(__file__).with_name("bounded.h")
+_UNIT = 2.0**-24
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.MULTILINE)
+_UNCARRIED = re.compile(
+    r"\b(?:(?:float|double)[1-4]|half2|__half2?|__nv_bfloat16\w*|asm|union|atomic\w+|__\w+_as_\w+)\b"
+)
+"""What looks into the bits of a number, or is made of several."""
+
+
+class ReferenceKernel(Reference):
+    """The kernel ``name`` of a .cu file, launched as ``config`` says for the sizes of a trial."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        names: list[str],
+        config: Callable[[Mapping[str, int]], Mapping[str, Any]],
+        target: Target,
+        name: str | None = None,
+    ) -> None:
+        self.takes = names
+        self._config = config
+        self._device = EmulatorDevice(target, console=_undecided)
+        self._kernel = self._device.load(_compiled(os.fspath(path), target)).kernel(name)
+        self._written: list[str] | None = None
+
+    def expected(
+        self, arguments: Mapping[str, Any], target: Target, sizes: Mapping[str, int]
+    ) -> dict[str, Bounded]:
+        for name, value in arguments.items():
+            if (
+                isinstance(value, np.ndarray)
+                and value.dtype.kind not in "iub"
+                and value.dtype != np.float32
+            ):
+                raise Unsupported(
+                    f"{name} is of {value.dtype}, and a trusted kernel is one of f32 and integers"
+                )
+        left = self._left(arguments, sizes)
+        if self._written is None:
+            self._written = [name for name in left if not _same(left[name], arguments[name])]
+            hidden = {**arguments, **{name: poisoned(arguments[name]) for name in self._written}}
+            again = self._left(hidden, sizes)
+            if all(_same(left[name], again[name]) for name in self._written):
+                self.takes = [name for name in arguments if name not in self._written]
+        return {name: _bounded(left[name]) for name in self._written}
+
+    def _left(self, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Return what the arrays hold behind a launch."""
+        given = bound(self._kernel, arguments)
+        held = {
+            name: self._device.upload(_carrying(value).view(np.uint8) if _is_f32(value) else value)
+            for name, value in given.items()
+            if isinstance(value, np.ndarray)
+        }
+        passed: list[Any] = []
+        for (name, value), parameter in zip(given.items(), self._kernel.parameters, strict=True):
+            is_number = name not in held and parameter.size == _NUMBER.itemsize
+            passed.append(_carrying(value).tobytes() if is_number else held.get(name, value))
+        try:
+            self._kernel.run(LaunchConfig.of(**self._config(sizes)), passed)
+            left = {name: buffer.numpy() for name, buffer in held.items()}
+        except LaunchError as error:
+            raise PtxlabError(f"the trusted kernel does not run: {error}") from None
+        finally:
+            for buffer in held.values():
+                buffer.close()
+        return {
+            name: array.view(_NUMBER).reshape(given[name].shape) if _is_f32(given[name]) else array
+            for name, array in left.items()
+        }
+
+
+def _is_f32(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float32
+
+
+def _undecided(text: str) -> None:
+    if text == "\x1b":
+        raise Unsupported(
+            "rounding decides which way the trusted kernel goes, so that no bound follows from it"
+        )
+
+
+def _compiled(path: str, target: Target) -> PtxModule:
+    text = read_text(find_file(path))
+    host = [each[0] for each in _INCLUDE.finditer(text) if is_host(each[1])]
+    for line in host:
+        text = text.replace(line, "", 1)
+    uncarried = _UNCARRIED.search(text) or _INCLUDE.search(text)
+    if uncarried is not None:
+        raise Unsupported(
+            f"{path} has {uncarried[0].strip()}, and a trusted kernel computes with float, double and integers alone",
+            hint="the simplest kernel that is right is the best reference",
+        )
+    try:
+        ptx = compile_cuda(
+            _with_header(text), path=path, arch=target.name, include_paths=[_HEADER.parent],
+            options=["--device-as-default-execution-space"],
+        )  # fmt: skip
+    except ToolchainError as error:
+        error.hint = (
+            "as a reference it is compiled with ptxlab_bounded in place of float and double"
+        )
+        raise
+    module = parse(ptx, f"{path} (PTX)")
+    kernels = {entry.name: len(entry.parameters) for entry in module.entries}
+    names = source_parameters([text], kernels)
+    return replace(module, source=replace(module.source, arguments=names))
+
+
+def _with_header(text: str) -> str:
+    """Return a program behind the header, which takes an empty line, so that all others stay where they are."""
+    include = f'#include "{_HEADER.name}"'
+    first, rest = text.split("\n", 1) if "\n" in text else (text, "")
+    return f"{include}\n{rest}" if not first.strip() else f"{include}\n#line 1\n{text}"
+
+
+def _carrying(value: Any) -> Any:
+    numbers = np.zeros(np.shape(value), _NUMBER)
+    numbers["value"] = value
+    numbers["magnitude"] = np.abs(value)
+    return numbers
+
+
+def _same(a: Any, b: Any) -> bool:
+    a, b = (each["value"] if each.dtype == _NUMBER else each for each in (a, b))
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+
+
+def _bounded(left: Any) -> Bounded:
+    if left.dtype != _NUMBER:
+        return Bounded(left, np.zeros(left.shape))
+    rounded = left["roundings"].astype(np.float64) * _UNIT
+    error = np.where(
+        left["roundings"] > 0,
+        1.001 * (left["error"] + rounded / (1 - rounded) * left["magnitude"]) + 2.0**-149,
+        left["error"],
+    )
+    return Bounded(left["value"], error)
