@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.machine.control import Control
-from ptxlab.machine.operands import Operand, Predicate, SassRegister
+from ptxlab.machine.operands import Immediate, Operand, Predicate, SassRegister
 from ptxlab.machine.row import Compute, Row
 from ptxlab.machine.sass import SassInstruction
 
@@ -45,6 +45,18 @@ class DecodedInstruction:
     def written(self) -> int:
         """How many registers in a row it writes."""
         return self.known.written(self.sass.modifiers)
+
+    @property
+    def loaded_halves(self) -> tuple[tuple[Operand, int], ...]:
+        """What a load of 256 bits writes, the lower half first: the first register of each, and a mask of its four words.
+
+        The upper half is named first. What is loaded of a half is in registers that follow each other.
+        """
+        if not (self.has("256") and self.known.loads):
+            return ()
+        upper, lower = self.operands[:2]
+        mask = next((o.value for o in self.operands if isinstance(o, Immediate)), 0xFF)
+        return (lower, mask & 15), (upper, mask >> 4)
 
     @property
     def takes_pairs(self) -> bool:

@@ -30,6 +30,8 @@ EVERY_PREDICATE = (1 << TRUE_PREDICATE) - 1 << PREDICATES
 """The predicates of a thread that can be written."""
 _DESCRIPTOR, _POINTER = 2, 2
 _SLOTS = 4
+_HALF = 4
+"""The registers of each of the two that a store of 256 bits names."""
 
 
 def name(bit: int) -> str:
@@ -53,6 +55,8 @@ def names(bits: int) -> list[str]:
 def written(i: DecodedInstruction) -> int:
     """Return what an instruction that has a row writes."""
     bits = registers(i.dest, i.written)
+    for first, words in i.loaded_halves:
+        bits |= registers(first, words.bit_count())
     for predicate in i.outs:
         bits |= of(predicate)
     if i.known.every_predicate == "written":
@@ -85,6 +89,8 @@ def slots(i: DecodedInstruction) -> dict[int, int]:
 
 
 def _sources(i: DecodedInstruction) -> Sequence[Operand]:
+    if i.loaded_halves:
+        return i.sources[1:]
     return i.sources[len(i.outs) :] if i.known.operands == "predicates first" else i.sources
 
 
@@ -108,7 +114,7 @@ def _width(i: DecodedInstruction, slot: int, source: Operand) -> int:
         return row.reads(i.sass.modifiers, slot)
     if isinstance(source, SassRegister):
         if row.stores:
-            return max(accessed_bytes(i.sass.modifiers) // 4, 1)
+            return _HALF if i.has("256") else max(accessed_bytes(i.sass.modifiers) // 4, 1)
         if i.takes_pairs or (slot == 2 and any(map(i.has, row.sums_pairs))):
             return 2
     return 1

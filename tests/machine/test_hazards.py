@@ -242,3 +242,30 @@ def test_paths_that_nobody_knows_are_not_followed() -> None:
     unknown = replace(instruction("BRX R4 -0x40", 3, {}), control=code[3].control)
     with pytest.raises(NotFollowed, match="is not told"):
         check([*code[:3], unknown, *code[4:]], "sm_86")
+
+
+WIDE = """\
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry wide(.param .u64 data)
+{
+    .reg .b32 a, b, c, d, e, f, g, h; .reg .b64 x;
+    ld.param.u64 x, [data]; cvta.to.global.u64 x, x;
+    ld.global.v8.b32 {a, b, c, d, e, f, g, h}, [x];
+    st.global.b32 [x + 32], b; st.global.b32 [x + 64], g;
+    ret;
+}
+"""
+
+
+def test_both_halves_of_a_load_of_256_bits_are_waited_for() -> None:
+    """Of eight words the second and the seventh are stored: without waits both stores come too early."""
+    cubin = link_ptx(WIDE, arch="sm_100a")
+    code = decode(cubin, Assembly(None, cubin).functions, "wide")
+    assert check(code, "sm_100a") == []
+    hasty = [replace(i, control=replace(i.control, waits=())) for i in code]
+    stores = {i.number for i in code if i.sass.opcode == "STG"}
+    early = [h for h in check(hasty, "sm_100a") if h.earlier.sass.opcode == "LDG"]
+    assert {(hazard.kind, hazard.later.number) for hazard in early} == {("RAW", n) for n in stores}
+    assert len(stores) == 2

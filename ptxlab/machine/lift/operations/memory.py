@@ -6,7 +6,7 @@ import re
 
 from ptxlab.machine.lift.rule import Rule, rules
 from ptxlab.machine.lift.writer import Writer, is_true, is_zero
-from ptxlab.machine.operands import Immediate, Operand, Predicate, SassAddress, SassRegister
+from ptxlab.machine.operands import Operand, Predicate, SassAddress, SassRegister
 
 _HINTS = (
     "E", "EL", "EF", "EU", "LU", "EN", "ENL2", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
@@ -104,16 +104,11 @@ def _load(space: str) -> Rule:
 
 
 def _both_rows(w: Writer) -> list[str]:
-    """Return the eight registers of a load, of which the upper four are named first.
-
-    A mask may leave words out: what is loaded of each half is in registers that follow each other.
-    """
-    upper, lower = w.i.operands[:2]
-    mask = next((o.value for o in w.i.operands if isinstance(o, Immediate)), 0xFF)
+    """Return the eight registers of a load, of which a mask may leave words out."""
     names = []
-    for first, bits in ((lower, mask & 15), (upper, mask >> 4)):
-        held = iter(w.row(first, bits.bit_count()))
-        names += [next(held) if bits >> n & 1 else w.temporary("w") for n in range(4)]
+    for first, words in w.i.loaded_halves:
+        held = iter(w.row(first, words.bit_count()))
+        names += [next(held) if words >> n & 1 else w.temporary("w") for n in range(4)]
     return names
 
 
