@@ -1,7 +1,8 @@
 """What registers hold beside what they should: elements that are in the wrong place, found by name.
 
 A load with a wrong index leaves the right numbers in the wrong registers. Each number is looked for in the
-matrix; where that explains a whole register, lane or operand, the mistake is told once.
+matrix; where that explains a whole register, lane or operand, the mistake is told once. What ldmatrix reads
+at a wrong address is whole chunks of 16 bytes (``misplaced_chunks.py``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.fragments.misplaced_chunks import ChunkSources, Surroundings
 from ptxlab.fragments.numbers import decode
 from ptxlab.matrix.fragment import FragmentLayout, Place
 
@@ -22,12 +24,13 @@ class Held:
     """The registers of an operand beside the matrix that they should hold.
 
     ``words`` are the registers [thread, register], ``matrix`` the bits of its elements, as
-    ``FragmentLayout.pack`` takes them.
+    ``FragmentLayout.pack`` takes them. ``around`` is what that is a tile of, where it is one.
     """
 
     layout: FragmentLayout
     words: Array
     matrix: Array
+    around: Surroundings | None = None
 
     @cached_property
     def wrong(self) -> Array:
@@ -38,7 +41,13 @@ class Held:
         """Return what is wrong in words, the most that one sentence explains; nothing if all is right."""
         if not len(self.wrong):
             return []
-        whole = [*self._transposed()] or [*self._registers(), *self._halves()] or [*self._lanes()]
+        whole = (
+            [*self._transposed()]
+            or [*self._by_address()]
+            or [*self._registers(), *self._halves()]
+            or [*self._lanes()]
+            or [line for sources in self._chunks() for line in sources.examples()]
+        )
         return [*whole, self.told(Place(*map(int, self.wrong[0])))]
 
     def told(self, place: Place) -> str:
@@ -89,6 +98,34 @@ class Held:
             self._actual, self._elements(self.layout.pack(np.swapaxes(self.matrix, -1, -2)))
         ):
             yield f"the registers hold {self.layout.operand} transposed"
+
+    def _by_address(self) -> Iterator[str]:
+        """Yield what an address of ldmatrix, or its .trans, explains."""
+        if self.matrix.ndim != 2:
+            return
+        rows, cols = self.matrix.shape
+        held = self.layout.unpack(self.words).astype(np.uint64)
+        if self.layout.bits == 16 and rows % 8 == cols % 8 == 0:
+            tiles = self.matrix.reshape(rows // 8, 8, cols // 8, 8).transpose(0, 3, 2, 1)
+            if np.array_equal(held, tiles.reshape(rows, cols)):
+                yield (
+                    f"each 8 x 8 tile of {self.layout.operand} is transposed: "
+                    "ldmatrix lacks .trans, or has it and should not"
+                )
+                return
+        for sources in self._chunks():
+            yield from sources.explained()
+
+    def _chunks(self) -> Iterator[ChunkSources]:
+        """Yield which chunks of 16 bytes are where, along rows or else along columns, if all of it is such chunks."""
+        if self.matrix.ndim != 2:
+            return
+        held = self.layout.unpack(self.words).astype(np.uint64)
+        for axis in (1, 0):
+            sources = ChunkSources.find(held, self.matrix, self.around, self.layout.bits, axis)
+            if sources is not None:
+                yield sources
+                return
 
     def _registers(self) -> Iterator[str]:
         """Yield which registers hold, in all lanes, what belongs in others."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.instrument.naming import NamedInstruction, named_instructions
-from ptxlab.instrument.sites import Scoped, dumped_type
+from ptxlab.instrument.sites import Scoped, calls, dumped_type
 from ptxlab.instrument.sites import sources as origins
-from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.functions import SourceLine, SourcePlace
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function, Instruction, PtxModule
@@ -59,7 +59,8 @@ def find_places(
 
     ``at`` is a line of the PTX text, a label (the instruction that follows it), an instruction
     (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Of machine code
-    lines are those of its listing, ``FILE.sass:12`` too, and ``0x01a0`` is an address. Lines are looked
+    lines are those of its listing, ``FILE.sass:12`` too, and ``0x01a0`` is an address. ``FILE.cu:17`` is, each
+    time that instructions of that line follow each other, the last of them that goes on to the next. Lines are looked
     for in the whole module, the rest in ``kernel``, and in the device functions where it has none.
     ``registers`` are names of registers, or D, A, B and C for the registers of an operand; none are
     all that the instruction names, which must name some where it ``needs_registers``. The operands are
@@ -96,6 +97,11 @@ def _sites_at(module: PtxModule, kernel: Function, at: str | int) -> Sites:
     others = [f for f in module.functions if f is not kernel and f.body is not None]
     if listed := _LISTED.match(str(at)):
         return _on_line(module, [kernel, *others], _line_of_listing(module, listed))
+    place = SourcePlace.read(str(at))
+    if place is not None and not module.source.path.endswith(place.file):
+        return _of_source(module, [kernel, *others], place)
+    if place is not None:
+        at = place.line
     if str(at).isdecimal():
         sites = _on_line(module, [kernel, *others], int(at))
     else:
@@ -134,6 +140,32 @@ def _on_line(module: PtxModule, functions: Sequence[Function], line: int) -> Sit
             hint=None if near is None else f"the nearest is on line {near}",
         )
     return sites
+
+
+def _of_source(module: PtxModule, functions: Sequence[Function], place: SourcePlace) -> Sites:
+    """Return the end of each run of instructions that come from a line of the source, in it or inlined there."""
+    from_line, called_from = origins(module, functions), calls(module, functions)
+    ends: Sites = []
+    for function in functions:
+        run = False
+        for site in named_instructions(module, function):
+            lines = (from_line.get(site.line), *called_from.get(site.line, ()))
+            here = any(map(place.is_line, lines))
+            if here and not _leaves(site):
+                ends[len(ends) - run :] = [(function, site)]
+            run = here and (run or not _leaves(site))
+    if not ends:
+        known = {line.line for line in from_line.values() if SourcePlace(place.file, line.line).is_line(line)}
+        near = min(known, key=lambda line: abs(line - place.line), default=None)
+        raise PtxlabError(
+            f"no instruction comes from line {place.line} of {place.file}",
+            hint=None if near is None else f"the nearest is line {near}",
+        )
+    return ends
+
+
+def _leaves(site: NamedInstruction) -> bool:
+    return site.name.split(".")[0] in ("bra", "brx", "ret", "exit", "trap")
 
 
 def _named(module: PtxModule, function: Function, at: str) -> Sites:

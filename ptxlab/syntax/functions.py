@@ -25,6 +25,7 @@ from ptxlab.syntax.tree import (
     Statement,
 )
 
+_PLACE = re.compile(r"(?P<file>.*\.\w+):(?P<line>\d+)")
 _INLINED = re.compile(r"inlined_at (\d+) (\d+) (\d+)")
 
 
@@ -46,6 +47,25 @@ class SourceLine(NamedTuple):
 
     path: str
     line: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlace:
+    """A line as a user names it, ``naive.cu:52``: of the files whose path ends so."""
+
+    file: str
+    line: int
+
+    @classmethod
+    def read(cls, text: str) -> SourcePlace | None:
+        """Return the place that ``FILE:LINE`` names, None for anything else."""
+        match = _PLACE.fullmatch(text)
+        return cls(match["file"], int(match["line"])) if match else None
+
+    def is_line(self, source: SourceLine | None) -> bool:
+        if source is None or source.line != self.line:
+            return False
+        return f"/{source.path}".endswith(f"/{self.file.removeprefix('./').lstrip('/')}")
 
 
 def source_lines(module: PtxModule, function: Function) -> tuple[SourceLine | None, ...]:

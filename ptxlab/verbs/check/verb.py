@@ -77,7 +77,7 @@ class RuleList(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         as_json = isinstance(parser, Parser) and wants_json(parser.given)
-        parser._print_message((_checks_json() if as_json else _checks()) + "\n", sys.stdout)
+        sys.stdout.write((_checks_json() if as_json else _checks()) + "\n")
         parser.exit()
 
 

@@ -80,14 +80,25 @@ def _values() -> dict[str, tuple[str, ...]]:
     }
 
 
+KERNEL = "--kernel"
+_CUDA = r"s/.*__global__.*[[:space:]*]([A-Za-z][A-Za-z0-9_]*)[[:space:]]*\(.*/\1/p"
+_KERNELS = (
+    r"s/.*\.entry[[:space:]]+([A-Za-z_$%][A-Za-z0-9_$]*).*/\1/p; "
+    f"/__global__/{{{_CUDA}; t; N; {_CUDA}}}"
+)
+"""What sed prints of a file: the names of kernels of PTX and of CUDA C that has them in the line of ``__global__`` or the next."""
+
+
 def bash(verbs: Sequence[Verb]) -> str:
     """Return the script of bash: words are completed by ``compgen``, and files where nothing else is."""
-    lines = ["_ptxlab() {", *_BASH_HEAD, f'            words="{_names(verbs)} --help --version" ;;']
+    lines = [*_BASH_KERNELS, "_ptxlab() {", *_BASH_HEAD, f'            words="{_names(verbs)} --help --version" ;;']
     for verb in verbs:
         lines.append(f"        0{verb.name})")
         lines.append('            case "$previous" in')
         for option in verb.options:
-            if option.choices:
+            if KERNEL in option.names:
+                lines.append(f'                {KERNEL}) words="$(_ptxlab_kernels)" ;;')
+            elif option.choices:
                 lines.append(
                     f'                {"|".join(option.names)}) words="{" ".join(option.choices)}" ;;'
                 )
@@ -107,7 +118,8 @@ def zsh(verbs: Sequence[Verb]) -> str:
 def fish(verbs: Sequence[Verb]) -> str:
     """Return the script of fish: a line for each verb and each option."""
     first = "__fish_use_subcommand"
-    lines = [f"complete -c ptxlab -n {first} -f -a {v.name} -d {_quoted(v.help)}" for v in verbs]
+    lines = [*_FISH_KERNELS]
+    lines += [f"complete -c ptxlab -n {first} -f -a {v.name} -d {_quoted(v.help)}" for v in verbs]
     for verb in verbs:
         here = f"complete -c ptxlab -n {_quoted(f'__fish_seen_subcommand_from {verb.name}')}"
         if verb.words:
@@ -118,7 +130,9 @@ def fish(verbs: Sequence[Verb]) -> str:
 
 def _fish(option: Option) -> str:
     parts = [f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names]
-    if option.choices:
+    if KERNEL in option.names:
+        parts.append("-x -a '(__ptxlab_kernels)'")
+    elif option.choices:
         parts.append(f"-x -a {_quoted(' '.join(option.choices))}")
     elif option.valued:
         parts.append("-r")
@@ -133,6 +147,22 @@ def _quoted(text: str) -> str:
     return shlex.quote(text)
 
 
+_BASH_KERNELS = (
+    "_ptxlab_kernels() {",
+    '    for word in "${COMP_WORDS[@]:2}"; do',
+    f'        case "$word" in *.ptx|*.cu|*.cuh) [[ -f "$word" ]] && sed -nE \'{_KERNELS}\' "$word" ;; esac',
+    "    done",
+    "}",
+)
+_FISH_KERNELS = (
+    "function __ptxlab_kernels",
+    "    for word in (commandline -opc)",
+    "        if string match -qr '\\.(ptx|cuh?)$' -- $word; and test -f $word",
+    f"            sed -nE '{_KERNELS}' $word",
+    "        end",
+    "    end",
+    "end",
+)
 _BASH_HEAD = (
     '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" words=""',
     '    case "$((COMP_CWORD == 1 ? 1 : 0))${COMP_WORDS[1]}" in',

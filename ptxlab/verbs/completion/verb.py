@@ -14,7 +14,7 @@ example:
   ptxlab completion fish
 
 In ~/.bashrc: source <(ptxlab completion bash), and with zsh in ~/.zshrc. For fish the script belongs into
-~/.config/fish/completions/ptxlab.fish. It completes verbs, options, the choices of an option, and files; it runs nothing of ptxlab, so make it
+~/.config/fish/completions/ptxlab.fish. It completes verbs, options, the values of an option, the kernels of the file for --kernel, and files; it runs nothing of ptxlab, so make it
 anew after an update."""
 
 

@@ -6,14 +6,17 @@ WHAT is a NumPy expression over the arguments as they were before the launch: ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.misplaced import Held
+from ptxlab.fragments.misplaced_chunks import Surroundings
 from ptxlab.fragments.numbers import decode
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.matrix.fragment import FragmentLayout
@@ -22,6 +25,9 @@ from ptxlab.verbs.dump.text import ShownDump, operands
 from ptxlab.verbs.launching.arrays import errors
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.values import ArgumentValue, named
+
+
+_TILE = re.compile(r"(?P<name>\w+)(?:\[(?P<row>\d*):\d*(?:,(?P<col>\d*):\d*)?\])?(?P<end>\.T)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +61,14 @@ def expected(
 
 
 def compare(
-    shown: ShownDump, wanted: Mapping[str, tuple[str, Array]], tolerance: tuple[float, float]
+    shown: ShownDump,
+    wanted: Mapping[str, tuple[str, Array]],
+    tolerance: tuple[float, float],
+    arguments: Mapping[str, Any],
 ) -> tuple[OperandComparison, ...]:
     """Compare the operands of the instruction that was looked at with what they should hold.
 
+    Of a tile of one of the ``arguments`` what is outside of it is known too.
     Raises PtxlabError where there is no such matrix, or one of another size, or not all of its threads
     were there.
     """
@@ -74,7 +84,8 @@ def compare(
         if len(threads) < layout.threads or not shown.dumped.reached[threads].all():
             raise PtxlabError(f"--expect {operand}: not all {layout.holder}s of it were there")
         words = shown.dumped.words[threads, first : first + layout.registers_per_lane]
-        held = Held(layout, words, _near(layout, words, _bits(layout, text, array), tolerance))
+        matrix = _near(layout, words, _bits(layout, text, array), tolerance)
+        held = Held(layout, words, matrix, _around(layout, text, arguments))
         elements = layout.matrices * layout.rows * layout.cols
         comparisons.append(
             OperandComparison(operand, text, elements, len(held.wrong), tuple(held.explained()))
@@ -89,6 +100,21 @@ def text(comparison: OperandComparison) -> list[str]:
     wrong = f"{comparison.wrong} of {comparison.elements} elements"
     head = f"{name} is WRONG: {wrong} are not {comparison.expected}"
     return [head, *(f"  {line}" for line in comparison.explained)]
+
+
+def _around(
+    layout: FragmentLayout, text: str, arguments: Mapping[str, Any]
+) -> Surroundings | None:
+    """Return the argument that an expression names with two slices at most, perhaps transposed, with its bits."""
+    match = _TILE.fullmatch(text.replace(" ", ""))
+    array = arguments.get(match["name"]) if match else None
+    if match is None or not isinstance(array, np.ndarray) or array.ndim != 2:
+        return None
+    bits = patterns(layout, array)
+    if bits is None:
+        return None
+    row, col = int(match["row"] or 0), int(match["col"] or 0)
+    return Surroundings(bits.T, (col, row)) if match["end"] else Surroundings(bits, (row, col))
 
 
 def _near(

@@ -11,6 +11,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Dumped, DumpedLaunch
 from ptxlab.emulator.run.wave import unravel
+from ptxlab.device.loading import is_cuda
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.isa.targets import WARP
@@ -168,6 +169,7 @@ def _header(shown: ShownDump) -> list[str]:
     first = dumped.places[0]
     lines = sorted({place.instruction.position.line for place in dumped.places})
     where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} lines, {lines[0]} and later"
+    where += " of its PTX" * is_cuda(launch.file)
     moment = "before" if dumped.dump.before else "after"
     reached = int(np.count_nonzero(dumped.reached))
     time = "" if dumped.dump.nth == 1 else f", time {dumped.dump.nth}"

@@ -32,7 +32,7 @@ example:
   ptxlab dump kernels/tensor_core.cu --engine sass --at HMMA --regs D      of its machine code: R0, UR4, P1
   ptxlab dump ptx/tcgen05_mma_f16.ptx --arch sm_100a --at tcgen05.ld --tmem 0:128x64:f32
 
-The place is a line of the PTX (--at 41), a label (the instruction after it) or an instruction:
+The place is a line of the PTX (--at 41), one of the source (--at naive.cu:52, after it, or --before), a label (the instruction after it) or an instruction:
 mma.sync is each one that begins so. With --engine sass it is one of machine code: HMMA, --at 0x01a0 for an
 address, or a line of the listing, as errors name it. A thread is looked at the n-th time it is at any of them. Of
 registers D, A, B and C are the operands of the instruction: a matrix is drawn from them, and packed
@@ -99,15 +99,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.device.protocol import Dump
     from ptxlab.isa.targets import WARP
+    from ptxlab.syntax.functions import SourcePlace
     from ptxlab.verbs.dump import expecting
     from ptxlab.verbs.dump import text as view
     from ptxlab.verbs.dump.expecting import expected
     from ptxlab.verbs.launching.arrays import npz
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
+    from ptxlab.verbs.launching.values import named
     from ptxlab.view import colour
 
     view.check_type(args.read_as)
-    asked = read_launch(args, line_info=args.engine == SASS)
+    of_source = SourcePlace.read(args.at) is not None
+    asked = read_launch(args, line_info=of_source or args.engine == SASS)
     wanted = expected(args.expect, asked.values)
     regs = (*args.regs, *(operand for operand in wanted if operand not in args.regs))
     with closing(open_device(args)) as device:
@@ -132,7 +135,8 @@ def execute(args: argparse.Namespace) -> int:
             tuple(args.tmem),
         )
         shown.check()
-        comparisons = expecting.compare(shown, wanted, args.tolerance or (0.0, 0.0))
+        tolerance = args.tolerance or (0.0, 0.0)
+        comparisons = expecting.compare(shown, wanted, tolerance, named(asked.values))
     if args.save:
         kept = {name: getattr(dumped, name) for name in ("words", "passes", "registers", "types")}
         write_whole(args.save, npz(kept))

@@ -107,7 +107,8 @@ def run(args: argparse.Namespace) -> int:
             "instructions": [asdict(each) for each in looked],
             "not_looked_at": left,
         }
-    emit(args, lambda: text(where, looked, left), data)
+    ptx = " of its PTX" * is_cuda(args.ptx)
+    emit(args, lambda: text(where, looked, left, ptx), data)
     return 1 if any(comparison.wrong for each in looked for comparison in each.comparisons) else 0
 
 
@@ -156,7 +157,7 @@ def _look(launched: Callable[[], PreparedLaunch], place: DumpPlace) -> Looked:
             unknown.append((layout.operand, _why(layout, words)))
             continue
         wanted = {layout.operand: (tile, np.asarray(evaluate(tile, values)))}
-        comparisons += expecting.compare(before, wanted, (0.0, 0.0))
+        comparisons += expecting.compare(before, wanted, (0.0, 0.0), values)
     for layout, first in operands(after):
         product = _product(name, held, _words(after, layout, first))
         if product is None:
@@ -219,11 +220,11 @@ def _product(
     )
 
 
-def text(where: str, looked: Sequence[Looked], left: Sequence[int]) -> str:
+def text(where: str, looked: Sequence[Looked], left: Sequence[int], ptx: str) -> str:
     blocks = [[where]]
     for each in looked:
         warp = "" if each.warp is None else f", warp {each.warp}"
-        lines = [f"line {each.line}  {each.instruction}{warp}"]
+        lines = [f"line {each.line}{ptx}  {each.instruction}{warp}"]
         told = {compared.operand: expecting.text(compared) for compared in each.comparisons}
         told |= {operand: [f"{operand} is unknown: {why}"] for operand, why in each.unknown}
         lines += [f"  {line}" for operand in sorted(told) for line in told[operand]]

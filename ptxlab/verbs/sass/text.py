@@ -1,4 +1,4 @@
-"""PTX beside its SASS, as text and as JSON: one program for one target, for several, or two programs."""
+"""What ``ptxlab sass`` tells, as text and as JSON: what kernels take, their code, and two programs compared."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from difflib import unified_diff
-from itertools import zip_longest
 from typing import Any
 
+from ptxlab.errors import PtxlabError
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.control import Control
@@ -20,20 +20,22 @@ from ptxlab.toolchain.cubin import Resources, Used
 from ptxlab.toolchain.fatbin import Member
 from ptxlab.verbs.sass.binary import told, way_to
 from ptxlab.verbs.sass.programs import AssembledKernel, AssembledProgram
+from ptxlab.verbs.sass.listing import Listing, ptx_of
 from ptxlab.view.json import members
-from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned, counted, fields
+from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.sass/1"
 
 _FOR_TARGET = re.compile(r"^\s*\.(?:version|target)\b.*$", re.MULTILINE)
 _MOST_OPCODES = 12
-_WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not far from the rest
+_LEAST = ("barriers", "stack", "static", "spilled")
+"""The columns of the summary that a narrow terminal can spare, the first first."""
 
 
 def text(
     programs: Sequence[AssembledProgram],
-    sources: Sources | None,
+    listing: Listing | None,
     closed: Sequence[Member] = (),
     *,
     compared: bool,
@@ -41,27 +43,37 @@ def text(
 ) -> str:
     """Return one file for one or more targets or, ``compared``, two files for one.
 
-    Without ``sources`` it ends with what the kernels take. ``closed`` is what could not be opened.
-    Where ``width`` is too small for PTX and SASS side by side, SASS stands below its line.
+    Without a ``listing`` it ends with what the kernels take, which of several is a row each. ``closed`` is what
+    could not be opened. Raises PtxlabError where nothing is at the place that the listing is to show.
     """
     if compared:
         return "\n".join(_difference(*programs))
     lines: list[str] = []
+    kernels = sum(len(program.kernels) for program in programs)
+    summarized = listing.at is None if listing else kernels == 1
+    if listing is None and kernels > 1:
+        lines += [*fitted(list(_rows(programs)), width, _LEAST), ""]
     for program in programs:
-        for kernel in program.kernels:
+        for kernel in program.kernels if summarized else ():
             lines += [*_summary(program, kernel), ""]
         lines += _remarks(program, program.arch)
     if closed:
         lines += [told(closed), f"  {way_to(closed, programs[0].file)}", ""]
-    if sources is None:
+    if listing is None:
         return "\n".join(lines).rstrip()
-    if lines[-1]:
+    if lines and lines[-1]:
         lines.append("")
+    before = len(lines)
     together = [programs] if _same_ptx(programs) else [[program] for program in programs]
     for beside in together:
         for name in _functions(beside):
-            shown = _beside(beside, name, sources, width)
-            lines += [*shown, ""]
+            shown = listing.of(beside, name)
+            lines += [*shown, ""] if shown else []
+    if len(lines) == before:
+        raise PtxlabError(
+            f"--at {listing.at}: no machine code of {programs[0].file} is there",
+            hint="a place is FILE:LINE, a line of the PTX, an opcode, or an address such as 0x01a0",
+        )
     return "\n".join(lines).rstrip()
 
 
@@ -107,6 +119,26 @@ def _summary(program: AssembledProgram, kernel: AssembledKernel) -> list[str]:
     return [f"{called(kernel.name)} on {program.arch}{of}", *fields(pairs)]
 
 
+def _rows(programs: Sequence[AssembledProgram]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each kernel of each program, the heads first; of CTAs the first size that is known."""
+    yield "kernel", "target", "registers", "spilled", "stack", "static", "barriers", "warps", "CTA", "instructions"
+    for program in programs:
+        for kernel in program.kernels:
+            used, fits = kernel.used, next(iter(kernel.occupancies), None)
+            yield (
+                called(kernel.name),
+                program.arch,
+                str(used.registers),
+                str(used.spill_stores) if isinstance(used, Resources) else "unknown",
+                str(used.stack),
+                str(used.shared),
+                str(used.barriers),
+                f"{fits.warps} of {fits.most_warps}" if fits else "unknown",
+                str(fits.threads) if fits else "",
+                str(len(kernel.function.instructions)),
+            )
+
+
 def _spills(used: Used) -> str:
     if not isinstance(used, Resources):
         return "unknown: a cubin does not say"
@@ -123,7 +155,7 @@ def _occupancy(occupancy: Occupancy) -> str:
 
 
 def _remarks(program: AssembledProgram, of: str) -> Iterator[str]:
-    lines = _ptx(program).splitlines()
+    lines = ptx_of(program).splitlines()
     for remark in program.assembly.cubin.remarks:
         code = f"{remark.code}: " if remark.code else ""
         yield f"ptxas on {of}: {code}{remark.text}"
@@ -131,19 +163,13 @@ def _remarks(program: AssembledProgram, of: str) -> Iterator[str]:
             yield f"{remark.line:>5}  {lines[remark.line - 1].strip()}"
 
 
-# ---- side by side ---------------------------------------------------------------------------
+# ---- which programs and functions -----------------------------------------------------------
 
 
 def _same_ptx(programs: Sequence[AssembledProgram]) -> bool:
     """Say whether there is PTX, and differs at most in the target it is for."""
-    texts = {_FOR_TARGET.sub("", _ptx(program)) for program in programs}
-    return len(texts) == 1 and all(map(_ptx, programs))
-
-
-def _ptx(program: AssembledProgram) -> str:
-    """Return the PTX of a program, "" where only its machine code is at hand."""
-    module = program.assembly.module
-    return "" if module is None else module.source.text
+    texts = {_FOR_TARGET.sub("", ptx_of(program)) for program in programs}
+    return len(texts) == 1 and all(map(ptx_of, programs))
 
 
 def _functions(programs: Sequence[AssembledProgram]) -> list[str]:
@@ -156,70 +182,6 @@ def _functions(programs: Sequence[AssembledProgram]) -> list[str]:
         if not function.kernel
     ]
     return [*kernels, *dict.fromkeys(others)]
-
-
-def _beside(
-    programs: Sequence[AssembledProgram], name: str, sources: Sources, width: int | None
-) -> list[str]:
-    """Return the lines of PTX of one function, each beside the SASS it became on every target."""
-    if not _ptx(programs[0]):
-        return _alone(programs[0], name)
-    by_line = [
-        {line.number: line for line in program.assembly.lines(name)}
-        if name in program.assembly.functions
-        else {}
-        for program in programs
-    ]
-    rows: list[tuple[str, ...]] = [
-        (called(name), *(f"SASS for {program.arch}" for program in programs))
-    ]
-    here: SourceLine | None = None
-    headings: list[tuple[int, str]] = []  # lines across all columns, each above a row
-    for number in sorted(set().union(*by_line)):
-        lines = [lines_of.get(number) for lines_of in by_line]
-        line = next(line for line in lines if line is not None)
-        if line.source is not None and line.source != here:
-            here = line.source
-            shown = source_text(sources, here.path, here.line)
-            headings.append((len(rows), f"{here.path}:{here.line}  {shown}".rstrip()))
-        columns = [
-            [f"{instruction.address:04x}  {instruction.text}" for instruction in line.sass]
-            if line
-            else []
-            for line in lines
-        ]
-        left = f"{number:>5}  {line.text}" if number else "       (no line)"
-        if len(left) > _WIDEST:
-            headings.append((len(rows), left))
-            left = ""
-        for index, row in enumerate(zip_longest(*columns, fillvalue="") if any(columns) else [()]):
-            cells = row or ("",) * len(programs)
-            rows.append((left if index == 0 else "", *cells))
-    table = aligned(rows, "<")
-    if width is not None and max(map(len, table)) > width:
-        table = [_below(row, programs) for row in rows]
-    for index, heading in reversed(headings):
-        table.insert(index, heading)
-    return table
-
-
-def _alone(program: AssembledProgram, name: str) -> list[str]:
-    """Return the SASS of one function without PTX."""
-    code = program.assembly.functions[name].instructions
-    head = f"{called(name)}  SASS for {program.arch}"
-    return [head, *(f"  {instruction.address:04x}  {instruction.text}" for instruction in code)]
-
-
-def _below(row: Sequence[str], programs: Sequence[AssembledProgram]) -> str:
-    """Return a line of PTX with its SASS below it, for each of several targets with its name."""
-    left, *cells = row
-    several = len(programs) > 1
-    rows = [
-        f"{'':11}{program.arch + '  ' if several else ''}{cell}"
-        for program, cell in zip(programs, cells, strict=True)
-        if cell
-    ]
-    return "\n".join([*([left] if left else []), *rows])
 
 
 # ---- two files ------------------------------------------------------------------------------
@@ -268,7 +230,7 @@ def _program(program: AssembledProgram) -> dict[str, Any]:
         **members(program, "file", "arch"),
         "member": program.member and str(program.member),
         "remarks": [asdict(remark) for remark in program.assembly.cubin.remarks],
-        "ptx": _ptx(program),
+        "ptx": ptx_of(program),
         "sources": {
             line: [each._asdict() for each in (source, *program.assembly.calls.get(line, ()))]
             for line, source in program.assembly.sources.items()

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, dimensions
-from ptxlab.cli.terminal import terminal_width
+from ptxlab.cli.terminal import terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import add_compilation
 
 if TYPE_CHECKING:
     from ptxlab.toolchain.fatbin import Member
+    from ptxlab.verbs.sass.listing import Listing
     from ptxlab.verbs.sass.programs import AssembledProgram
 
 EXAMPLE = """\
@@ -28,10 +29,13 @@ example:
   ptxlab sass kernels/naive.cu --diff kernels/coalescing.cu                  what changed
   ptxlab sass mine.cu -D TILE=64 --arch sm_120a --block 256 --json
   ptxlab sass mine.fatbin --arch sm_90a                                      what is compiled already
+  ptxlab sass kernels/naive.cu --order machine --at naive.cu:52              what one line became
 
 Needs neither a GPU nor a CUDA toolkit. Of a .cu file the lines of CUDA C stand above the PTX. The
 size of a CTA, which occupancy depends on, is taken from --block, from the kernel's own directives or
-from the "Run:" line of the file; without any, several are shown.
+from the "Run:" line of the file; without any, several are shown. Behind each instruction stand its control bits: the
+scoreboards it waits for, those it holds until its sources are read (r) and its result is written (w), and
+for how many cycles the warp then stalls.
 
 A .cubin, a .fatbin, and a program or library of the host with fatbins inside are shown as they are: all
 members, or those for --arch, for which PTX is assembled where there is no machine code. A cubin does not
@@ -43,7 +47,9 @@ FILE               a .ptx, .cu, .cubin or .fatbin file, one ptxlab ships, a prog
                    standard input
 --kernel NAME      one kernel of the file (default all)
 --diff FILE        compare with the SASS of another file
---summary          only what each kernel takes, without its code
+--summary          only what each kernel takes, without its code; of several a row each
+--order ptx|machine  lines of PTX with what each became (default), or machine code by address
+--at PLACE         only this: FILE:LINE of the source, a line of the PTX, an opcode of either, or 0x01a0
 --save FOLDER      write the PTX and the cubin of each target there, whose lines and code are meant
 --block X[,Y[,Z]]  threads of a CTA
 --shared BYTES     dynamic shared memory
@@ -52,14 +58,13 @@ FILE               a .ptx, .cu, .cubin or .fatbin file, one ptxlab ships, a prog
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    add(parser, OPTIONS, block=dimensions, shared=count)
+    add(parser, OPTIONS, block=dimensions, shared=count, order=("ptx", "machine"))
     add_compilation(parser)
     add_common(parser, many_targets=True)
 
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.sass import text as view
-    from ptxlab.view.sources import read_sources
 
     if args.diff is not None and args.summary:
         raise PtxlabError("--diff compares the code, --summary leaves it out")
@@ -73,15 +78,26 @@ def execute(args: argparse.Namespace) -> int:
         others, more = in_file(args, args.diff, [programs[0].arch])
         _only_one(others, args.diff)
         programs, closed = [*programs, *others], [*closed, *more]
-    named = {line.path for program in programs for line in program.assembly.sources.values()}
-    compared = args.diff is not None
-    sources = None if args.summary else read_sources(named)
+    listing = None if args.summary or args.diff is not None else _listing(args, programs)
     emit(
         args,
-        lambda: view.text(programs, sources, closed, compared=compared, width=terminal_width(args)),
+        lambda: view.text(
+            programs, listing, closed, compared=args.diff is not None, width=terminal_width(args)
+        ),
         lambda: view.as_json(programs, closed, args.file, args.diff),
     )
     return 0
+
+
+def _listing(args: argparse.Namespace, programs: Sequence[AssembledProgram]) -> Listing:
+    """Return how the code of programs is shown. Raises PtxlabError where none of it is at the place asked for."""
+    from ptxlab.verbs.sass.listing import Listing
+    from ptxlab.view import colour
+    from ptxlab.view.sources import read_sources
+
+    named = {line.path for program in programs for line in program.assembly.sources.values()}
+    paint = colour.on_terminal() if wants_colour(args) else colour.plain
+    return Listing(read_sources(named), args.order or "ptx", args.at, terminal_width(args), paint)
 
 
 def save(programs: Sequence[AssembledProgram], folder: str) -> None:

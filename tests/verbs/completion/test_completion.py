@@ -48,6 +48,18 @@ def test_what_bash_offers(capsys: pytest.CaptureFixture[str]) -> None:
     assert version == ["--version"]
 
 
+def test_kernels_of_the_file_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    ptx, cuda, none = completed(
+        capsys,
+        "ptxlab run ptx/ldmatrix.ptx --kernel ldmatrix_x4",
+        'ptxlab check kernels/naive.cu --kernel ""',
+        'ptxlab run missing.ptx --kernel ""',
+    )
+    assert ptx == ["ldmatrix_x4", "ldmatrix_x4_trans"]
+    assert cuda == ["naive"]
+    assert none == []
+
+
 def test_fish_and_zsh(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [shlex.split(line) for line in script(capsys, "fish").splitlines()]
     assert [line[line.index("-a") + 1] for line in lines if "__fish_use_subcommand" in line] == [

@@ -125,6 +125,53 @@ def test_cuda_c_stands_above_the_ptx(scale: str, capsys: pytest.CaptureFixture[s
     assert not any(line.startswith("empty") for line in out)
 
 
+def test_machine_order_and_what_each_instruction_waits_for(
+    ptx: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = printed(capsys, ptx, "--arch", "sm_80", "--order", "machine").splitlines()
+    code = [line for line in out if re.match(r"  [0-9a-f]{4}  ", line)]
+    assert [int(line.split()[0], 16) for line in code] == [16 * n for n in range(len(code))]
+    load = next(n for n, line in enumerate(code) if "LDG" in line)
+    add = next(n for n, line in enumerate(code) if "FADD" in line)
+    (board,) = re.findall(r" w(\d) ", code[load])
+    waits = [n for n, line in enumerate(code) if re.search(rf"  \S*{board}\S* r", line)]
+    assert load < waits[0] <= add
+    assert code[add].endswith(f"PTX {PTX.splitlines().index('    add.f32         v, v, 0f3F800000;') + 1}")
+
+
+@pytest.mark.parametrize(
+    ("at", "kept"), [("add.f32", 1), ("FADD", 1), ("12", 1), ("0x0040", 1), ("ld", 2)]
+)
+def test_one_place(at: str, kept: int, ptx: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert PTX.splitlines()[11].split()[0] == "add.f32"
+    out = printed(capsys, ptx, "--arch", "sm_80", "--at", at).splitlines()
+    assert len([line for line in out if re.match(r" {0,4}\d{1,5}  [a-z@]", line)]) == kept
+    assert main(["sass", ptx, "--arch", "sm_80", "--at", "nowhere"]) == 2
+    assert "no machine code" in capsys.readouterr().err
+
+
+def test_a_line_of_the_source_and_its_colour(
+    scale: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [scale, *DEFINES, "--at", "scale.cu:7"]
+    out = printed(capsys, *words)
+    assert "FMUL" in out
+    assert "scale.cu:4" not in out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    coloured = printed(capsys, *words)
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == out
+
+
+def test_the_summary_of_several_kernels_has_a_row_for_each(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head, *rows = printed(capsys, scale, *DEFINES, "--summary").splitlines()
+    assert head.split()[:3] == ["kernel", "target", "registers"]
+    assert [row.split()[0] for row in rows] == ["scale", "empty"]
+
+
 def test_resources_and_occupancy(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*DEFINES, "--arch", "sm_80", "--block", "16,16", "--shared", "40000"]
     (program,) = report(capsys, scale, *words)["programs"]
