@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from typing import Any, NamedTuple
 
@@ -105,6 +106,14 @@ def say(text: str) -> None:
         line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
         for line in text.split("\n")
     )
+    if moves_cursor(sys.stderr):
+        from ptxlab.view.width import folded  # here: help can spare it
+
+        columns = shutil.get_terminal_size().columns
+        text = "\n".join(
+            folded(line, columns) if line.startswith(("ptxlab: ", "hint: ")) else line
+            for line in text.split("\n")
+        )
     try:
         print(CLEAR * moves_cursor(sys.stderr) + text, file=sys.stderr, flush=True)
     except BrokenPipeError:

@@ -129,9 +129,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     """Write numbers in order with what is without a gap as a range: ``4-7, 12-15``."""
     begins = [numbers[0], *(b for a, b in pairwise(numbers) if b != a + 1)]
     ends = [*(a for a, b in pairwise(numbers) if b != a + 1), numbers[-1]]
-    return ", ".join(
-        f"{a}" if a == b else f"{a}-{b}" for a, b in zip(begins, ends, strict=True)
-    )
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(begins, ends, strict=True))
 
 
 def _bits(mask: int) -> str:

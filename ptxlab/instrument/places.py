@@ -155,7 +155,11 @@ def _of_source(module: PtxModule, functions: Sequence[Function], place: SourcePl
                 ends[len(ends) - run :] = [(function, site)]
             run = here and (run or not _leaves(site))
     if not ends:
-        known = {line.line for line in from_line.values() if SourcePlace(place.file, line.line).is_line(line)}
+        known = {
+            line.line
+            for line in from_line.values()
+            if SourcePlace(place.file, line.line).is_line(line)
+        }
         near = min(known, key=lambda line: abs(line - place.line), default=None)
         raise PtxlabError(
             f"no instruction comes from line {place.line} of {place.file}",

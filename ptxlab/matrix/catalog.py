@@ -226,7 +226,10 @@ def in_order(name: str, parts: str) -> bool:
 
 
 def _takes(instruction: MatrixInstruction, dtype: str | None) -> bool:
+    """Say whether it multiplies that type; ``int`` is all integers: none multiplies numbers of 32 bits."""
     both = f"{instruction.a_type}.{instruction.b_type}"
+    if dtype == "s32":
+        return instruction.d_type == dtype
     return dtype in (None, both) or f"{dtype}.{dtype}" == both
 
 

@@ -18,6 +18,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.pictured import Readable
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.l2 import Reuse, reuse_of_uneven
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.resident import ResidentModel
@@ -124,6 +125,25 @@ class LaunchModel:
     @cached_property
     def _survey(self) -> Survey:
         return survey(self._code, self._launch)
+
+    def issues(self, most: int) -> PredictedIssues:
+        """Predict when the warps of the first CTA issue what, ``most`` instructions of it.
+
+        Raises Unsupported as ``predict`` does.
+        """
+        chip, model, sms = self._chip, self._model, self._chip.gpu.sms
+        together = min(self.fits.ctas, -(-self._ctas // sms))
+        followed = model.followed(model.apart(together))
+        issues, left_out = model.issues(followed, model.reuse(followed), min(self._ctas, sms))
+        return PredictedIssues(
+            chip.gpu.name,
+            self._launch.target.name,
+            self._clock,
+            together,
+            tuple(instruction.sass for instruction in self._code),
+            tuple(issues[:most]),
+            left_out + max(0, len(issues) - most),
+        )
 
     def predict(self, what_if: WhatIf = NOTHING) -> Prediction:
         """Predict how long the launch takes if something were otherwise.

@@ -5,11 +5,11 @@ The constants of a chip stand beside their sources in ptxlab/prediction/chips.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from ptxlab.machine.launch import Launch, constant_bank
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.sass import SassInstruction
 from ptxlab.prediction.chip import Chip, find, names
+from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.lines import by_line
 from ptxlab.prediction.model import Changed, LaunchModel, Prediction
@@ -42,6 +43,8 @@ from ptxlab.tensormap.encoding import MAP_BYTES
 from ptxlab.tensormap.encoding import decode as decode_map
 from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
 from ptxlab.toolchain.cubin import Cubin
+
+Predicted = TypeVar("Predicted")
 
 
 def predict(
@@ -139,16 +142,43 @@ def of_launch(
         told = [Changed(str(change), other.seconds, other.bound_by) for change, other in others]
         return replace(prediction, what_if=tuple(sorted(told, key=lambda each: each.seconds)))
 
+    prediction = _with_floats_if_needed(assembly, predicted)
+    lines = by_line(prediction.by_instruction, assembly, kernel.name)
+    return replace(prediction, kernel=kernel.name, lines=lines)
+
+
+def issues_of_launch(
+    assembly: Assembly,
+    kernel: Kernel,
+    config: LaunchConfig,
+    passed: Arguments,
+    chip: Chip,
+    most: int,
+) -> PredictedIssues:
+    """Predict when the warps of the first CTA of a launch issue what, ``most`` instructions of it.
+
+    Raises Unsupported as ``of_launch`` does.
+    """
+    used = assembly.cubin.kernels[kernel.name]
+
+    def predicted(floats: bool) -> PredictedIssues:
+        code, launch = as_machine_code(assembly, kernel, config, passed, floats)
+        shared = used.shared + config.shared
+        return LaunchModel(code, launch, chip, registers=used.registers, shared=shared).issues(most)
+
+    return _with_floats_if_needed(assembly, predicted)
+
+
+def _with_floats_if_needed(assembly: Assembly, predicted: Callable[[bool], Predicted]) -> Predicted:
+    """Return what is predicted; what needs numbers of f32, which take longer, with them."""
     try:
         try:
-            prediction = predicted(floats=False)
-        except NotFollowed:  # perhaps for want of a number that it takes longer to compute
-            prediction = predicted(floats=True)
+            return predicted(False)
+        except NotFollowed:
+            return predicted(True)
     except NotFollowed as error:
         error.location = _place(assembly, error.instruction.sass)
         raise
-    lines = by_line(prediction.by_instruction, assembly, kernel.name)
-    return replace(prediction, kernel=kernel.name, lines=lines)
 
 
 def _variables(assembly: Assembly, kernel: Kernel) -> tuple[dict[int, bytes], list[ModuleVariable]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.issues import Issue, RecordingSm
 from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.run import Run
@@ -108,7 +110,20 @@ class ResidentModel:
             self._code, launch, reached, first, issued.numbers, followed.loops, together, size
         )
 
-    def run(self, followed: Followed, reuse: Reuse, sms: int) -> Run:
+    def issues(self, followed: Followed, reuse: Reuse, sms: int) -> tuple[list[Issue], int]:
+        """Return what the first CTA issues, in the order of time, and how much of it is left out."""
+        ran: list[RecordingSm] = []
+
+        def recording(*args: Any) -> Sm:
+            ran.append(RecordingSm(*args))
+            return ran[-1]
+
+        self.run(followed, reuse, sms, recording)
+        issued, first = followed.issued, ran[0].recorded  # others have fewer turns of a loop
+        of_cta = issued.kind_of[: self._launch.warps]
+        return first, sum(len(issued.kinds[kind]) for kind in of_cta) - len(first)
+
+    def run(self, followed: Followed, reuse: Reuse, sms: int, made: Callable[..., Sm] = Sm) -> Run:
         """Return what CTAs take that share an SM, where ``sms`` have any."""
         chip, issued = self._chip.used_by(sms), followed.issued
         requests = self._what_if.requests(self._code, issued.numbers, followed.requests)
@@ -120,7 +135,7 @@ class ResidentModel:
 
         def run(parts: Sequence[Part]) -> list[Run]:
             warps = _warps(issued, parts, requests, self._launch.warps)
-            ran = Sm(chip, timed, warps, self._shared * len(followed.ctas)).run()
+            ran = made(chip, timed, warps, self._shared * len(followed.ctas)).run()
             return [*(run for warp in warps for run in warp.passed), ran]
 
         return followed.part.run(run, requests)

@@ -124,6 +124,7 @@ def _predict(prediction: Any) -> Said:
 
 def _sass(assembly: Any) -> Said:
     from ptxlab.verbs.sass import text
+    from ptxlab.verbs.sass.listing import Listing
     from ptxlab.verbs.sass.programs import AssembledProgram, kernel, of_module
 
     module, cubin, config = assembly.module, assembly.cubin, assembly.launched
@@ -138,7 +139,7 @@ def _sass(assembly: Any) -> Said:
     program = AssembledProgram(path, assembly, tuple(kernels))
     sources = read_sources({line.path for line in assembly.sources.values()})
     return Said(
-        lambda: text.text([program], sources, compared=False),
+        lambda: text.text([program], Listing(sources), compared=False),
         lambda: text.as_json([program], (), path, None),
     )
 

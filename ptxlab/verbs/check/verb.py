@@ -6,19 +6,24 @@ import argparse
 import shutil
 import sys
 import textwrap
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.formats import wants_json
 from ptxlab.cli.options import add
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import one_of, words
-from ptxlab.errors import Unsupported
+from ptxlab.errors import DeviceUnavailable, Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import on_emulator
 from ptxlab.view.annotations import FORMATS, annotated
+
+if TYPE_CHECKING:
+    from ptxlab.device.protocol import Device
+    from ptxlab.verbs.launching.launch import Asked
 
 EXAMPLE = f"""\
 example:
@@ -139,6 +144,14 @@ def _machine_code(args: argparse.Namespace) -> int:
     return int(told.verdict != "clean")
 
 
+def _certify(asked: Asked, device: Device) -> None:
+    """Raise ToolchainError where ptxas does not take a program either: then it is wrong, and not just not modelled."""
+    from ptxlab.device.loading import load_assembled
+
+    with suppress(DeviceUnavailable):
+        load_assembled(Path(asked.file), device.target, asked.options)
+
+
 def _launch(args: argparse.Namespace) -> int:
     from ptxlab.observe.check import check, incomplete
     from ptxlab.observe.check_report import CHECKS
@@ -156,6 +169,7 @@ def _launch(args: argparse.Namespace) -> int:
         try:
             launch = bind_launch(asked, device)
         except Unsupported as error:
+            _certify(asked, device)
             report = incomplete(asked.file, wanted, error)
         else:
             report = check(launch.kernel, launch.config, launch.passed, wanted)

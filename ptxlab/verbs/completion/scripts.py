@@ -91,7 +91,12 @@ _KERNELS = (
 
 def bash(verbs: Sequence[Verb]) -> str:
     """Return the script of bash: words are completed by ``compgen``, and files where nothing else is."""
-    lines = [*_BASH_KERNELS, "_ptxlab() {", *_BASH_HEAD, f'            words="{_names(verbs)} --help --version" ;;']
+    lines = [
+        *_BASH_KERNELS,
+        "_ptxlab() {",
+        *_BASH_HEAD,
+        f'            words="{_names(verbs)} --help --version" ;;',
+    ]
     for verb in verbs:
         lines.append(f"        0{verb.name})")
         lines.append('            case "$previous" in')

@@ -26,7 +26,6 @@ from ptxlab.verbs.launching.arrays import errors
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.values import ArgumentValue, named
 
-
 _TILE = re.compile(r"(?P<name>\w+)(?:\[(?P<row>\d*):\d*(?:,(?P<col>\d*):\d*)?\])?(?P<end>\.T)?")
 
 
@@ -102,9 +101,7 @@ def text(comparison: OperandComparison) -> list[str]:
     return [head, *(f"  {line}" for line in comparison.explained)]
 
 
-def _around(
-    layout: FragmentLayout, text: str, arguments: Mapping[str, Any]
-) -> Surroundings | None:
+def _around(layout: FragmentLayout, text: str, arguments: Mapping[str, Any]) -> Surroundings | None:
     """Return the argument that an expression names with two slices at most, perhaps transposed, with its bits."""
     match = _TILE.fullmatch(text.replace(" ", ""))
     array = arguments.get(match["name"]) if match else None

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.device.loading import is_cuda
 from ptxlab.device.protocol import Dumped, DumpedLaunch
 from ptxlab.emulator.run.wave import unravel
-from ptxlab.device.loading import is_cuda
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.isa.targets import WARP

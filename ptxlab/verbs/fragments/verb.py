@@ -151,10 +151,22 @@ def selected(args: argparse.Namespace) -> Selection:
 
 
 def chosen(args: argparse.Namespace) -> Form:
-    from ptxlab.matrix.catalog import find
+    from ptxlab.emulator.prepare.row import ROWS
+    from ptxlab.matrix.catalog import UnknownInstruction, find, opcodes
     from ptxlab.matrix.form import AsyncInstruction
 
-    form = find(args.op or DEFAULT, args.dtype, args.acc)
+    op = args.op or DEFAULT
+    try:
+        form = find(op, args.dtype, args.acc)
+    except UnknownInstruction:
+        import ptxlab.emulator  # noqa: F401  (registers every operation)
+
+        if op.partition(".")[0] in set(ROWS) - {name.partition(".")[0] for name in opcodes()}:
+            raise PtxlabError(
+                f"{op} is no matrix instruction, and has no fragments",
+                hint=f"ptxlab explain {op} says what it does",
+            ) from None
+        raise
     if isinstance(form, AsyncInstruction):
         raise PtxlabError(
             f"{form.name} has no fragments", hint=f"ptxlab explain {form.name} says what it has"

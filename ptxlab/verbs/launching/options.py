@@ -59,6 +59,7 @@ LIMIT = f"""
 """
 RESULT = """
 --save [NAME=]FILE  write an array to a .npy or .npz file after the launch; without NAME all, as .npz
+--keep FOLDER       write the PTX and, where ptxas is at hand, the cubin there: what lines in errors are of
 --expect NAME=WHAT  what an array should hold after the launch
 """
 TOLERANCE = """

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import emit, open_device, tell_of_faster
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import ARGUMENTS, add_run
 
 if TYPE_CHECKING:
+    from ptxlab.device.protocol import Module
     from ptxlab.device.stopwatch import Timing
     from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
 
@@ -56,7 +58,10 @@ def execute(args: argparse.Namespace) -> int:
                 "--time measures a GPU, and this is the emulator, whose seconds say nothing about one",
                 hint="ptxlab profile FILE counts what the kernel does",
             )
-        launch = bind_launch(asked, device)
+        module = device.load(Path(asked.file), options=asked.options)
+        if args.keep is not None:
+            kept(args.keep, asked.file, module, device.target.name)
+        launch = bind_launch(asked, device, module)
         result = launch.run()
         tell_of_faster(device, result.seconds)
         arguments = launch.arguments()
@@ -69,6 +74,17 @@ def execute(args: argparse.Namespace) -> int:
     save(args.save, arguments)
     emit(args, lambda: view.text(done), lambda: view.as_json(done))
     return 0 if done.right else 1
+
+
+def kept(folder: str, file: str, module: Module, arch: str) -> None:
+    """Write the PTX of a module that is loaded, and what ptxas makes of it."""
+    from ptxlab.toolchain.nvjitlink import link_ptx
+    from ptxlab.verbs.launching.keeping import keep
+
+    cubin = None
+    with suppress(DeviceUnavailable):
+        cubin = link_ptx(module.tree.source.text, arch=arch, path=file) if module.tree else None
+    keep(folder, file, module.tree, cubin, arch)
 
 
 def save(saved: Sequence[tuple[str, str]], arguments: Sequence[Argument]) -> None:

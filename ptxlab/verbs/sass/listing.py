@@ -24,7 +24,9 @@ from ptxlab.view.text import aligned
 Order = Literal["ptx", "machine"]
 
 _WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not far from the rest
-_WIDEST_SASS = 44  # behind an instruction of at most so many characters the control bits are in one column
+_WIDEST_SASS = (
+    44  # behind an instruction of at most so many characters the control bits are in one column
+)
 _CELL = re.compile(r"^(?P<blank> *)(?P<number>\d+)(?=  )|(?<=  )(?P<address>[0-9a-f]{4,})(?=  )")
 """What is coloured: the number of a line of PTX, and addresses of machine code."""
 
@@ -103,7 +105,9 @@ class Listing:
             return text
         colour = self._colours.setdefault(line.source or line.number, 5 * len(self._colours) % 32)
         return _CELL.sub(
-            lambda cell: (cell["blank"] or "") + self.paint(cell["number"] or cell["address"], colour),
+            lambda cell: (
+                (cell["blank"] or "") + self.paint(cell["number"] or cell["address"], colour)
+            ),
             text,
         )
 

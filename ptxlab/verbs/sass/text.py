@@ -19,8 +19,8 @@ from ptxlab.syntax.names import called
 from ptxlab.toolchain.cubin import Resources, Used
 from ptxlab.toolchain.fatbin import Member
 from ptxlab.verbs.sass.binary import told, way_to
-from ptxlab.verbs.sass.programs import AssembledKernel, AssembledProgram
 from ptxlab.verbs.sass.listing import Listing, ptx_of
+from ptxlab.verbs.sass.programs import AssembledKernel, AssembledProgram
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, counted, fields
 from ptxlab.view.width import fitted
@@ -121,7 +121,18 @@ def _summary(program: AssembledProgram, kernel: AssembledKernel) -> list[str]:
 
 def _rows(programs: Sequence[AssembledProgram]) -> Iterator[tuple[str, ...]]:
     """Yield a row for each kernel of each program, the heads first; of CTAs the first size that is known."""
-    yield "kernel", "target", "registers", "spilled", "stack", "static", "barriers", "warps", "CTA", "instructions"
+    yield (
+        "kernel",
+        "target",
+        "registers",
+        "spilled",
+        "stack",
+        "static",
+        "barriers",
+        "warps",
+        "CTA",
+        "instructions",
+    )
     for program in programs:
         for kernel in program.kernels:
             used, fits = kernel.used, next(iter(kernel.occupancies), None)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
@@ -13,7 +11,6 @@ from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, dimensions
 from ptxlab.cli.terminal import terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
-from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import add_compilation
 
 if TYPE_CHECKING:
@@ -64,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.verbs.launching.keeping import keep
     from ptxlab.verbs.sass import text as view
 
     if args.diff is not None and args.summary:
@@ -72,7 +70,9 @@ def execute(args: argparse.Namespace) -> int:
         raise PtxlabError("--diff compares two files for one target", hint="give --arch once")
     programs, closed = in_file(args, args.file, args.arch)
     if args.save is not None:
-        save(programs, args.save)
+        for program in programs:
+            assembly = program.assembly
+            keep(args.save, program.file, assembly.module, assembly.cubin, program.arch)
     if args.diff is not None:
         _only_one(programs, args.file)
         others, more = in_file(args, args.diff, [programs[0].arch])
@@ -98,17 +98,6 @@ def _listing(args: argparse.Namespace, programs: Sequence[AssembledProgram]) -> 
     named = {line.path for program in programs for line in program.assembly.sources.values()}
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
     return Listing(read_sources(named), args.order or "ptx", args.at, terminal_width(args), paint)
-
-
-def save(programs: Sequence[AssembledProgram], folder: str) -> None:
-    """Write ``NAME.TARGET.ptx`` and ``.cubin`` of each program; of machine code there is no PTX."""
-    for program in programs:
-        stem = os.path.join(folder, f"{Path(program.file).stem}.{program.arch}")
-        module, cubin = program.assembly.module, program.assembly.cubin
-        written = {".ptx": module.source.text.encode() if module else b"", ".cubin": cubin.image}
-        for ending, content in written.items():
-            if content:
-                write_whole(stem + ending, content)
 
 
 def in_file(

@@ -11,13 +11,14 @@ from html import escape
 from importlib.resources import files
 
 from ptxlab.observe.timeline import Timeline
+from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.verbs.trace.text import as_json, heading, notes, totals
 from ptxlab.view.json import plain
 from ptxlab.view.page import assembled, embedded, in_schemes
 from ptxlab.view.palette import oklab
 from ptxlab.view.sources import Sources
 
-SCRIPTS = ("framed.js", "lanes.js", "words.js", "draw.js", "events.js")
+SCRIPTS = ("framed.js", "lanes.js", "words.js", "draw.js", "cycles.js", "events.js")
 AROUND = 6
 """Lines of PTX that are shown before and after those that were executed."""
 
@@ -32,9 +33,9 @@ _LIGHTNESS = {"light": (0.70, 0.135, 0.90, 0.05), "dark": (0.68, 0.125, 0.36, 0.
 """Lightness and chroma of a class, then of its pale colour."""
 
 
-def page(timeline: Timeline, sources: Sources) -> str:
+def page(timeline: Timeline, sources: Sources, predicted: PredictedIssues | None = None) -> str:
     folder = files("ptxlab.verbs.trace") / "page_files"
-    told = plain(as_json(timeline, sources)) | {"text": _lines(timeline)}
+    told = plain(as_json(timeline, sources, predicted)) | {"text": _lines(timeline)}
     parts = {
         "colours": in_schemes(_colours("light"), _colours("dark")),
         "title": escape(heading(timeline)),

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import Flight, Timeline, Wait
+from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.syntax.names import called
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
@@ -25,7 +26,9 @@ def sources_of(timeline: Timeline) -> Sources:
     return read_sources({site.source.path for site in timeline.places if site.source})
 
 
-def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
+def as_json(
+    timeline: Timeline, sources: Sources, predicted: PredictedIssues | None = None
+) -> dict[str, Any]:
     config = timeline.config
     places = [
         {
@@ -59,6 +62,26 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
                 "waits",
                 "mbarriers",
             )
+        },
+        "predicted": predicted and _predicted(predicted),
+    }
+
+
+def _predicted(predicted: PredictedIssues) -> dict[str, Any]:
+    """Return as JSON what warps would issue: columns of numbers, an entry an instruction that is issued."""
+    reasons = [*dict.fromkeys(issue.reason for issue in predicted.issues)]
+    return {
+        **members(predicted, "gpu", "arch", "clock_mhz", "together", "left_out"),
+        "code": [
+            {**members(instruction, "address", "text", "line")} for instruction in predicted.code
+        ],
+        "reasons": reasons,
+        "issues": {
+            "warp": [issue.warp for issue in predicted.issues],
+            "number": [issue.number for issue in predicted.issues],
+            "cycle": [issue.cycle for issue in predicted.issues],
+            "waited": [issue.waited for issue in predicted.issues],
+            "reason": [reasons.index(issue.reason) for issue in predicted.issues],
         },
     }
 
@@ -158,11 +181,23 @@ def _of_tensor_cores(timeline: Timeline) -> Iterator[tuple[str, str]]:
 _PLURALS = {"product": "products", "copy": "copies", "shift": "shifts", "store": "stores"}
 
 
-def text(timeline: Timeline) -> str:
+def text(timeline: Timeline, predicted: PredictedIssues | None = None) -> str:
     parts = [[heading(timeline), *notes(timeline)], fields(totals(timeline))]
+    if predicted is not None:
+        parts.append(fields([("predicted", in_words(predicted))]))
     if timeline.waits:
         parts.append(["longest waits, in steps of others", *fields(list(_longest(timeline)))])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def in_words(predicted: PredictedIssues) -> str:
+    """Say what was predicted of when instructions are issued."""
+    ends = max((issue.cycle for issue in predicted.issues), default=0) + 1
+    left = f", {predicted.left_out:,} more are left out" * bool(predicted.left_out)
+    return (
+        f"{counted(len(predicted.issues), 'instruction', form=',')} of CTA 0 issued in {ends:,} cycles of "
+        f"{predicted.gpu} at {predicted.clock_mhz:,} MHz, with {counted(predicted.together, 'CTA')} on its SM{left}"
+    )
 
 
 def _aloft(timeline: Timeline) -> str:

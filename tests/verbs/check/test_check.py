@@ -233,3 +233,16 @@ def test_what_is_checked_as_data(capsys: pytest.CaptureFixture[str]) -> None:
         assert {"rules": ["twice"], "about": "two threads that cp.async to one place"} in told[
             "checks"
         ][0]["rules"]
+
+
+def test_what_is_no_ptx_is_rejected_as_in_other_verbs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.ptx"
+    file.write_text(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n"
+        "    .reg .b32 r;\n    mov.u33 r, 0;\n    ret;\n}\n"
+    )
+    for word in ("run", "check"):
+        assert main([word, str(file), "--grid", "1", "--block", "32"]) == 4
+        assert f"{file}:7" in capsys.readouterr().err

@@ -261,3 +261,25 @@ def test_what_is_refused(
     assert status_of_dump == status
     assert out == ""
     assert message in err
+
+
+LINES = """\
+extern "C" __global__ void k(float* a) {
+    float v = a[threadIdx.x] * 3.0f;
+    if (threadIdx.x < 16)
+        v += 1.0f;
+    a[threadIdx.x] = v;
+}
+"""
+
+
+def test_a_line_of_the_source_is_a_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "k.cu"
+    file.write_text(LINES)
+    words = [str(file), "--block", "32", "--arg", "a=arange(32,f32)", "--as", "f32"]
+    output = answer(capsys, *words, "--at", "k.cu:2", "--lane", "5")
+    assert "15" in json.dumps(output["lanes"])
+    assert main(["dump", *words, "--at", "k.cu:6000"]) == 2
+    assert "the nearest is line 6" in capsys.readouterr().err

@@ -136,7 +136,9 @@ def test_machine_order_and_what_each_instruction_waits_for(
     (board,) = re.findall(r" w(\d) ", code[load])
     waits = [n for n, line in enumerate(code) if re.search(rf"  \S*{board}\S* r", line)]
     assert load < waits[0] <= add
-    assert code[add].endswith(f"PTX {PTX.splitlines().index('    add.f32         v, v, 0f3F800000;') + 1}")
+    assert code[add].endswith(
+        f"PTX {PTX.splitlines().index('    add.f32         v, v, 0f3F800000;') + 1}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,29 @@ def test_what_cannot_be_traced_is_refused(ring: str, capsys: pytest.CaptureFixtu
     assert "there is no CTA (0, 1, 0) in a grid of (1, 1, 1)" in capsys.readouterr().err
     assert main(["trace", ring, "--device", "cuda"]) == 2
     assert "leave out --device" in capsys.readouterr().err
+
+
+def test_a_gpu_is_a_second_axis(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "ptx/mbarrier.ptx", "--gpu", "h100", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["predicted"]
+    assert (told["gpu"], told["arch"], told["left_out"]) == ("H100 SXM", "sm_90a", 0)
+    issues = list(zip(*told["issues"].values(), strict=True))
+    cycles = [cycle for _, _, cycle, _, _ in issues]
+    assert cycles == sorted(cycles)
+    for warp in (0, 1):
+        own = [issue for issue in issues if issue[0] == warp]
+        assert all(a[2] < b[2] for a, b in pairwise(own))  # one instruction a cycle at most
+        assert all(b[2] - b[3] > a[2] for a, b in pairwise(own))  # it waits after the one before
+        addresses = [told["code"][number]["address"] for _, number, _, _, _ in own]
+        assert addresses[0] == 0
+        assert told["code"][own[-1][1]]["text"] == "EXIT"
+    # Each of the six rounds waits once for data and once for room.
+    assert sum(told["reasons"][reason] == "mbarrier" for *_, reason in issues) >= 6
+
+
+def test_a_prediction_says_what_it_is_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "ptx/mbarrier.ptx", "--gpu", "h100"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "cycles of H100 SXM at 1,980 MHz, with 1 CTA on its SM" in out
+    assert main(["trace", "ptx/mbarrier.ptx", "--gpu", "a100"]) == 4
+    assert "GPUs that run it" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.main import main
 from ptxlab.observe.timeline import Timeline
 from ptxlab.observe.trace import trace
 from ptxlab.verbs.trace import page as trace_page
@@ -253,5 +254,29 @@ def test_tensor_memory_has_lanes_in_each_cta_of_a_pair(browser: Browser, tmp_pat
         "keep(lanes.find((one) => one.cta === 1 && one.name === 'columns 32 to 63').items[0])"
     )
     assert facts(browser)["cells"] == "columns 32 to 63 of lanes 0 to 127 of rank 1"
+    with browser.phone(400, 844):
+        assert browser.js("return document.documentElement.scrollWidth") == 400
+
+
+def test_predicted_cycles_have_lanes_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "cycles.html"
+    assert main(["trace", "ptx/mbarrier.ptx", "--gpu", "h100", "-o", str(path)]) == 0
+    browser.open(path.as_uri())
+    painted(browser)
+    assert browser.text("#gpu") == "cycles on H100 SXM, predicted"
+    browser.js("$('issues').focus()")
+    browser.press("ArrowRight", "ArrowRight", "ArrowDown")
+    chosen = browser.js(
+        "const { warp, cycle, code } = cycles.pinned; return [warp, cycle, code.line]"
+    )
+    assert chosen[0] == 1
+    assert f"cycle {chosen[1]}" in browser.text("#issue")
+    assert browser.js("return place(stepOf(state.pinned)).line") == chosen[2]  # and above as well
+    # Where it is drawn it is found.
+    pointed = """
+        const box = $("issues").getBoundingClientRect(), one = issuesOf[0][7];
+        return issueUnder({ clientX: box.left + atCycle(one.cycle) + .5, clientY: box.top + 4 }) === one;"""
+    browser.js("lookAtCycles(0, 40)")
+    assert browser.js(pointed)
     with browser.phone(400, 844):
         assert browser.js("return document.documentElement.scrollWidth") == 400

@@ -53,12 +53,27 @@ addEventListener("message", ({ data, source }) => {
   if (own && own !== state.line) look({ line: own, from: id });
 });
 
-function frameView(id, label, title) {
+function frameView(id, label, title, { asks = () => [asAsked(id)], bar = () => null } = {}) {
   view(id, label, title, {
-    asks: () => [asAsked(id)],
-    draw: (box, [{ result }]) => framed(id, box, result),
+    asks,
+    draw: (box, all) => {
+      const { result } = all.findLast((one) => one.result);
+      framed(id, box, result);
+      box.prepend(...[bar(all)].filter(Boolean));
+    },
     follow: ({ line, from }) => { if (from !== id) post(id, whereOf(line)); },
   });
 }
+
+/** What the second axis of the timeline is: the cycles of a GPU, chosen here, or why there are none. */
+function cyclesBar([, predicted]) {
+  const chosen = choice("second axis", state.cycles || "", [["", "none"], ...about.gpus.map((name) => [name, `predicted cycles on ${name}`])],
+    (name) => { state.cycles = name; keep(); run(); });
+  return element("div", { class: "bar axis" }, chosen, predicted && predicted.error ? element("span", { class: "quiet" }, `no cycles: ${predicted.error.message}`) : null);
+}
+
 frameView("step", "Step", "registers, matrices and shared memory, instruction by instruction");
-frameView("trace", "Timeline", "what warps, copies, products and barriers do, in order");
+frameView("trace", "Timeline", "what warps, copies, products and barriers do, in order, and in predicted cycles", {
+  asks: () => [asAsked("trace"), ...(state.cycles ? [{ ...asAsked("trace"), options: [...options(), "--gpu", state.cycles] }] : [])],
+  bar: cyclesBar,
+});

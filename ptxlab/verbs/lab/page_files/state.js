@@ -25,9 +25,10 @@ function element(tag, attributes = {}, ...children) {
  * launch       what the user says of the launch in place of the program's header, by the name of the option; args by argument
  * tab, line    what is looked at
  * gpus         whose time is predicted
+ * cycles       the GPU whose cycles are the second axis of the timeline
  * other        what it is compared with: name, text, gpu; and the gpu of the program itself
  */
-const fresh = () => ({ name: "", text: "", example: null, launch: { args: {} }, tab: "step", line: null, gpus: about.chosen, other: null, stop: null });
+const fresh = () => ({ name: "", text: "", example: null, launch: { args: {} }, tab: "step", line: null, gpus: about.chosen, cycles: null, other: null, stop: null });
 let state = fresh();
 
 /** Whether the source is no PTX itself, but becomes some: CUDA C, or what a program in Python compiles. */

@@ -234,15 +234,16 @@ function outline(pen, item, ink, width) {
   pen.strokeRect(x(item.from) - .5, item.lane.top - .5, Math.max(2, (item.to - item.from) * scale()) + 1, item.lane.height + 1);
 }
 
-function drawRuler() {
-  const canvas = $("ruler"), pen = penOf(canvas), least = 80 / scale();
+/** Numbers along an axis: what of it is in sight, how many pixels one is, and where each is. */
+function drawScale(canvas, { from, to }, per, placed) {
+  const pen = penOf(canvas), least = 80 / per;
   const ten = 10 ** Math.floor(Math.log10(least));
   const by = Math.max(1, [1, 2, 5, 10].map((part) => part * ten).find((part) => part >= least));
   pen.textAlign = "center";
-  for (let moment = Math.ceil(view.from / by) * by; moment <= view.to; moment += by) {
+  for (let moment = Math.ceil(from / by) * by; moment <= to; moment += by) {
     pen.fillStyle = colour.quiet;
-    pen.fillText(number(moment), Math.min(Math.max(x(moment), 16), canvas.clientWidth - 18), 9);
-    pen.fillRect(x(moment), 17, 1, 5);
+    pen.fillText(number(moment), Math.min(Math.max(placed(moment), 16), canvas.clientWidth - 18), 9);
+    pen.fillRect(placed(moment), 17, 1, 5);
   }
   pen.textAlign = "start";
 }
@@ -304,7 +305,8 @@ function draw() {
   requestAnimationFrame(() => {
     asked = false;
     drawLanes();
-    drawRuler();
+    drawScale($("ruler"), view, scale(), x);
+    drawCycles();
     drawOverview();
   });
 }
