@@ -170,9 +170,6 @@ def _bounded(left: Any) -> Bounded:
     if left.dtype != _NUMBER:
         return Bounded(left, np.zeros(left.shape))
     rounded = left["roundings"].astype(np.float64) * _UNIT
-    error = np.where(
-        left["roundings"] > 0,
-        1.001 * (left["error"] + rounded / (1 - rounded) * left["magnitude"]) + 2.0**-149,
-        left["error"],
-    )
-    return Bounded(left["value"], error)
+    with np.errstate(all="ignore"):  # a bound of what is no number is none
+        whole = 1.001 * (left["error"] + rounded / (1 - rounded) * left["magnitude"]) + 2.0**-149
+    return Bounded(left["value"], np.where(rounded > 0, whole, left["error"]))
