@@ -39,6 +39,8 @@ class ConstantBank:
     cluster: int | None = None
     """Where it says whether there are clusters."""
     cluster_sizes: int | None = None
+    clusters: int | None = None
+    """Where it says how many clusters the grid has in each direction."""
     ranks: int | None = None
     """Where it says how many CTAs a cluster has."""
     local: int = 0x20
@@ -51,10 +53,10 @@ class ConstantBank:
 
 _BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
 _HOPPER = ConstantBank(
-    0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144, 0x188, descriptor=(0x208, 0x20C), alias=0x18C
+    0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144, 0x15C, 0x188, descriptor=(0x208, 0x20C), alias=0x18C
 )
 _BLACKWELL = ConstantBank(
-    0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C, None, 0x2CC, 0x2F8, (0x358, 0x35C), 0x2D8
+    0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C, 0x2A0, 0x2C0, 0x2CC, 0x2F8, (0x358, 0x35C), 0x2D8
 )
 
 
@@ -93,9 +95,11 @@ class Launch:
             words[bank.cluster] = int(self.config.cluster is not None)
         if bank.ranks is not None:
             words[bank.ranks] = self.cluster
-        if bank.cluster_sizes is not None:
-            for axis, size in enumerate(self.config.cluster or (1, 1, 1)):
+        for axis, size in enumerate(self.config.cluster or (1, 1, 1)):
+            if bank.cluster_sizes is not None:
                 words[bank.cluster_sizes + 4 * axis] = size
+            if bank.clusters is not None:
+                words[bank.clusters + 4 * axis] = self.config.grid[axis] // size
         words |= _words(self.parameters, bank.parameters)
         known = {(0, offset): word for offset, word in words.items()}
         for number, data in self.banks.items():

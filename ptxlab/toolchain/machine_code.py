@@ -22,7 +22,7 @@ _ENTRY = 0x10  # STO_CUDA_ENTRY in st_other
 
 _REGISTERS, _FRAME, _MOST_THREADS, _THREADS, _BARRIERS = 0x2F, 0x11, 0x05, 0x10, 0x4C
 _PARAMETER, _PARAMETER_BIG, _CLUSTER = 0x17, 0x45, 0x3D
-_SIZE_AT = 18  # of a parameter, in the last word; what is big has a word for it
+_SIZE_AT = 18  # of a parameter, in the last word; what is big has the lower half of one for it
 _SIZED = 4  # the format of an attribute whose value has a size of its own
 _BARRIERS_IN_FLAGS = 20  # of the section of the code, before CUDA 13
 
@@ -103,7 +103,7 @@ def _parameters(said: list[tuple[int, tuple[int, ...]]]) -> tuple[Parameter, ...
     for attribute, value in said:
         if attribute in (_PARAMETER, _PARAMETER_BIG):
             _, where, last = value
-            size = last if attribute == _PARAMETER_BIG else last >> _SIZE_AT
+            size = last & 0xFFFF if attribute == _PARAMETER_BIG else last >> _SIZE_AT
             places[where & 0xFFFF] = Parameter(where >> 16, size)
     return tuple(parameter for _, parameter in sorted(places.items()))
 

@@ -6,6 +6,7 @@ Source: CUDA Driver API, "Execution Control".
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -53,6 +54,8 @@ def run(
             f"{function.name} has {function.most_shared} bytes of dynamic shared memory, and the launch "
             f"asks for {config.shared}: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES allows more",
         )
+    if config.block == (1, 1, 1) and function.threads_of_tiles:
+        config = replace(config, block=function.threads_of_tiles)
     if config.cooperative:
         _require_room(gpu, function, config)
     gpu.seconds += gpu.session.launch(function.kernel, config, parameters, gpu.lent()).seconds

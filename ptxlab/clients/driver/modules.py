@@ -20,7 +20,7 @@ from ptxlab.device.emulator import EmulatorModule, MachineCodeModule
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
-from ptxlab.launch_config import CTA_THREADS
+from ptxlab.launch_config import CTA_THREADS, Dim3
 from ptxlab.machine.binary import machine_code, newest_ptx
 from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.tree import Function
@@ -28,6 +28,9 @@ from ptxlab.toolchain import elf, fatbin, link_ptx
 from ptxlab.toolchain.cubin import Used
 
 _FATBIN_WRAPPER = b"\xb1\x43\x62\x46"
+
+_TILES = b"\0.nv.tileir."
+"""With what the names of sections begin that only CUDA Tile's compiler writes."""
 
 
 @handles("module")
@@ -87,6 +90,14 @@ class DriverFunction:
         tree = self.loaded.module.tree
         assert tree is not None
         return next(entry for entry in tree.entries if entry.name == self.name)
+
+    @cached_property
+    def threads_of_tiles(self) -> Dim3 | None:
+        """The threads of a CTA of a kernel of CUDA Tile, which is launched as if they were one; None of others."""
+        module = self.loaded.module
+        if not isinstance(module, MachineCodeModule) or _TILES not in module.cubin.image:
+            return None
+        return declared(self.declaration, "reqntid")
 
     @property
     def most_shared(self) -> int:

@@ -87,8 +87,13 @@ class ConstantBanks:
 
     def _launch(self, name: str, offset: int) -> list[str] | None:
         bank = self._bank
-        for first, special in ((bank.block, "%ntid"), (bank.grid, "%nctaid")):
-            if first <= offset < first + 12:
+        for first, special in (
+            (bank.block, "%ntid"),
+            (bank.grid, "%nctaid"),
+            (bank.cluster_sizes, "%cluster_nctaid"),
+            (bank.clusters, "%nclusterid"),
+        ):
+            if first is not None and first <= offset < first + 12:
                 return [f"mov.u32 {name}, {special}.{'xyz'[(offset - first) // 4]};"]
         if offset == bank.stack:
             end = f"{STACK_NAME}+{self._stack}" if self._stack else "0"
@@ -100,8 +105,6 @@ class ConstantBanks:
                 "mov.pred launched, %is_explicit_cluster;",
                 f"selp.u32 {name}, 1, 0, launched;",
             ]
-        if bank.cluster_sizes is not None and 0 <= offset - bank.cluster_sizes < 12:
-            return [f"mov.u32 {name}, %cluster_nctaid.{'xyz'[(offset - bank.cluster_sizes) // 4]};"]
         for first, space in ((WINDOW, "shared"), (bank.local, "local")):
             if offset in (first, first + 4):
                 return self._half(name, offset - first, [f"cvta.{space}.u64 wide, 0;"])
@@ -165,7 +168,10 @@ class ConstantBanks:
 
     def indexed(self, w: Emits, bank: int, offset: int, index: str, kind: str = "b32") -> str:
         """Load a number of some ``kind`` of a bank that lies behind ``offset`` where a register says."""
-        if bank == 0 and offset == self._bank.ranks:
+        own = self._bank
+        firsts = (own.cluster_sizes, own.clusters)
+        sizes = [first + 4 * axis for first in firsts if first is not None for axis in range(3)]
+        if bank == 0 and offset in (own.ranks, *sizes):
             word = self.word(bank, offset)
             assert word is not None
             return word  # SR_CgaSize leads away from there, which is 0 here

@@ -77,3 +77,22 @@ def test_a_cubin_is_loaded_from_its_file(call: str, driver: Driver, tmp_path: Pa
 def test_machine_code_for_another_gpu_is_refused(driver: Driver) -> None:
     held = ctypes.create_string_buffer(link_ptx(PTX, arch="sm_90").image)
     assert driver.result("cuModuleLoadData", ctypes.addressof(held)) == "NO_BINARY_FOR_GPU"
+
+
+@pytest.mark.parametrize("of_tiles", [True, False])
+def test_a_kernel_of_tiles_has_its_own_threads(of_tiles: bool, driver: Driver) -> None:
+    """CUDA Tile launches with blocks of one thread, and has sections of its own, of which one is made up here."""
+    image = link_ptx(PTX.replace(".maxntid 64", ".reqntid 32"), arch="sm_80").image
+    if of_tiles:
+        image = image.replace(b"\0.nv.callgraph\0", b"\0.nv.tileir.xx\0")
+    held = ctypes.create_string_buffer(image)
+    module = driver("cuModuleLoadData", ctypes.addressof(held))
+    function = driver("cuModuleGetFunction", module, b"scaled")
+    out = driver.upload(bytes(4 * 32))
+    values = ctypes.c_uint64(out), ctypes.c_uint32(3)
+    pointers = (ctypes.c_uint64 * 2)(*map(ctypes.addressof, values))
+    launch = function, 1, 1, 1, 1, 1, 1, 0, 0, ctypes.addressof(pointers), 0
+    assert driver.result("cuLaunchKernel", *launch) == ("SUCCESS" if of_tiles else "INVALID_VALUE")
+    if of_tiles:
+        numbers = np.frombuffer(driver.download(out, 4 * 32), np.uint32)
+        assert numbers.tolist() == [3 * thread + 5 for thread in range(32)]

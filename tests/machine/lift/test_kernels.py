@@ -50,6 +50,25 @@ PAST:
 }
 """
 
+CLUSTERS = """
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .b64 at; .reg .b32 x;
+    ld.param.u64 at, [data];
+    mov.u32 x, %cluster_nctaid.x; st.global.u32 [at], x;
+    mov.u32 x, %cluster_nctaid.y; st.global.u32 [at+4], x;
+    mov.u32 x, %cluster_nctaid.z; st.global.u32 [at+8], x;
+    mov.u32 x, %nclusterid.x; st.global.u32 [at+12], x;
+    mov.u32 x, %nclusterid.y; st.global.u32 [at+16], x;
+    mov.u32 x, %nclusterid.z; st.global.u32 [at+20], x;
+    mov.u32 x, %cluster_nctarank; st.global.u32 [at+24], x;
+}
+"""
+"""What constant memory has of the clusters of a launch, which Blackwell finds through a register."""
+
 COPIES = """
 .version 8.0
 .target sm_90a
@@ -153,3 +172,11 @@ def test_no_text_waits_as_machine_code_does() -> None:
     with pytest.raises(PtxlabError, match=r"converge\.sync is not modelled") as raised:
         device.load(text).kernel("k")
     assert raised.value.hint == "only machine code waits like that"
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_sizes_of_clusters(arch: str) -> None:
+    device = open_device("emulator", arch=arch, engine="sass")
+    data = device.upload(np.zeros(7, np.uint32))
+    device.load(CLUSTERS).kernel("k").launch((4, 6, 3), 1, [data], cluster=(2, 3, 1))
+    assert data.numpy().tolist() == [2, 3, 1, 2, 2, 3, 6]
