@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -98,15 +98,14 @@ class KernelCandidate:
         checker = Checker(CHECKS) if checked else None
         fault: LaunchError | Unsupported | None = None
         try:
-            with faults_at_source(kernel) if checker is None else nullcontext():
-                (kernel.watch(checker) if checker else kernel).run(_config(config), passed)
+            (kernel.watch(checker) if checker else kernel).run(_config(config), passed)
         except (LaunchError, Unsupported) as error:
             fault = error
         return {
             "arrays": {name: buffer.numpy()[-size:] if shifted else buffer.numpy()
                        for name, (buffer, size) in held.items()},
             "report": checker and plain_report(checker.report(kernel.name, fault)),
-            "fault": fault and plain_error(fault),
+            "fault": fault and plain_error(_at_source(kernel, fault)),
         }  # fmt: skip
 
     def written_by(self, name: str, index: int) -> dict[str, Any]:
@@ -189,6 +188,17 @@ def bound(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
         f"{called(kernel.name)} takes {', '.join(names) or 'no arguments'}, not {', '.join(arguments)}",
         hint="arguments have the names of the kernel's parameters, or stand in their order",
     )
+
+
+def _at_source(
+    kernel: EmulatorKernel, fault: LaunchError | Unsupported
+) -> LaunchError | Unsupported:
+    """Return a fault with the line of the source, which a report tells by that of the PTX."""
+    try:
+        with faults_at_source(kernel):
+            raise fault
+    except (LaunchError, Unsupported) as located:
+        return located
 
 
 def _config(told: Mapping[str, Any]) -> LaunchConfig:

@@ -140,6 +140,11 @@ def test_what_checks_find_counts(judged: dict[str, Judgement]) -> None:
     assert report is not None
     assert {finding.kind for finding in report.findings} == {"bounds"}
     assert not judged["reads on"].stages["safe"]
+    error = judged["reads on"].error
+    assert error is not None
+    assert error.location is not None
+    assert error.location.path.endswith("reads on.cu")
+    assert error.location.line == KERNEL[: KERNEL.index("sum += x")].count("\n") + 2
 
 
 def test_the_same_seed_gives_the_same_judgement(judged: dict[str, Judgement]) -> None:
