@@ -158,5 +158,5 @@ function arranged(drawn, fresh) {
     x += found.wide + GAP;
   }
   const size = `${round(wide + 4)} ${round(bottom + 4)}`.split(" ");
-  return `<div class="scrolls"><svg width="${size[0]}" height="${size[1]}" viewBox="0 0 ${size.join(" ")}" role="group">${parts.join("")}</svg></div>`;
+  return `<div class="scrolls" tabindex="0" role="region" aria-label="matrix"><svg width="${size[0]}" height="${size[1]}" viewBox="0 0 ${size.join(" ")}" role="group">${parts.join("")}</svg></div>`;
 }
