@@ -19,7 +19,7 @@ _OTHER = re.compile(
     r"|div\.full"  # last bits
     r"|(rcp|div|sqrt)\.r[zmp]\.ftz"  # whether what rounds up to the least normal number is flushed
     r"|slct\.\w+\.f32"  # of an absolute value that is no number: docs/ptxas.md
-    r"|copysign|.*(f16|f32x2|tf32)"  # the payload of a NaN, which what comes next may take for a number
+    r"|copysign|.*(f16|f32x2|tf32|xorsign)"  # the payload of a NaN, which what comes next may take for a number
     r"|lop3\.(and|or)"  # without the predicate, which chance leaves out, ptxas has no such form
     r"|(mul|add|sub|mad|fma)\.(ftz\.)?(sat\.)?f(32|64)$"  # they may be contracted
 )
