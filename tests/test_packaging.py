@@ -43,7 +43,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_the_wheel_holds_all_code_and_all_programs_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    code = files_below("ptxlab", ".py", ".typed", ".html", ".css", ".js")
+    code = files_below("ptxlab", ".py", ".typed", ".html", ".css", ".js", ".h")
     programs = files_below("ptx", ".ptx") | files_below("kernels", ".cu", ".cuh")
     code |= files_below("ptxlab/gemm", ".xz") | files_below("ptxlab/prediction", ".toml")
     assert len(programs) > 5
