@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def launch(
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace, registers,
             Schedule(schedule), unverified, hot, processors, unlaunched.cancel,
         )  # fmt: skip
-        scheduler = Scheduler(wave, entry, lambda: check(first, scheduler.instructions), engine)
+        scheduler = Scheduler(wave, entry, partial(check, first), engine)
         wave.watcher.begin(wave)
         scheduler.run()
         wave.watcher.end(wave)

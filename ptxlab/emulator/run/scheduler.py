@@ -43,7 +43,7 @@ class Scheduler:
     """Runs one wave to its end."""
 
     def __init__(
-        self, wave: Wave, entry: Routine, check: Callable[[], None], engine: Engine
+        self, wave: Wave, entry: Routine, check: Callable[[int], None], engine: Engine
     ) -> None:
         self.wave = wave
         self._check = check
@@ -114,7 +114,7 @@ class Scheduler:
             return
         while current is not None:
             try:
-                self._check()
+                self._check(self.instructions)
             except TimeoutError as error:
                 raise _stopped(current, str(error)) from None
             block, at = current.stands_at(), current.block

@@ -12,7 +12,8 @@ import pytest
 from ptxlab.errors import LaunchError, ToolchainError
 from tests.clients.needs import need
 
-need("torch", "triton")
+need("torch", "triton", "setuptools")
+import_module("setuptools")  # PyTorch's module wants it, and it wants to be before Python's distutils
 
 CPP = """
 #include <torch/extension.h>
