@@ -13,7 +13,7 @@ from ptxlab.errors import LaunchError, ToolchainError
 from tests.clients.needs import need
 
 need("torch", "triton", "setuptools")
-import_module("setuptools")  # PyTorch's module wants it, and it wants to be before Python's distutils
+import_module("setuptools")  # PyTorch wants it here, and it to be before distutils
 
 CPP = """
 #include <torch/extension.h>
