@@ -28,7 +28,7 @@ from ptxlab.judge.rounding import Bounded
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import PtxModule
-from ptxlab.toolchain.host_headers import is_host
+from ptxlab.toolchain.host_headers import INCLUDE, without_host_headers
 from ptxlab.toolchain.nvrtc import compile_cuda
 from ptxlab.toolchain.source_kernels import source_parameters
 
@@ -38,7 +38,6 @@ _NUMBER = np.dtype(
 """``ptxlab_bounded``."""
 _HEADER = Path(__file__).with_name("bounded.h")
 _UNIT = 2.0**-24
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.MULTILINE)
 _UNCARRIED = re.compile(
     r"\b(?:(?:float|double)[1-4]|half2|__half2?|__nv_bfloat16\w*|asm|union|atomic\w+|__\w+_as_\w+)\b"
 )
@@ -121,11 +120,8 @@ def _undecided(text: str) -> None:
 
 
 def _compiled(path: str, target: Target) -> PtxModule:
-    text = read_text(find_file(path))
-    host = [each[0] for each in _INCLUDE.finditer(text) if is_host(each[1])]
-    for line in host:
-        text = text.replace(line, "", 1)
-    uncarried = _UNCARRIED.search(text) or _INCLUDE.search(text)
+    text = without_host_headers(read_text(find_file(path)))
+    uncarried = _UNCARRIED.search(text) or INCLUDE.search(text)
     if uncarried is not None:
         raise Unsupported(
             f"{path} has {uncarried[0].strip()}, and a trusted kernel computes with float, double and integers alone",

@@ -83,3 +83,12 @@ namespace std { using namespace cuda::std; }
 def is_host(name: str) -> bool:
     """Say whether ``#include <name>`` is of the host: of C++, of the system, of a library it calls."""
     return name in _STANDARD_NAMES or _LIBRARY.fullmatch(name) is not None
+
+
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.MULTILINE)
+"""A line that includes a header, by its name."""
+
+
+def without_host_headers(text: str) -> str:
+    """Return a source with an empty line in place of each that includes a header of the host."""
+    return INCLUDE.sub(lambda match: "" if is_host(match[1]) else match[0], text)

@@ -28,7 +28,7 @@ from ptxlab.emulator import print_text
 from ptxlab.emulator.prepare.program import declared_functions, function_addresses
 from ptxlab.errors import ToolchainError, Unsupported
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.toolchain.host_headers import PRELUDE, is_host
+from ptxlab.toolchain.host_headers import PRELUDE, without_host_headers
 from ptxlab.toolchain.nvrtc import compile_cuda
 
 _MODULE = "torch.utils.cpp_extension"
@@ -52,7 +52,6 @@ _ATTRIBUTES = {
 }  # fmt: skip
 """cudaDeviceAttr, as torch.cuda.get_device_properties calls them."""
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.MULTILINE)
 _LAUNCH = re.compile(r"<<<((?:(?!<<<).)*?)>>>\s*\(", re.DOTALL)
 _CALLED = re.compile(r"[\w:]+\s*(?:<(?:[^<>;{}]|<[^<>;{}]*>)*>\s*)?$")
 _FLAG = re.compile(r"-D.+|--?(?:use_fast_math|fmad=.*|ftz=.*|prec-(?:div|sqrt)=.*|std=.*)")
@@ -321,7 +320,7 @@ def _bound(extension: Extension, name: str) -> Callable[..., Any]:
 
 def _translated(text: str) -> str:
     """Return C++ without headers of the host, and with launches as calls of ``ptxlab::launch``."""
-    text = _INCLUDE.sub(lambda match: "" if is_host(match[1]) else match[0], text)
+    text = without_host_headers(text)
     pieces, at = [], 0
     for match in _LAUNCH.finditer(text):
         called = _CALLED.search(text, at, match.start())
