@@ -23,12 +23,12 @@ from ptxlab.matrix.form import Form
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 NUMBERS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)
-NEWEST = (9, 1)
+NEWEST = (9, 4)
 VERSIONS = (
     *((6, minor) for minor in range(3, 6)),
     *((7, minor) for minor in range(9)),
     *((8, minor) for minor in range(9)),
-    (9, 0),
+    *((9, minor) for minor in range(4)),
     NEWEST,
 )
 LEAST = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")

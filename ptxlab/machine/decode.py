@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
+from ptxlab.errors import Unsupported
 from ptxlab.machine.control import INSTRUCTION_BYTES, Control, control
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import Immediate, Operand, Predicate, SassRegister, read
@@ -71,6 +72,8 @@ def decode(
         function, code = functions[name], _section(cubin, f".text.{name}")
         places = {name: at // INSTRUCTION_BYTES + first for name, at in function.labels.items()}
         for number, sass in enumerate(function.instructions, first):
+            if sass.address != (at := (number - first) * INSTRUCTION_BYTES):
+                raise Unsupported(f"nvdisasm prints no instruction at {at:#06x} of {name}")
             instructions.append(decoded(number, sass, code, bases | places))
     return instructions
 

@@ -3,10 +3,12 @@
 A matrix in shared memory is 8 or 16 rows of 16 bytes. One lane supplies the address of each row,
 aligned to 16; rows need not follow each other. A row holds 8 elements of 16 bits or 16 of 8 bits.
 ``ldmatrix`` also reads rows of 16 elements of 6 or 4 bits, packed at the start of the 16 bytes, and
-puts each into the low bits of a byte.
+puts each into the low bits of a byte; and, with ``.s8.s4``, rows of 8 bytes with 16 signed elements of 4 bits,
+which it extends by their sign.
 
 Source: PTX ISA, "Warp-level matrix load instruction: ldmatrix", "Warp-level matrix store
-instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix".
+instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix". Where an element of ``.s8.s4`` goes, and
+that rows are 8 bytes: the probe of vLLM's pull request 50096, which was run on an H100.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ from ptxlab.matrix.position import FragmentKind
 ROWS = 8
 ROW_BYTES = 16
 
-PACKED_BITS = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
+SIGNED = "s8.s4"
+"""The type whose elements are extended by their sign, in rows that have no padding."""
+
+PADDED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
+PACKED_BITS = {**PADDED, SIGNED: 4}
 """Bits of an element in memory where they are fewer than in a register, by the type's spelling."""
 
 
@@ -50,6 +56,8 @@ class RowMove(Form):
         kind: FragmentKind = "b" if trans else "a"
         if bits == 8:
             needs: tuple[tuple[str, ...], Version] = SM_10X_TO_12X, (8, 6)
+            if dtype == SIGNED:
+                needs = ("sm_90a", *SM_10X_TO_12X), (9, 4)
             kind = "accumulator.trans" if verb == "st" else kind
         else:
             needs = (("sm_75",), (6, 5)) if verb == "ld" else (("sm_90",), (7, 8))
@@ -84,6 +92,11 @@ class RowMove(Form):
         return self.operands[0].cols
 
     @property
+    def row_bytes(self) -> int:
+        """How many bytes of shared memory a lane names, and by how many its address is aligned."""
+        return ROW_BYTES // 2 if self.dtype == SIGNED else ROW_BYTES
+
+    @property
     def fragment(self) -> FragmentLayout:
         """The layout, over the warp, of any one of the matrices as it lies in shared memory."""
         return replace(self.operands[0], operand="matrix", rows=self.rows)
@@ -100,7 +113,7 @@ class RowMove(Form):
         meaning = f"{self.matrices} {matrices} of {self.rows} x {self.cols} of {self.bits} bits"
         layout = self.fragment if self.matrices == 1 else None
         last = self.matrices * self.rows - 1
-        rows = address(f"address of a row of 16 bytes, of lanes 0 to {last}")
+        rows = address(f"address of a row of {self.row_bytes} bytes, of lanes 0 to {last}")
         if self.family == "stmatrix":
             return rows, SignatureOperand("r", "source", meaning, self.registers, "b32", layout)
         return SignatureOperand("r", "result", meaning, self.registers, "b32", layout), rows
@@ -167,7 +180,7 @@ LDMATRIX: tuple[LdMatrix, ...] = (
     *(LdMatrix.of(count, trans) for trans in (False, True) for count in (1, 2, 4)),
     *(
         LdMatrix.of(count, True, "m16n16", dtype)
-        for count, dtype in product((1, 2), ("b8", *PACKED_BITS))
+        for count, dtype in product((1, 2), ("b8", *PADDED))
     ),
     *(
         LdMatrix.of(count, False, "m8n16", dtype)

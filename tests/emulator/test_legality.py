@@ -190,8 +190,7 @@ def test_a_version_older_than_a_matrix_form() -> None:
     assert refused > 200
 
 
-REFUSALS = (
-    """
+REFUSALS = """
 multimem.ld_reduce.global.add.u32 r0, [d0];
 tex.1d.v4.f32.s32 {r0,r1,r2,r3}, [d0, {r4}];
 tld4.r.2d.v4.f32.f32 {r0,r1,r2,r3}, [d0, {r4,r5}];
@@ -213,12 +212,6 @@ spcompress.b8.b2.sp::2:4.x1 {r0}, {r1}, {r2, r3}, r4;
 spdecompress.b8.b2.sp::2:4.x1 {r0}, {r1}, {r2}, r3;
 applypriority.async.bulk.global.bulk_group.L2::evict_normal [d0], r0;
 """.strip().splitlines()
-    + [
-        f"ldmatrix.sync.aligned.m8n16.x{count}{space}.s8.s4 {{r0}}, [r1];"
-        for count in (1, 2, 4)
-        for space in ("", ".shared", ".shared::cta")
-    ]
-)
 
 
 @in_one_test("instruction", REFUSALS)

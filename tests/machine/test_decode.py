@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptxlab.errors import Unsupported
+from ptxlab.machine import decode
 from ptxlab.machine.control import Control, control
 from ptxlab.machine.operands import (
     URZ,
@@ -19,7 +21,9 @@ from ptxlab.machine.operands import (
     read,
 )
 from ptxlab.machine.row import accessed_bytes, matrices
+from ptxlab.machine.sass import read_sass
 from ptxlab.machine.table import ROWS
+from ptxlab.toolchain.cubin import Cubin
 from tests.machine.test_operations import instruction
 from tests.together import in_one_test
 
@@ -68,6 +72,16 @@ def test_control_bits_stand_where_the_guides_have_them() -> None:
     assert control(bits.to_bytes(16, "little")) == Control(13, 5, 2, (0, 2, 5), (1, 3))
     none = 7 << 110 | 7 << 113
     assert control(none.to_bytes(16, "little")) == Control(0, None, None, (), ())
+
+
+def test_what_nvdisasm_leaves_out_is_refused_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nvdisasm 13.5 leaves out what ptxas makes of ldmatrix with .s8.s4."""
+    monkeypatch.setattr(decode, "_section", lambda cubin, name: bytes(48))
+    text = '.section .text.k,"ax"\n /*0000*/ NOP ;\n /*0010*/ NOP ;\n /*0020*/ EXIT ;\n'
+    cubin = Cubin("sm_90a", b"", "")
+    assert len(decode.decode(cubin, read_sass(text), "k")) == 3
+    with pytest.raises(Unsupported, match="no instruction at 0x0010 of k"):
+        decode.decode(cubin, read_sass(text.replace(" /*0010*/ NOP ;\n", "")), "k")
 
 
 ROLES: dict[str, tuple[int | None, list[int], int, list[int]]] = {

@@ -111,7 +111,7 @@ def test_operands_and_requirements() -> None:
 
 
 def test_ldmatrix_names_and_addresses() -> None:
-    assert (len(LDMATRIX), len(STMATRIX)) == (18, 9)
+    assert (len(LDMATRIX), len(STMATRIX)) == (21, 9)
     x2 = LdMatrix.of(2, False)
     assert x2.name == "ldmatrix.sync.aligned.m8n8.x2.shared.b16"
     assert LdMatrix.of(4, True).name == "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"

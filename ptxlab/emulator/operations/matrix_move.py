@@ -25,15 +25,16 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.ldmatrix import MOVMATRIX, ROW_BYTES, LdMatrix, StMatrix
+from ptxlab.matrix.ldmatrix import MOVMATRIX, ROW_BYTES, SIGNED, LdMatrix, RowMove, StMatrix
 from ptxlab.syntax.tree import Operand
 
 
 def _rows(context: Context, asked: RowForm, address: Operand, verb: str) -> Access:
-    """Return the access to a row of 16 bytes, and have whole warps arrive at it."""
+    """Return the access to a row of a matrix, and have whole warps arrive at it."""
+    assert isinstance(asked.matrix, RowMove)
     context.participants = ALIGNED
     what, writes = f"{asked.opcode} row {verb}", verb == "write"
-    access = memory_operand(context, asked, address, ROW_BYTES, what, writes=writes)
+    access = memory_operand(context, asked, address, asked.matrix.row_bytes, what, writes=writes)
     if access.space not in ("shared", "generic"):
         raise UnknownForm("reaches shared memory only")
     return access
@@ -117,10 +118,11 @@ def _unpacked(rows: Array, form: LdMatrix) -> Array:
     if form.packed_bits == form.bits:
         return rows.view(np.dtype(f"u{form.bits // 8}"))
     used = form.cols * form.packed_bits // 8
-    packed = rows.reshape(*rows.shape[:-1], form.rows, ROW_BYTES)[..., :used]
+    packed = rows.reshape(*rows.shape[:-1], form.rows, form.row_bytes)[..., :used]
     bits = np.unpackbits(packed, axis=-1, bitorder="little")
     by_element = bits.reshape(*rows.shape[:-1], form.rows * form.cols, form.packed_bits)
-    return np.packbits(by_element, axis=-1, bitorder="little")[..., 0]
+    elements = np.packbits(by_element, axis=-1, bitorder="little")[..., 0]
+    return (elements ^ 8) - np.uint8(8) if form.dtype == SIGNED else elements
 
 
 @cache

@@ -31,11 +31,6 @@ REFUSED: dict[str, str] = {
     "cp.async.bulk.wait_group.sync_restrict::proxy::async": _UNSAID,
     "fence.alias": _UNSAID,
     "tensormap.query": _UNSAID,
-    **{
-        f"ldmatrix.sync.aligned.m8n16.{count}{space}.s8.s4": _UNSAID
-        for count in ("x1", "x2", "x4")
-        for space in ("", ".shared", ".shared::cta")
-    },
     "spcompress": _RUBIN,
     "spdecompress": _RUBIN,
     "applypriority.async": _RUBIN,

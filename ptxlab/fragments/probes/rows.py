@@ -18,7 +18,7 @@ from ptxlab.fragments.probes.kernel import ProbeKernel, packed, record
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
+from ptxlab.matrix.ldmatrix import ROW_BYTES, SIGNED, LdMatrix, MovMatrix, StMatrix
 
 ROW_OF_LANE = np.arange(WARP) * 11 % WARP
 """The row of the tile that each lane addresses."""
@@ -67,8 +67,13 @@ def load_probe_kernel(form: LdMatrix, fill: Fill | None) -> ProbeKernel:
     if fill:
         tile = np.zeros_like(tile[:1])
         tile[:, rows] = _filled(layout, fill, form.packed_bits)
-    given = record(_offsets(len(tile)), _rows(tile, form.packed_bits))
-    expected = record(layout.pack(tile[:, rows]), given[..., 1:].view(np.uint8))
+    given = record(
+        _offsets(len(tile), form.row_bytes), _rows(tile, form.packed_bits, form.row_bytes)
+    )
+    loaded = tile[:, rows]
+    if form.dtype == SIGNED:
+        loaded = np.where(loaded < 8, loaded, loaded + np.uint64(0xF0))
+    expected = record(layout.pack(loaded), given[..., 1:].view(np.uint8))
     return RowsProbeKernel(form, body(form), given, expected, layout)
 
 
@@ -92,9 +97,9 @@ def move_probe_kernel(form: MovMatrix, fill: Fill | None) -> ProbeKernel:
     return RowsProbeKernel(form, body(form), record(words), expected, destination)
 
 
-def _offsets(count: int) -> Array:
+def _offsets(count: int, row_bytes: int = ROW_BYTES) -> Array:
     """Return the addresses of all lanes as registers, [count, 32, 1]."""
-    return np.asarray(np.broadcast_to(ROW_OF_LANE[:, np.newaxis] * ROW_BYTES, (count, WARP, 1)))
+    return np.asarray(np.broadcast_to(ROW_OF_LANE[:, np.newaxis] * row_bytes, (count, WARP, 1)))
 
 
 def _registers(layout: FragmentLayout, fill: Fill | None) -> Array:
@@ -123,9 +128,11 @@ def _rounds(count: int, bits: int) -> Array:
     return np.arange(count, dtype=np.uint64) >> shifts & np.uint64((1 << bits) - 1)
 
 
-def _rows(matrix: Array, bits: int) -> Array:
-    """Return rows of 16 bytes, [..., rows, 16], that begin with elements of ``bits`` packed together."""
+def _rows(matrix: Array, bits: int, row_bytes: int) -> Array:
+    """Return a tile of 32 rows of 16 bytes, in it rows of ``row_bytes`` that begin with elements of ``bits``."""
     elements = packed(matrix, bits)
-    rows = np.full((*matrix.shape[:-1], ROW_BYTES), _OUTSIDE, np.uint8)
+    tile = np.full((*matrix.shape[:-2], WARP * ROW_BYTES), _OUTSIDE, np.uint8)
+    rows = tile[..., : WARP * row_bytes].reshape(*matrix.shape[:-1], row_bytes)
     rows[..., : elements.shape[-1]] = elements
-    return rows
+    tile[..., : WARP * row_bytes] = rows.reshape(*matrix.shape[:-2], -1)
+    return tile.reshape(*matrix.shape[:-1], ROW_BYTES)

@@ -190,7 +190,8 @@ def _compiled(form: FormExplanation) -> list[str]:
 
 
 def _sass(code: Compiled) -> str:
-    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in code.opcodes)
+    names = [f"{count} x {name}" if count > 1 else name for name, count in code.opcodes]
+    return ", ".join(names) or "what nvdisasm does not print"
 
 
 def _indented(pairs: Any) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.ldmatrix import ROW_BYTES, RowMove, StMatrix
+from ptxlab.matrix.ldmatrix import RowMove, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
 from ptxlab.verbs.fragments.runs import EVERYTHING, Selection, runs, span
@@ -261,6 +261,6 @@ def _legend(move: RowMove) -> list[str]:
     return [
         f"R: {move.matrices} {several}, of {move.rows}×{move.cols} in shared memory, "
         f"in {counted(move.registers, 'register')} a lane",
-        f"address: the lane that gives the address of a row's {ROW_BYTES} bytes in shared memory",
+        f"address: the lane that gives the address of a row's {move.row_bytes} bytes in shared memory",
         f"{key(move.operands[0])}, which {'gives' if stores else 'gets'} these elements of the row",
     ]

@@ -61,7 +61,6 @@ NOWHERE = {
     "cp.async.bulk.wait_group.sync_restrict::proxy::async 0;": "not in the public text",
     "fence.alias.sync_restrict::read.release.sys;": "not in the public text",
     "tensormap.query.alloc_class_large.global.b1024 p, [d];": "not in the public text",
-    "ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {r}, [r];": "not in the public text",
     "cvt.rn.satfinite.relu.s2f6x2.f32 h, r, r;": "leaves open",
     "cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w::128 [d, {r, r, r}], {h, h};": "figures",
     "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [d], 4;": "figures",

@@ -17,7 +17,7 @@ ROWS = 96
 SHARED = f".shared .align 128 .b8 tile[{16 * ROWS}];"
 
 PROGRAM = """
-.version 9.1
+.version 9.4
 .target {arch}
 .address_size 64
 .visible .entry k(.param .u64 tile_in, .param .u64 rows_in, .param .u64 registers_in,
@@ -106,7 +106,8 @@ def loaded(form: LdMatrix, tile: Array, rows: Array) -> Array:
         g, q = lane // 4, lane % 4
         for j in range(form.matrices):
             matrix = [
-                elements(tile[row], form.dtype) for row in rows[height * j : height * (j + 1)]
+                elements(row_at(form, tile, rows, at), form.dtype)
+                for at in range(height * j, height * (j + 1))
             ]
             if form.dtype == "b16":
                 for half in range(2):
@@ -123,9 +124,17 @@ def loaded(form: LdMatrix, tile: Array, rows: Array) -> Array:
     return words
 
 
+def row_at(form: LdMatrix, tile: Array, rows: Array, lane: int) -> Array:
+    """Return the row that a lane names; of ``.s8.s4`` odd lanes name the second half of 16 bytes."""
+    row: Array = tile[rows[lane]]
+    return row[8 * (lane % 2) :][:8] if form.dtype == "s8.s4" else row
+
+
 def elements(row: Array, dtype: str) -> list[int]:
-    """Return the elements of 16 bytes of memory."""
+    """Return the elements of the bytes of a row."""
     number = int.from_bytes(row.tobytes(), "little")
+    if dtype == "s8.s4":
+        return [(n - 16 * (n > 7)) & 0xFF for n in (number >> 4 * i & 15 for i in range(16))]
     if dtype == "b16":
         return [number >> 16 * i & 0xFFFF for i in range(8)]
     width = {"b8": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}[dtype]
@@ -144,7 +153,8 @@ def test_ldmatrix(bench: Any, form: LdMatrix, space: str) -> None:
     generic = "cvt.u64.u32 d8, r3; cvta.shared.u64 d8, d8;" if not space else ""
     address = "d8" if not space else "r3"
     setup = bench(len(form.name))
-    body = f"{generic} {name} {group(20, count)}, [{address}];"
+    halves = "and.b32 r30, r0, 1; mad.lo.u32 r3, r30, 8, r3;" * (form.dtype == "s8.s4")
+    body = f"{halves} {generic} {name} {group(20, count)}, [{address}];"
     registers, _ = setup.run(body, targets_of(form))
     assert (registers == loaded(form, setup.tile, setup.rows)).all()
 
