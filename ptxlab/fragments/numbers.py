@@ -3,7 +3,7 @@
 All of them come out of a product with one, and of a sum with zeros, as they went in, whatever the
 type of D and however many terms a tensor core adds at once.
 
-A fill says what an operand is given. ``numbered`` and ``ones`` put a zero in C. ``addressing`` makes
+A fill says what an operand is given: one's own numbers, or some of these. ``numbered`` and ``ones`` put a zero in C. ``addressing`` makes
 A * B equal to 8 * m + n and numbers C too, so every element of C, and every element of D, is a
 different small integer. Numbers start again at zero where a type has no more of them in a row.
 
@@ -13,6 +13,7 @@ types by NumPy and ``ml_dtypes``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import count as count_up
@@ -26,7 +27,22 @@ from ptxlab.matrix.fragment import FragmentLayout, number_bits
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import TYPES
 
-Fill = Literal["numbered", "ones", "addressing"]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnFill:
+    """One's own numbers by operand, [rows, cols], or of several matrices [matrices, rows, cols].
+
+    What is not in it is as with ``numbered``. ``text`` is what the user wrote.
+    """
+
+    text: str
+    contents: Mapping[str, Array]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Fill = Literal["numbered", "ones", "addressing"] | OwnFill
 OperandLayout = FragmentLayout | SharedOperand
 """An operand, in registers or in shared memory."""
 
@@ -78,11 +94,40 @@ def decode(layout: OperandLayout, patterns: Array) -> Array:
     return patterns.astype(f"u{dtype.itemsize}").view(dtype)
 
 
+def encode(layout: OperandLayout, values: Array) -> Array:
+    """Return values as the containers of an operand hold them: the nearest of its type, integers modulo their bits."""
+    if layout.dtype in _SMALL_FLOATS:
+        fmt = _SMALL_FLOATS[layout.dtype]
+        words = values.astype(fmt.dtype).view(fmt.word).astype(np.uint64)
+        return words << np.uint64(number_bits(layout.dtype, layout.bits)[0])
+    if layout.dtype in _SMALL_INTEGERS:
+        mask = np.uint64((1 << _SMALL_INTEGERS[layout.dtype]) - 1)
+        return values.astype(np.int64).astype(np.uint64) & mask
+    dtype = TYPES[layout.dtype].dtype
+    return values.astype(dtype).view(f"u{dtype.itemsize}").astype(np.uint64)
+
+
+def contents(layout: OperandLayout, fill: Fill) -> tuple[Numbers, Array]:
+    """Return numbers of an operand's type, and which of them its elements are with a fill."""
+    own = fill.contents.get(layout.operand) if isinstance(fill, OwnFill) else None
+    if own is None:
+        known = numbers(layout)
+        return known, known.indices(filled(layout, fill))
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinity, or a NaN, where a type ends
+        patterns, which = np.unique(encode(layout, own), return_inverse=True)
+    values = decode(layout, patterns).astype(np.float64)
+    return Numbers(patterns, values, np.zeros(1, np.int64)), which.reshape(own.shape)
+
+
 def filled(layout: OperandLayout, fill: Fill) -> Array:
     """Return an operand's elements as integers, [rows, cols], of several matrices [matrices, ...].
 
     Numbered is row * columns + column, of several matrices one after the other.
     """
+    if isinstance(fill, OwnFill):
+        if layout.operand in fill.contents:
+            return fill.contents[layout.operand].astype(np.int64)
+        fill = "numbered"
     several = (layout.matrices,) if layout.matrices > 1 else ()
     shape = (*several, layout.rows, layout.cols)
     count = np.arange(np.prod(shape)).reshape(shape)

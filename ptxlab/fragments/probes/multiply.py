@@ -124,7 +124,9 @@ def metadata_words(metadata: Metadata, probes: Probes) -> Array:
 def fragments(form: MatrixInstruction, probes: Probes, name: str) -> Array:
     """Return the registers of A, B or C, [probes, threads, registers]."""
     layout = form.operand("D" if form.shared and name == "C" else name)
-    return _chosen(probes, name, layout.pack(numbers(layout).patterns[probes.given[name]]))
+    return _chosen(
+        probes, name, layout.pack(probes.numbers(name, layout).patterns[probes.given[name]])
+    )
 
 
 def _chosen(probes: Probes, operand: str, contents: Array) -> Array:

@@ -16,14 +16,14 @@ Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp", "Block
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.numbers import Fill, OperandLayout, filled, numbers
+from ptxlab.fragments.numbers import Fill, Numbers, OperandLayout, contents, numbers
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
@@ -50,13 +50,19 @@ class Probes:
     of chunks, [..., selectors, rows, chunks]; scale-A and scale-B as registers, [..., 32]. ``chosen``
     has by operand which of these each probe takes, the first if it says nothing. ``at`` is what a
     probe looks at: the column of A or E (of A's compressed form), the row of B, the block of a scale;
-    where a warp has several matrices, counted through all of them. Of several bits it is the first.
+    where a warp has several matrices, counted through all of them. Of several bits it is the first. ``own`` are
+    the numbers of operands whose elements are other than those that tell places apart.
     """
 
     probed: Probed
     given: dict[str, Array]
     chosen: dict[str, Array]
     at: Array
+    own: dict[str, Numbers] = field(default_factory=dict)
+
+    def numbers(self, name: str, layout: OperandLayout) -> Numbers:
+        """Return the numbers that the contents of operand ``name`` are indices of."""
+        return self.own.get(name) or numbers(layout)
 
     @property
     def count(self) -> int:
@@ -117,11 +123,11 @@ def scale_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
 
 
 def filled_probe(form: MatrixInstruction, fill: Fill) -> Probes:
-    given = _plain(form)
+    given, own = _plain(form), {}
     for name in "ABC":
-        layout = form.held(name)
-        given[name] = numbers(layout).indices(filled(layout, fill))[np.newaxis]
-    return Probes("C", given, {}, np.zeros(1, np.int64))
+        own[name], which = contents(form.held(name), fill)
+        given[name] = which[np.newaxis]
+    return Probes("C", given, {}, np.zeros(1, np.int64), own)
 
 
 def selectors(form: MatrixInstruction) -> tuple[tuple[int, ...], ...]:
@@ -154,7 +160,9 @@ def products(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) 
 def _product(
     form: MatrixInstruction, probes: Probes, constants: Sequence[int], some: slice
 ) -> Array:
-    a, b, c = (numbers(form.held(name)).values[probes.of(name, some)] for name in "ABC")
+    a, b, c = (
+        probes.numbers(name, form.held(name)).values[probes.of(name, some)] for name in "ABC"
+    )
     constants = list(constants)
     if form.metadata is not None:
         a = form.metadata.expand(a, probes.of("E", some)[:, constants.pop(0)])

@@ -191,8 +191,8 @@ def _memory(probes: Probes, placed: Sequence[_Placed], nbytes: int) -> Array:
     word = np.dtype(f"u{max(8, bits) // 8}")
     memory = np.full((probes.count, 8 * nbytes // bits), max(1, (1 << bits - 1) - 1), word)
     for each in placed:
-        patterns = numbers(each.operand).patterns
-        memory[:, each.elements] = patterns[probes.of(each.operand.operand)]
+        name = each.operand.operand
+        memory[:, each.elements] = probes.numbers(name, each.operand).patterns[probes.of(name)]
     return packed(memory, bits) if bits < 8 else memory.view(np.uint8)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.numbers import Fill, numbers
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.probe_kernel import (
     SHARE_BYTES,
     WORD_BYTES,
@@ -206,7 +206,8 @@ def _memory(
     memory = np.full((probes.count, body.shared_bytes), _UNTOUCHED, np.uint8)
     for matrix in matrices[:3]:
         layout = matrix.layout
-        _put(memory, matrix, numbers(layout).patterns[probes.of(layout.operand)])
+        name = layout.operand
+        _put(memory, matrix, probes.numbers(name, layout).patterns[probes.of(name)])
     return memory
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.fragments.code import accesses
-from ptxlab.fragments.numbers import decode
-from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
+from ptxlab.fragments.numbers import OwnFill, decode
+from ptxlab.fragments.report import FragmentReport, FragmentRun, Mismatch, element_bits
 from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -99,7 +99,7 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
         "device": report.device_kind,
         "arch": report.target.name,
         "fidelity": report.instruction.fidelity_on(report.target),
-        "fill": report.shown.fill,
+        "fill": str(report.shown.fill),
         "operands": {
             layout.operand: _operand_json(layout, "matrices", "threads") | {"dump": dump(layout)}
             for layout in report.instruction.operands
@@ -122,14 +122,11 @@ def _header(report: FragmentReport) -> list[str]:
     wheres = [mismatch.where for mismatch in report.mismatches]
     bad_layout = sum(where != "memory" for where in wheres)
     bad_results = sum(where != "register" for where in wheres)
-    *first, last = dict.fromkeys(run.fill for run in report.runs)
-    fills = f"{', '.join(first)} and {last}" if first else last
-    probes = counted(report.probes, "generated probe")
-    checked = f"({probes})" if report.probes else f"({fills} inputs)"
     places = f"every register of every {instruction.operands[-1].holder}"
     if instruction.shared:
         places += " and every element in shared memory"
-    layout = _verdict(bad_layout, places, checked)
+    layout = _verdict(bad_layout, places, _checked(report, report.runs))
+    multiplied = [run for run in report.runs if not isinstance(run.fill, OwnFill)]
     result = "every element of D" if report.shown.result is not None else "everything it left"
     return [
         instruction.name,
@@ -139,12 +136,20 @@ def _header(report: FragmentReport) -> list[str]:
                 *_needs(instruction),
                 ("device", _device(report)),
                 ("layout", OWN if report.own_layout else layout),
-                ("result", _verdict(bad_results, result, checked)),
+                ("result", _verdict(bad_results, result, _checked(report, multiplied))),
                 *_bits(report),
                 ("hardware", _hardware(report)),
             ]
         ),
     ]
+
+
+def _checked(report: FragmentReport, runs: Sequence[FragmentRun]) -> str:
+    """Say by what it was checked; of what one fills in oneself D is shown, and not compared."""
+    if report.probes:
+        return f"({counted(report.probes, 'generated probe')})"
+    *first, last = dict.fromkeys(str(run.fill) for run in runs)
+    return f"({', '.join(first)} and {last} inputs)" if first else f"({last} inputs)"
 
 
 def _bits(report: FragmentReport) -> list[tuple[str, str]]:

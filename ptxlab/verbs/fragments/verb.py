@@ -24,6 +24,7 @@ example:
   ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --element "D[5,6]"
   ptxlab fragments --op m16n8k16 --dtype bf16 --full
   ptxlab fragments --op m16n8k16 --dtype bf16 --fill ones --lane 5
+  ptxlab fragments --op m16n8k16 --dtype bf16 --fill A=row-col/4 --fill B=mine.npy --full
   ptxlab fragments --op ldmatrix.x4.trans
   ptxlab fragments --op m16n8k32 --dtype s8 --lane 6 --format svg -o m16n8k32.svg
   ptxlab fragments --html -o atlas.html
@@ -57,7 +58,8 @@ WHICH = f"""
 --acc TYPE      type of C and D, such as f32
 --all           verify every instruction
 --family NAME   of --all only this family, such as mma
---fill          what A and B hold: row * columns + column (default), or ones
+--fill NUMBERS  what operands hold: numbered, row * columns + column (default), or ones; or numbers of one's own,
+                A=mine.npy, B=randn(16x8,bf16), C=row-col/4, again for more
 --operand NAME  show this operand only: A, B, C or D
 --full          show what every register of every lane held; of --all, run wgmma of every n
 """
@@ -82,7 +84,7 @@ QUESTIONS = f"""
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
-    add(parser, WHICH, family=readers.family, fill=("numbered", "ones"), operand=str.upper)
+    add(parser, WHICH, family=readers.family, fill=[str], operand=str.upper)
     narrow = parser.add_mutually_exclusive_group()
     add(narrow, NARROW, lane=readers.count, element=readers.element_of)
     add(parser, PROGRAM)
@@ -92,7 +94,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     alternatives = group.add_mutually_exclusive_group()
     following = {"nargs": "?", "const": ""}
     add(alternatives, QUESTIONS, trace=readers.element, code=LANGUAGES, moves=following)
-    parser.set_defaults(fill="numbered")
     add_common(parser, DRAWN)
     add_short(parser, "html")
 
@@ -104,7 +105,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.family is not None:
         raise PtxlabError("--family goes with --all", hint="--op names an instruction")
     from ptxlab.fragments.verify import verify
-    from ptxlab.verbs.fragments import questions
+    from ptxlab.verbs.fragments import filling, questions
     from ptxlab.verbs.fragments import text as view
     from ptxlab.view import colour
 
@@ -123,9 +124,10 @@ def execute(args: argparse.Namespace) -> int:
     elif given := launched(args):
         raise PtxlabError(f"{given[0]} goes with --ptx", hint="--ptx FILE names a program to run")
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
+    fill = filling.fill(args.fill, instruction, args.seed)
     how: dict[str, Any] = {"full": args.full, "width": terminal_width(args)}
     with closing(open_device(on_a_target_that_has(instruction, args))) as device:
-        report = verify(device, instruction, args.fill, args.ptx)
+        report = verify(device, instruction, fill, args.ptx)
     emit(
         args,
         lambda: view.text(report, selection, paint, **how),

@@ -58,6 +58,48 @@ def test_integers_are_dumped_where_the_isa_has_them(capsys: pytest.CaptureFixtur
     assert ones["operands"]["D"]["dump"] == [["0x00000020"] * 4] * 32
 
 
+@pytest.mark.parametrize("dtype", ["s8", "bf16"])  # generated, and handwritten
+def test_operands_hold_numbers_of_ones_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, dtype: str
+) -> None:
+    k = 32 if dtype == "s8" else 16
+    a = np.random.default_rng(3).integers(-128, 128, (16, k))
+    np.save(tmp_path / "a.npy", a)
+    fills = [f"A={tmp_path / 'a.npy'}", "B=where(row > col, 1, -2)", "C=row - col"]
+    data = report(
+        capsys, "--op", f"m16n8k{k}", "--dtype", dtype, *(word for fill in fills for word in ("--fill", fill))
+    )  # fmt: skip
+    assert data["fill"] == ", ".join(fills)
+    row, col = np.indices((k, 8))
+    m, n = np.indices((16, 8))
+    d = a @ np.where(row > col, 1, -2) + m - n
+    for lane in range(32):
+        for i in range(
+            4
+        ):  # PTX ISA: row groupID, from c2 on groupID + 8; column threadID_in_group * 2 + (i & 1)
+            value = d[lane // 4 + 8 * (i > 1), lane % 4 * 2 + (i & 1)]
+            held = int(data["operands"]["D"]["dump"][lane][i], 16)
+            word = np.array(value, np.int32 if dtype == "s8" else np.float32).view(np.uint32)
+            assert held == word
+
+
+@pytest.mark.parametrize(
+    ("fill", "told"),
+    [
+        ("A=row*100", "s8 has no 200"),
+        ("A=arange(3)", "an array of 3\nhint: A is 16 x 32"),
+        ("D=row", "no fill 'D=row' of mma"),
+        ("twos", "it is numbered, ones, or such as A=row+col"),
+    ],
+)
+def test_what_an_operand_cannot_hold(
+    capsys: pytest.CaptureFixture[str], fill: str, told: str
+) -> None:
+    status, _, err = cli(capsys, "--op", "m16n8k32", "--dtype", "s8", "--fill", fill)
+    assert status == 2
+    assert told in err
+
+
 @pytest.mark.parametrize(
     ("words", "arch"),
     [
@@ -145,8 +187,8 @@ def test_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 0
     lines = out.splitlines()
     assert "verified on the emulator" in lines[0]
-    assert lines[1].split() == ["ldmatrix", "0", "18", "0", "0", "0"]
-    assert lines[3] == "35 probes ran, a warp or warpgroup each."
+    assert lines[1].split() == ["ldmatrix", "0", "21", "0", "0", "0"]
+    assert lines[3] == "44 probes ran, a warp or warpgroup each."
 
 
 def test_a_family_in_json_on_one_target(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +196,7 @@ def test_a_family_in_json_on_one_target(capsys: pytest.CaptureFixture[str]) -> N
     data = json.loads(out)
     assert (status, data["schema"], data["passed"]) == (0, "ptxlab.fragments.all/1", True)
     assert data["families"]["ldmatrix"] == {
-        "hardware": 0, "emulator": 6, "assembled": 0, "failed": 0, "absent": 12,
+        "hardware": 0, "emulator": 6, "assembled": 0, "failed": 0, "absent": 15,
     }  # fmt: skip
     assert [instruction["instruction"] for instruction in data["instructions"]] == [
         f.name for f in LDMATRIX
@@ -233,5 +275,5 @@ def test_progress_is_told(
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "IN_LOG", 0.0)
     _, out, err = cli(capsys, "--all", "--family", "ldmatrix")
-    assert "ptxlab: 6 of 18 instructions" in err
+    assert "ptxlab: 6 of 21 instructions" in err
     assert "ptxlab:" not in out
