@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.numbers import Fill, numbers
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.probe_kernel import body
 from ptxlab.fragments.probes.kernel import ProbeKernel, record
 from ptxlab.fragments.probes.one_hot import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.numbers import Fill, numbers
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.probe_kernel import (
     AFTER,
     BEFORE,

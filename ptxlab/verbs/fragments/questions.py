@@ -10,13 +10,14 @@ import re
 from typing import Any
 
 from ptxlab.cli.common import emit
+from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.code import code
 from ptxlab.matrix.bit_fields import BitFields, of_fragment
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments import moves, trace
+from ptxlab.verbs.fragments import moves, observed, trace
 from ptxlab.verbs.fragments.runs import Answer, Selection, bit_range, bits_json, start, title
 from ptxlab.view.text import aligned
 
@@ -51,6 +52,8 @@ def _answer(args: argparse.Namespace, instruction: Form) -> Answer:
         written = code(instruction, args.code)
         answered = {**start(CODE, instruction), "language": args.code, "code": written}
         return lambda: written, lambda: answered
+    if args.observed is not None:
+        return observed.answer(instruction, args.observed, terminal_width(args))
     if args.moves is not None:
         return moves.answer(_multiplying(instruction), args.moves)
     return lambda: formula_text(instruction), lambda: formula_json(instruction)

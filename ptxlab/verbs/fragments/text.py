@@ -15,6 +15,7 @@ from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import shared_place
+from ptxlab.matrix.wmma_observed import chips
 from ptxlab.verbs.fragments.picture import owners, pictures
 from ptxlab.verbs.fragments.runs import Selection, matrices, place_json, where
 from ptxlab.verbs.fragments.tables import by_register
@@ -131,6 +132,7 @@ def _header(report: FragmentReport) -> list[str]:
     return [
         instruction.name,
         *([OPEN] if instruction.layout_open and not report.own_layout else []),
+        *_seen(instruction),
         *fields(
             [
                 *_needs(instruction),
@@ -150,6 +152,16 @@ def _checked(report: FragmentReport, runs: Sequence[FragmentRun]) -> str:
         return f"({counted(report.probes, 'generated probe')})"
     *first, last = dict.fromkeys(str(run.fill) for run in runs)
     return f"({', '.join(first)} and {last} inputs)" if first else f"({last} inputs)"
+
+
+def _seen(instruction: Form) -> list[str]:
+    """Say how fragments that PTX leaves open are seen as chips have them."""
+    known = chips(instruction) if isinstance(instruction, MatrixInstruction) else ()
+    return (
+        [f"--observed {known[0]} shows what was seen of it there; also {', '.join(known[1:])}"]
+        if known
+        else []
+    )
 
 
 def _bits(report: FragmentReport) -> list[tuple[str, str]]:

@@ -79,6 +79,7 @@ QUESTIONS = f"""
                  the index arithmetic and its inverse as source code
 --moves NEXT     the moves from D to operand A of NEXT (a name, or parts of one such as m16n8k32.e4m3; by
                  default the same instruction), and their PTX
+--observed CHIP  the fragments of wmma, which PTX leaves open, as they were seen on a chip such as sm_70
 """
 
 
@@ -193,7 +194,8 @@ def on_a_target_that_has(instruction: Form, args: argparse.Namespace) -> argpars
 def asked(args: argparse.Namespace) -> bool:
     """Say whether the command line asks a question that the layouts alone answer."""
     return bool(args.formula) or any(
-        option is not None for option in (args.trace, args.register, args.code, args.moves)
+        option is not None
+        for option in (args.trace, args.register, args.code, args.moves, args.observed)
     )
 
 
