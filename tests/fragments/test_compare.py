@@ -154,7 +154,7 @@ def test_a_swapped_register_is_found_where_it_is() -> None:
     assert len(wrong) == 4
     # Lane 5 is group 1, thread 1: a1 is row 9, columns 2 and 3; a2 is row 1, columns 10 and 11.
     expected, held = (pattern(v, ml_dtypes.bfloat16) for v in (9 * 16 + 2, 16 + 10))
-    assert wrong[0] == Mismatch(NUMBERED, "register", "A", 5, 1, 0, 9, 2, expected, held, 16)
+    assert wrong[0] == Mismatch(str(NUMBERED), "register", "A", 5, 1, 0, 9, 2, expected, held, 16)
     assert (wrong[1].low_bit, wrong[1].high_bit) == (16, 31)
 
 
