@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -60,11 +60,22 @@ def no_gpu(ordinal: int, target: object) -> NoReturn:
     raise DeviceUnavailable("no GPU can be used: no NVIDIA driver is installed")
 
 
+def repeated(command: str, expected: str) -> Any:
+    """Return a case; a thorough one of a command that takes seconds, as it goes through all rungs or a large launch.
+
+    Its verb has others on the same page.
+    """
+    long = any(
+        words in command for words in ("gemm --all", "--format svg -o roofline", "--gpu a6000")
+    )
+    return pytest.param(command, expected, marks=[pytest.mark.thorough] * long)
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
         *(
-            (command, expected)
+            repeated(command, expected)
             for page in PAGES
             for command, expected in sessions(page)
             if not any(file in command for file in MADE_BY_OTHERS)

@@ -116,13 +116,25 @@ def status_of(arguments: list[str]) -> int:
 
 
 @pytest.mark.parametrize(
+    "seeds",
+    [
+        range(COMMANDS // 2),
+        pytest.param(range(COMMANDS // 2, COMMANDS), marks=pytest.mark.thorough),
+    ],
+    ids=["some", "more"],
+)
+@pytest.mark.parametrize(
     "verb", [name for name, _ in VERBS if name not in ("doctor", "lab", "mcp")]
 )
 def test_command_lines(
-    verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str,
+    seeds: range,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for seed in range(COMMANDS):
+    for seed in seeds:
         arguments = command(seed, verb)
         status = status_of(arguments)
         said = capsys.readouterr().err

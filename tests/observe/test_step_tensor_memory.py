@@ -48,7 +48,10 @@ def cells_after(recording: Recording, last: int) -> Array:
     return cells.reshape(128, 512)
 
 
-@pytest.mark.parametrize("schedule", ["late", "early", "random:3"])
+@pytest.mark.parametrize(
+    "schedule",
+    ["late", *(pytest.param(s, marks=pytest.mark.thorough) for s in ("early", "random:3"))],
+)
 @pytest.mark.parametrize(
     ("problem", "cta"),
     [

@@ -94,7 +94,7 @@ def test_ctas_that_were_cancelled_never_begin() -> None:
     """Of B200's 74 pairs each takes one more tile, or all have one more to begin: those that are there begin once."""
 
     def predicted(tiles: int) -> tuple[float, int, int]:
-        problem = Problem(256 * tiles, 256, 512)
+        problem = Problem(256 * tiles, 256, 128)
         prediction = predict_rung(problem, ALGORITHMS["tcgen05_persistent"], find("b200"))
         return prediction.cycles, prediction.generations, prediction.tail
 
@@ -102,7 +102,7 @@ def test_ctas_that_were_cancelled_never_begin() -> None:
     assert begun == [1, 0]
     twice, *begun = predicted(148)
     assert begun == [1, 0]
-    multiplied = 2 * 256 * 256 * 512 / (2 * 8192)
+    multiplied = 2 * 256 * 256 * 128 / (2 * 8192)
     assert all_at_once + multiplied <= twice < 2 * all_at_once
 
 

@@ -15,10 +15,8 @@ ARCHS = (
     "sm_80",
     pytest.param("sm_86", marks=pytest.mark.thorough),
     pytest.param("sm_89", marks=pytest.mark.thorough),
-    "sm_90a",
-    "sm_100a",
-    "sm_120a",
-    pytest.param("sm_75", marks=pytest.mark.thorough),
+    "sm_120a",  # the last of those with a set of instructions alike, and the first of those
+    *(pytest.param(arch, marks=pytest.mark.thorough) for arch in ("sm_75", "sm_90a", "sm_100a")),
 )
 
 HEAD = """\

@@ -54,7 +54,10 @@ def softmax(kernel: str, rows: int, columns: int) -> Prediction:
     return predict(SOFTMAX, "rtx3090", grid, block, [x, y, columns], kernel=kernel)
 
 
-@pytest.mark.parametrize("kernel", THREADS)
+@pytest.mark.parametrize(
+    "kernel",
+    ["thread_a_row", "cta_a_row", pytest.param("warp_a_row", marks=pytest.mark.thorough)],
+)
 def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(
     kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,11 +90,11 @@ extern "C" __global__ void k(float* x, const double* y, int n) {
 @pytest.mark.parametrize(
     "arch",
     [
-        "sm_75",
+        pytest.param("sm_75", marks=pytest.mark.thorough),
         pytest.param("sm_80", marks=pytest.mark.thorough),
         "sm_90a",
         pytest.param("sm_100a", marks=pytest.mark.thorough),
-        "sm_120a",
+        pytest.param("sm_120a", marks=pytest.mark.thorough),
     ],
 )
 def test_text_holds_what_json_does(arch: str) -> None:

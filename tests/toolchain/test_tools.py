@@ -332,7 +332,7 @@ none: ret;
 )
 
 
-@pytest.mark.parametrize("branches", [False, True])
+@pytest.mark.parametrize("branches", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_what_is_spared_of_disassembling_does_not_show(branches: bool) -> None:
     """The text is that with the analysis of data flow, which finds where an indirect branch can go."""
     cubin = link_ptx(INDIRECT if branches else PTX, arch="sm_90a")
