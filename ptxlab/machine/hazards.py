@@ -20,8 +20,8 @@ from ptxlab.machine.latencies import LONGEST, Latencies
 from ptxlab.machine.operands import TRUE_PREDICATE, UNIFORM, Immediate, Predicate, SassName
 
 _NEVER = Predicate(TRUE_PREDICATE, negated=True)
-_IN_ORDER = ("shared", "xu", "special")
-"""Results of these come in the order they were asked for: the scoreboard of a later one tells of all before."""
+_READ_IN_ORDER = ("xu", "fp64", "tmem")
+"""Pipes that read, and write, as they are told."""
 _TAKEN = 8
 """Cycles that the pipe of special functions takes for an instruction: by then it has its sources."""
 
@@ -188,11 +188,8 @@ class HazardCheck:
 
     def _in_order(self, number: int, later: DecodedInstruction) -> bool:
         """Say whether an instruction's result comes before that of a later one, whoever waits."""
-        earlier, row = self._code[number].known, later.known
-        return row.scoreboard in _IN_ORDER and (
-            (earlier.scoreboard, earlier.pipe, earlier.latency)
-            == (row.scoreboard, row.pipe, row.latency)
-        )
+        queue = _queue(later)
+        return queue != "" and queue == _queue(self._code[number])
 
     def _reads_before(self, number: int, later: DecodedInstruction) -> bool:
         """Say whether an instruction has read its sources before a later one writes, whoever waits."""
@@ -201,14 +198,27 @@ class HazardCheck:
         loads = earlier.loads and row.loads and not (earlier.stores or row.stores)
         return (
             (together and (loads or row.does == "phase"))
-            or "xu" == earlier.pipe == row.pipe
+            or (earlier.pipe == row.pipe and row.pipe in _READ_IN_ORDER)
             or (earlier.latency == "agu" and row.space == "shared")
         )
 
     def _reads_in_order(self, number: int, later: DecodedInstruction) -> bool:
         """Say whether an instruction has read its sources before a later one has."""
         earlier, row = self._code[number].known, later.known
-        return "agu" == earlier.latency == row.latency or "xu" == earlier.pipe == row.pipe
+        return "agu" == earlier.latency == row.latency or (
+            earlier.pipe == row.pipe and row.pipe in _READ_IN_ORDER
+        )
+
+
+def _queue(i: DecodedInstruction) -> str:
+    """Name those whose results come in the order they were asked for, "" if that of ``i`` is waited for alone.
+
+    The scoreboard of a later one tells of all before. Shuffles go the way of shared memory.
+    """
+    row = i.known
+    if row.scoreboard in ("shared", "special"):
+        return row.scoreboard if row.latency != "agu" else "shuffled or shared"
+    return row.pipe if row.pipe in _READ_IN_ORDER else ""
 
 
 def _waits(i: DecodedInstruction) -> int:

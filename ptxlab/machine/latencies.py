@@ -36,12 +36,14 @@ _REGISTERS = _table("""
     half_f32    5   5    5        5        5        3         5    6       10   10
     half_alu    5   5    5        5        4        3         5    6       10   10
     half_mma    6   6    6        6        6        6         6    6        6   10
-    fp64        6   6    6        6        6        6         6    6       10    8
+    fp64        6   6    6        6        6        6         6    6        6    8
     product     7   7    7        7        7        7         7    7       11   11
     decoupled   4   4    4        4        4        4         4    4        6    6
     agu         5   5    5        5        5        5         5    5        7    7
 """)
 """Registers. ``factor`` and ``high_sum`` are sources of IMAD.WIDE: the first two, and the upper half of the third."""
+_HOPPER_DOUBLES_OF_HALVES = 8
+"""Cycles from HFMA2.MMA to what reads it as f64 that ptxas leaves on sm_90, where it leaves 6 on sm_80."""
 
 _PREDICATES = _table("""
               alu fma r2p fp64 r2ur
@@ -122,7 +124,10 @@ class Latencies:
             return _UNIFORM[_uniform_reader(later, bit)][_uniform_writer(earlier)]
         if earlier.known.pipe == "tensor":
             return self._product(earlier, _class(later))
-        return _REGISTERS[_reader(later, bit)][_writer(earlier, bit)]
+        writer, reader = _writer(earlier, bit), _reader(later, bit)
+        if (writer, reader, self._capability) == ("half_mma", "fp64", 90):
+            return _HOPPER_DOUBLES_OF_HALVES
+        return _REGISTERS[reader][writer]
 
     def _product(self, i: DecodedInstruction, reader: str) -> int:
         """Return the depth of a product, as far as it matters to a reader."""

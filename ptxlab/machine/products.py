@@ -1,7 +1,8 @@
-"""Products of a warp's tensor cores as machine code writes them: ``HMMA.16816.F32.BF16``."""
+"""Products of tensor cores as machine code writes them: ``HMMA.16816.F32.BF16``, of a warpgroup ``HGMMA.64x256x16.F16``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 _SHAPES = {
@@ -15,6 +16,17 @@ _BITS_OF_A_WARP = 1024
 BITS = {
     "bf16": 16, "f16": 16, "tf32": 32, "f32": 32, "s32": 32, "s8": 8, "s4": 4, "e4m3": 8, "e2m1": 4,
 }  # fmt: skip
+
+OF_WARPGROUP = re.compile(r"64x(?P<n>\d+)x(?P<k>\d+)$")
+"""The modifier that has the shape of a product of a warpgroup."""
+REGISTERS_OF_A = 4
+"""Those of a product of a warpgroup whose A is in registers."""
+
+
+def sums_of_warpgroup(modifiers: Sequence[str]) -> int:
+    """Return how many registers the sums of a product of a warpgroup are."""
+    n = next(int(shape["n"]) for shape in map(OF_WARPGROUP.match, modifiers) if shape)
+    return n // 4 if "F16" in modifiers else n // 2
 
 
 def other_factors(modifiers: Sequence[str], usual: str) -> str:

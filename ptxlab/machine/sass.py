@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ptxlab.errors import ToolchainError
 from ptxlab.garbage import record
+from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.nvdisasm import disassemble
 
@@ -26,6 +28,9 @@ _LABEL = re.compile(r"(?P<label>\.L\w+|\$[\w$]+):")
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<address>[0-9a-f]+)\*/\s+(?:(?P<guard>@!?\w+)\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<rest>[^;]*);"
 )
+
+NAMELESS = "NAMELESS"
+"""The opcode of what nvdisasm leaves out, as it does with instructions that a chip does not have."""
 
 
 @record(frozen=True, slots=True)
@@ -83,7 +88,17 @@ class SassFunction:
 
 def sass(cubin: Cubin) -> dict[str, SassFunction]:
     """Disassemble a cubin and return its functions by name, in the order of its sections."""
-    return read_sass(disassemble(cubin))
+    return {name: whole(each) for name, each in read_sass(disassemble(cubin)).items()}
+
+
+def whole(function: SassFunction) -> SassFunction:
+    """Return a function with an instruction at every address: ``NAMELESS`` where nvdisasm printed none."""
+    every: list[SassInstruction] = []
+    for each in function.instructions:
+        while (address := INSTRUCTION_BYTES * len(every)) < each.address:
+            every.append(SassInstruction(address, "", NAMELESS, (), (), each.line))
+        every.append(each)
+    return replace(function, instructions=tuple(every))
 
 
 def read_sass(text: str) -> dict[str, SassFunction]:

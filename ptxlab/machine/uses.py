@@ -19,6 +19,7 @@ from ptxlab.machine.operands import (
     SassConstant,
     SassRegister,
 )
+from ptxlab.machine.products import REGISTERS_OF_A, sums_of_warpgroup
 from ptxlab.machine.row import accessed_bytes
 
 PREDICATES = 512
@@ -71,12 +72,32 @@ def read(i: DecodedInstruction) -> int:
         bits |= of(predicate)
     if i.known.every_predicate == "read":
         bits |= _masked(i)
+    if i.does == "product":
+        return (bits | _of_warpgroup(i)) & ~FIXED
     for slot, source in enumerate(_sources(i)):
         if isinstance(source, SassAddress):
             bits |= _address(source, _width(i, slot, source), wide=i.is_wide(source))
         else:
             bits |= of(source, _width(i, slot, source))
     return bits & ~FIXED
+
+
+def _of_warpgroup(i: DecodedInstruction) -> int:
+    """Return what a product of a warpgroup reads: A where it is in registers, descriptors, its sums, metadata.
+
+    Behind the descriptor of A stands that of B. That of A is not looked at where A is in registers.
+    """
+    first, *others = i.sources
+    held = isinstance(first, SassRegister)
+    bits = of(first, REGISTERS_OF_A) if held else 0
+    widths = iter((sums_of_warpgroup(i.sass.modifiers),))
+    for source in others if held else i.sources:
+        if isinstance(source, SassAddress) and source.uniform is not None:
+            both = registers(source.uniform, 2 * _DESCRIPTOR)
+            bits |= both & ~registers(source.uniform, _DESCRIPTOR) if held else both
+        else:
+            bits |= of(source, next(widths, 1) if isinstance(source, SassRegister) else 1)
+    return bits
 
 
 def slots(i: DecodedInstruction) -> dict[int, int]:

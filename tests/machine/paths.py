@@ -18,13 +18,16 @@ Found = tuple[str, int, int]
 """What kind of hazard, and the addresses of its instructions, by number."""
 
 _SHARED = {"LDS", "LDSM", "STS", "ATOMS"}
+_SHUFFLES = {"SHFL", "MOVM"}
+_DOUBLES = {"DADD", "DMUL", "DFMA", "DSETP"}
+_TENSOR_MEMORY = {"LDTM", "STTM"}
 _SLOW = {"MUFU", "I2F", "F2I", "F2F", "FRND", "POPC", "FLO", "BREV", "FCHK"}
 _SPECIAL = {"S2R", "S2UR"}
-_SHUFFLES = {"SHFL", "MOVM"}
 _LOADS = {"LDG"}
 _MEMORY = _SHARED | _SHUFFLES | _LOADS | {
     "STG", "LDL", "STL", "LD", "ST", "LDGSTS", "ATOM", "ATOMG", "RED", "REDG", "BAR",
 }  # fmt: skip
+_QUEUES = (_SLOW, _DOUBLES, _TENSOR_MEMORY)
 _GENERAL = (1 << 255) - 1
 _PREDICATES = 512
 
@@ -110,18 +113,18 @@ def _done(
 
 def _in_order(first: DecodedInstruction, later: DecodedInstruction) -> bool:
     names = {first.sass.opcode, later.sass.opcode}
-    return any(names <= family for family in (_SHARED, _SLOW, _SPECIAL, _SHUFFLES))
+    return any(names <= family for family in (_SHARED | _SHUFFLES, _SPECIAL, *_QUEUES))
 
 
 def _takes_in_order(first: DecodedInstruction, later: DecodedInstruction) -> bool:
     names = {first.sass.opcode, later.sass.opcode}
-    return names <= _MEMORY or names <= _SLOW
+    return names <= _MEMORY or any(names <= queue for queue in _QUEUES)
 
 
 def _takes_first(first: DecodedInstruction, later: DecodedInstruction) -> bool:
     names = {first.sass.opcode, later.sass.opcode}
     return (
-        names <= _LOADS or names <= _SLOW or names == {"SYNCS"}
+        names <= _LOADS or names == {"SYNCS"} or any(names <= queue for queue in _QUEUES)
         or (first.sass.opcode in _MEMORY and later.sass.opcode in _SHARED)
     )  # fmt: skip
 

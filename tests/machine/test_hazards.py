@@ -178,6 +178,54 @@ def test_a_hazard_across_the_back_edge_of_a_loop_is_found() -> None:
     )
 
 
+IN_ORDER = {
+    # What holds no scoreboard, a later one that does, what waits for it and uses both; one that says nothing instead.
+    "shuffles": ("LDSM.16.MT88.4 R4, [R1]", "SHFL.BFLY PT, R8, R9, 0x1, 0x1f", "IADD3 R10, R4, R8, RZ", "MUFU.EX2 R8, R9"),
+    "doubles": ("DMUL R4, R2, R12", "DMUL R8, R2, R14", "FADD R4, R8, R9", "MUFU.EX2 R8, R9"),
+    "halves of Tensor Memory": (
+        "LDTM.16dp32bit_t0_t15.x4 R4, tmem[UR4]", "LDTM.16dp32bit_t16_t31.x4 R4, tmem[UR4+0x4]", "FADD R8, R4, R5",
+        "MUFU.EX2 R8, R9",
+    ),
+    "stores there": ("STTM.x4 tmem[UR4], R4", "LDTM.x4 R4, tmem[UR5]", "MOV R5, R3", "MUFU.EX2 R8, R9"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_the_scoreboard_of_a_later_one_tells_of_those_before_whose_results_come_in_order(
+    name: str,
+) -> None:
+    """As LeetCUDA's gelu and attention have it on sm_120a, and Triton's attention on sm_80 and sm_100a."""
+
+    def found(*texts: str) -> set[str]:
+        bits = Control(6, None, None, (), ())
+        held = (bits, replace(bits, writes=0), replace(bits, waits=(0,)), bits)
+        code = [
+            replace(instruction(text, number), control=control)
+            for number, (text, control) in enumerate(zip((*texts, "EXIT"), held, strict=True))
+        ]
+        kinds: set[str] = {hazard.kind for hazard in check(code, "sm_120a")}
+        assert kinds == {kind for kind, *_ in hazards(code, latencies("sm_120a"))}
+        return kinds
+
+    first, later, user, other = IN_ORDER[name]
+    assert not found(first, later, user)
+    assert found(first, other, user)
+
+
+@pytest.mark.parametrize(("arch", "cycles"), [("sm_80", 6), ("sm_90a", 8)])
+def test_half_of_an_f64_that_a_product_of_halves_moves_there(arch: str, cycles: int) -> None:
+    """HFMA2.MMA moves constants, as in the division of llm.c's softmax_forward_online_kernel1: as late as ptxas has it."""
+    for stall, missing in ((cycles, []), (cycles - 1, [1])):
+        code = [
+            replace(instruction(text, number), control=Control(stall, 0, None, (), ()))
+            for number, text in enumerate(
+                ("HFMA2.MMA R4, -RZ, RZ, 0, 0", "DFMA R6, R4, -R22, 1", "EXIT")
+            )
+        ]
+        code[0] = replace(code[0], control=Control(stall, None, None, (), ()))
+        assert [hazard.missing for hazard in check(code, arch)] == missing
+
+
 MEETING = (
     ("IADD3 R0, R1, R2, RZ", 1), ("@P0 BRA `(.L_1)", 1), ("MOV R5, R6", 8), ("FADD R4, R0, R0", 5), ("EXIT", 5),
 )  # fmt: skip

@@ -55,6 +55,18 @@ USED = {
         "R4 R5 R6 R7",
         "R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R16 R17",
     ),
+    "HGMMA.64x8x16.F32.BF16 R24, R28, gdesc[UR4].tnspB, R24, gsb0": (
+        "R24 R25 R26 R27",
+        "R24 R25 R26 R27 R28 R29 R30 R31 UR6 UR7",
+    ),
+    "HGMMA.64x16x16.F16 R24, gdesc[UR12], R24, UP0": (
+        "R24 R25 R26 R27",
+        "R24 R25 R26 R27 UR12 UR13 UR14 UR15 UP0",
+    ),
+    "HGMMA.SP.64x8x32.F32 R4, gdesc[UR4], RZ, !UPT, R8, 0x1": (
+        "R4 R5 R6 R7",
+        "R8 UR4 UR5 UR6 UR7",
+    ),
     "UIMAD.WIDE UR4, UR8, 0x4, UR6": ("UR4 UR5", "UR6 UR7 UR8"),
     "UTMALDG.2D [UR8], [UR4], UR14": ("", "UR4 UR5 UR8 UR9 UR10 UR11 UR14"),
     "UTMASTG.2D [UR8], [UR4]": ("", "UR4 UR5 UR8 UR9 UR10"),

@@ -11,7 +11,7 @@ import pytest
 from ptxlab.cache import bypassed
 from ptxlab.errors import ToolchainError
 from ptxlab.machine.assembly import Assembly
-from ptxlab.machine.sass import read_sass, sass
+from ptxlab.machine.sass import NAMELESS, read_sass, sass, whole
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import (
     assemble_cuda,
@@ -72,6 +72,20 @@ def test_each_part_of_an_instruction() -> None:
     assert (nop.text, end.operands, end.target) == ("NOP", (), None)
     assert kernel.labels == {".L_x_1": 16}
     assert kernel.opcodes() == {"LDC": 1, "LDG": 1, "BRA": 1, "NOP": 1, "EXIT": 1}
+
+
+def test_what_nvdisasm_leaves_out_has_no_name() -> None:
+    kernel = whole(
+        read_sass(TEXT.replace("1020", "0030").replace("1030", "0040").replace("1040", "0050"))["k"]
+    )
+    assert [each.opcode for each in kernel.instructions[:5]] == [
+        "LDC",
+        "LDG",
+        NAMELESS,
+        "BRA",
+        "NOP",
+    ]
+    assert [each.address for each in kernel.instructions] == list(range(0, 0x60, 16))
 
 
 CALLS = """

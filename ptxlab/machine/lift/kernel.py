@@ -25,6 +25,7 @@ from ptxlab.machine.lift.listing import Listing
 from ptxlab.machine.lift.operations.control import label
 from ptxlab.machine.lift.table import RULES
 from ptxlab.machine.lift.writer import FALSE, TEMPORARIES, TRUE, Writer
+from ptxlab.machine.sass import NAMELESS
 from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES
 
 _STACK_ALIGNMENT = 16
@@ -69,6 +70,8 @@ def lift_body(
             writer.raw(f"{label(i.number)}:")
         try:
             rule = RULES.get(i.sass.opcode)
+            if i.sass.opcode == NAMELESS:
+                raise writer.refused("nvdisasm knows no such instruction of this chip")
             if rule is None:
                 raise writer.refused(f"{i.sass.opcode} is not modelled")
             rule(writer)

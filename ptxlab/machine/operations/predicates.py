@@ -30,7 +30,8 @@ def _setp(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if i.has("EX"):
         strict = words.compare(name[:1] + "T" if name in ("LE", "GE") else name, a, b)
         equal = a == b
-        holds = {"EQ": equal & ins[1], "NE": ~equal | ins[1]}.get(name, strict | equal & ins[1])
+        lower = np.asarray(ins[1] if len(ins) > 1 else True)
+        holds = {"EQ": equal & lower, "NE": ~equal | lower}.get(name, strict | equal & lower)
     r.tell_compared(i, where, holds, ins)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ptxlab.machine.products import operand_registers
+from ptxlab.machine.products import operand_registers, sums_of_warpgroup
 from ptxlab.machine.row import Modifiers, accumulators, rows
 
 
@@ -14,7 +14,7 @@ def _operand(factors: str, modifiers: Modifiers, slot: int) -> int:
 
 
 _of_warp = partial(rows, pipe="tensor", writes=accumulators)
-_of_warpgroup = partial(rows, pipe="wgmma", words=128, does="product")
+_of_warpgroup = partial(rows, pipe="wgmma", writes=sums_of_warpgroup, does="product")
 
 ROWS = (
     *_of_warp("HMMA", factors="f16", reads=partial(_operand, "f16")),

@@ -41,6 +41,38 @@ def test_what_functions_compute_agrees(name: str) -> None:
     assert differences(program, program.lifted()) == []
 
 
+TURING = re.compile(
+    r"cvt\.(rz\.(ftz\.)?(sat\.)?f16\.f32|(ftz\.)?(sat\.)?f32\.f16)$|set\.ne\.xor\.f16\.u64"
+)
+
+
+def test_what_turing_has_other_instructions_for_agrees() -> None:
+    """A half cut off from f32 and one as f32 are sums there; of two zeros the lower halves are not compared."""
+    forms = [form for form in forms_of("sm_75") if TURING.match(form.name)]
+    assert len(forms) >= 7
+    program = FormsProgram(3, forms, "sm_75")
+    assert differences(program, program.lifted()) == []
+
+
+NOT_THERE = """\
+.version 8.1
+.target sm_75
+.address_size 64
+.visible .entry halves(.param .u64 data)
+{
+    .reg .b64 x; .reg .f32 a; .reg .b16 h;
+    ld.param.u64 x, [data]; ld.global.f32 a, [x]; cvt.rn.satfinite.f16.f32 h, a; st.global.b16 [x], h; ret;
+}
+"""
+
+
+def test_what_a_chip_does_not_have_is_refused() -> None:
+    """ptxas makes F2FP of it, which sm_75 does not have; nvdisasm prints nothing there."""
+    device = open_device("emulator", arch="sm_75", engine="sass")
+    with pytest.raises(Unsupported, match=r"'NAMELESS' at 0x0030: nvdisasm knows no such"):
+        device.load(NOT_THERE).kernel("halves")
+
+
 NARROW = re.compile(r"cvt\..*(e[2345]m[123]|ue8m0|\.rs\.|u8\.f32)")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ptxlab.machine.lift.operations.floating import COMPARISONS, without_absolute
 from ptxlab.machine.lift.operations.moves import HOW
 from ptxlab.machine.lift.rule import Rule, rules
-from ptxlab.machine.lift.writer import FALSE, TRUE, Writer
+from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_zero
 from ptxlab.machine.operands import Immediate, Operand, SassConstant, SassRegister
 
 _SELECTORS = {"H0_H0": "0x1010", "H1_H1": "0x3232", "H0_H1": "0x1032", "H1_H0": ""}
@@ -75,6 +76,10 @@ def _joined(operation: str) -> Rule:
         if m.has("F32"):
             _widened(w)
             return
+        alone = _beside_zero(w) if operation == "add" else None
+        if alone is not None and alone.marks == ("F32",):
+            _narrowed(w, alone)
+            return
         relu, sat = m.has("RELU"), m.has("SAT")
         ftz = ".ftz" if m.has("FTZ") and kind == "f16" else ""
         m.ignore("FTZ")
@@ -100,19 +105,33 @@ def _joined(operation: str) -> Rule:
     return lift
 
 
+def _beside_zero(w: Writer) -> SassRegister | SassConstant | None:
+    """Return the operand that is added to minus zero, and so stays as it is; None where two are added."""
+    for source, zero in (w.i.sources[::-1], w.i.sources):
+        if isinstance(zero, SassRegister) and zero.negated and is_zero(zero):
+            return source if isinstance(source, SassRegister | SassConstant) else None
+    return None
+
+
 def _widened(w: Writer) -> None:
     """HADD2.F32: a half as f32, added to zero."""
-    first, second = w.i.sources
-    if not isinstance(first, SassRegister) or w.bare(first) != "0" or not first.negated:
+    m, kind, source = w.modifiers, _kind(w), _beside_zero(w)
+    if source is None:
         raise w.refused("a sum of halves as f32 is not modelled")
-    kind = _kind(w)
-    ftz = w.modifiers.has("FTZ")
-    word = _halves(w, second)
+    word = _halves(w, source)
     half, rest = w.temporary("h"), w.temporary("h")
     word = word if word[0].isalpha() else w.made("mov.b32", word)
     w.emit(f"mov.b32 {{{half}, {rest}}}, {word}")
-    name = "cvt.ftz.f32" if ftz and kind == "bf16" else "cvt.f32"
-    w.emit(f"{name}.{kind} {w.dest()}, {half}")
+    form = f"{'.ftz' if m.has('FTZ') and kind == 'bf16' else ''}{'.sat' if m.has('SAT') else ''}"
+    w.emit(f"cvt{form}.f32.{kind} {w.dest()}, {half}")
+
+
+def _narrowed(w: Writer, source: SassRegister | SassConstant) -> None:
+    """HADD2 of what is marked F32, which sm_75 cuts off to a half: both halves are the same number."""
+    half = w.temporary("h")
+    sat = ".sat" if w.modifiers.has("SAT") else ""
+    w.emit(f"cvt.rz{sat}.f16.f32 {half}, {w.real(replace(source, marks=()))}")
+    w.emit(f"mov.b32 {w.dest()}, {{{half}, {half}}}")
 
 
 def _extremum(w: Writer) -> None:

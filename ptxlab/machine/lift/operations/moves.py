@@ -174,7 +174,7 @@ def _compare(w: Writer) -> None:
         a, b = (w.word(source) for source in i.sources)
     if m.has("EX"):
         equal = w.made(f"setp.eq.{kind}", a, b, kind="q")
-        lower = ins[1]
+        lower = ins[1] if len(ins) > 1 else TRUE
         if name in ("eq", "ne"):
             holds = w.both(equal, lower) if name == "eq" else w.either(w.negation(equal), lower)
         else:

@@ -5,7 +5,6 @@ What an instruction does is read off what ptxas makes of each form of PTX's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -20,10 +19,9 @@ from ptxlab.machine.operands import (
     SassName,
     SassRegister,
 )
+from ptxlab.machine.products import OF_WARPGROUP, REGISTERS_OF_A, sums_of_warpgroup
 
-_SHAPE = re.compile(r"64x(?P<n>\d+)x(?P<k>\d+)$")
 _MARKS = {"tnspA", "tnspB", "negA", "negB"}
-_REGISTERS_OF_A = 4
 
 
 def _order(w: Writer) -> None:
@@ -45,7 +43,7 @@ def _product(factors: str) -> Rule:
 def _lift(factors: str, w: Writer) -> None:
     """HGMMA and its kin: A, if it is in registers, descriptors, sums, whether these are added to, metadata."""
     m = w.modifiers
-    shape = next(filter(None, map(_SHAPE.match, m.names)))
+    shape = next(filter(None, map(OF_WARPGROUP.match, m.names)))
     m.ignore(shape[0])
     n, sparse, bits = int(shape["n"]), m.has("SP"), factors == "b1"
     sums, a, b = ("s32", "b1", "b1") if bits else factors_and_sums(w, factors)
@@ -54,7 +52,7 @@ def _lift(factors: str, w: Writer) -> None:
     d, *operands = w.i.operands
     at = next(number for number, o in enumerate(operands) if isinstance(o, SassAddress))
     marks = _marks(w, at + 1)
-    into = w.row(d, n // 4 if sums == "f16" else n // 2)
+    into = w.row(d, sums_of_warpgroup(m.names))
     first, second, negated = _factors(w, operands[:at], operands[at])
     adds = _adds(w, operands[at + 1], operands[at + 2 :], into)
     parts = [f"{{{', '.join(into)}}}", first, second]
@@ -88,7 +86,7 @@ def _factors(w: Writer, held: list[Operand], described: Operand) -> tuple[str, s
         raise w.refused("where its matrices are is not modelled")
     first = described.uniform.number
     if held:
-        words = w.stored(w.words(held[0], _REGISTERS_OF_A))
+        words = w.stored(w.words(held[0], REGISTERS_OF_A))
         return f"{{{', '.join(words)}}}", _descriptor(w, first + 2), w.is_negated(held[0])
     return _descriptor(w, first), _descriptor(w, first + 2), False
 
