@@ -28,6 +28,7 @@ from ptxlab.prediction.survey import Survey, survey
 from ptxlab.prediction.uneven import Uneven, UnevenGrid
 from ptxlab.prediction.warps import PARTITIONS
 from ptxlab.prediction.what_if import NOTHING, WhatIf
+from ptxlab.prediction.work import operations
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""
@@ -60,7 +61,8 @@ class Prediction(Readable):
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
     ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over, ``uneven`` how CTAs differ, None
-    where they do not. ``what_if`` are the changes that were asked about, first those that save most time.
+    where they do not. ``tflops`` counts what machine code computes, tensor cores and FMA pipes together, of all lanes; None
+    with tcgen05, whose sizes are in descriptors. ``what_if`` are the changes that were asked about, first those that save most time.
     """
 
     gpu: str
@@ -80,6 +82,7 @@ class Prediction(Readable):
     tail: int
     uneven: Uneven | None
     not_modelled: tuple[str, ...]
+    tflops: float | None
     kernel: str = ""
     lines: tuple[PredictedLine, ...] = ()
     what_if: tuple[Changed, ...] = ()
@@ -154,7 +157,7 @@ class LaunchModel:
         code, ctas, sms = self._code, self._ctas, self._chip.gpu.sms
         if self._survey.alike:
             run, cycles, reuse = _alike(model, ctas, fits.ctas, sms)
-            uneven = None
+            uneven, runs = None, ctas / min(fits.ctas, -(-ctas // sms))
         else:
             together = min(fits.ctas, -(-ctas // sms))
             grid = UnevenGrid(model, self._survey, together, sms)
@@ -162,18 +165,19 @@ class LaunchModel:
             reuse = reuse_of_uneven(code, self._launch, grid.touched, sms * together, size)
             reuse = what_if.reuse(reuse)
             run, uneven = grid.run(reuse)
-            cycles = run.cycles
+            cycles, runs = run.cycles, sms
         memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
         seconds = max(cycles / (self._clock * 1e6), memory_seconds)
         used = _used(run, chip) | {"dram": memory_seconds / seconds}
         seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
         stalls, by_instruction = _shares(run)
+        computed = operations(code, run.stalls)
         return Prediction(
             chip.gpu.name, self._launch.target.name, self._clock, cycles, seconds,
             seconds * (1 - MODELLED), seconds * (1 + MODELLED),
             _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
             *divmod(ctas, sms * fits.ctas), uneven,
-            _not_modelled(code),
+            _not_modelled(code), None if computed is None else computed * runs / seconds / 1e12,
         )  # fmt: skip
 
 

@@ -162,6 +162,11 @@ def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...
     return ((pipe,), holds[pipe]) if pipe in holds else ((), 0)
 
 
+def product_shape(i: DecodedInstruction) -> tuple[int, int, int]:
+    """Return m, n and k of a warp's product, or of a warpgroup's."""
+    return _warpgroup_shape(i) if i.does == "product" else _product(i)[0]
+
+
 def _tensor(i: DecodedInstruction, chip: Chip) -> float:
     """Return how long a product holds the tensor core."""
     (m, n, k), dtype, acc = _product(i)

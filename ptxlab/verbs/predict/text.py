@@ -67,6 +67,7 @@ def _alone(prediction: Prediction) -> list[str]:
             f"(the model is {MODELLED:.0%} off on average)",
         ),
         ("cycles", f"{prediction.cycles:,.0f}"),
+        *([("rate", f"{prediction.tflops:.3g} TFLOP/s")] if prediction.tflops else []),
         (
             "bound",
             f"{prediction.bound}: {prediction.bound_by} is used {prediction.used[prediction.bound_by]:.0%} of the time",
@@ -172,8 +173,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "kernel": prediction.kernel,
         **members(prediction, "gpu", "arch", "clock_mhz"),
         "cycles": round(prediction.cycles),
-        **members(prediction, "seconds", "low", "high"),
-        "tflops": None,
+        **members(prediction, "seconds", "low", "high", "tflops"),
         **members(prediction, "bound", "bound_by", "used", "stalls"),
         "lines": [
             {

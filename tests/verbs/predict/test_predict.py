@@ -47,6 +47,7 @@ def test_json_has_what_the_contract_says(scale: str, capsys: pytest.CaptureFixtu
     assert output["uneven"] is None
     assert (output["gpu"], output["arch"], output["clock_mhz"]) == ("A100 SXM", "sm_80", 1000)
     assert output["low"] < output["seconds"] < output["high"]
+    assert math.isclose(output["tflops"], 512 / output["seconds"] / 1e12), "a product a thread"
     assert output["bound"] in ("issue", "pipe", "lsu", "latency", "l2", "dram")
     assert math.isclose(sum(output["stalls"].values()), 1, rel_tol=1e-6)
     by_line = sum(line["share"] for line in output["lines"])

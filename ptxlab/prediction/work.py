@@ -1,0 +1,50 @@
+"""What a launch computes: floating-point and tensor core operations, as its machine code issues them.
+
+A fused multiply-add is two, as in NVIDIA's figures; a product of tensor cores is 2 m n k, of integers too. All lanes of a
+warp are counted, those that are switched off too, as the time of an instruction is theirs. What takes RZ for a factor, as
+``HFMA2.MMA R5, -RZ, RZ, 0, 1``, moves a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ptxlab.isa.targets import WARP
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import ZERO_REGISTER, SassRegister
+from ptxlab.prediction.timing import product_shape
+
+_OF_A_LANE = {
+    "FFMA": 2, "FADD": 1, "FMUL": 1, "FFMA2": 4, "FADD2": 2, "FMUL2": 2, "HFMA2": 4, "HADD2": 2, "HMUL2": 2,
+    "DFMA": 2, "DADD": 1, "DMUL": 1,
+}  # fmt: skip
+"""By opcode, without what its modifiers say; of HFMA2 and those like it in both halves."""
+
+_WARPS = 4
+"""Which issue a warpgroup's product together."""
+
+
+def operations(
+    code: Sequence[DecodedInstruction], stalls: Mapping[tuple[int, str], float]
+) -> float | None:
+    """Return what was computed in a run of an SM, None where sizes of products are in descriptors, as with tcgen05.
+
+    ``stalls`` are a run's: a warp is selected once for each instruction that it issues.
+    """
+    total = 0.0
+    for (number, why), times in stalls.items():
+        if why != "selected":
+            continue
+        i = code[number]
+        if i.does == "tensor product":
+            return None
+        total += times * _of_a_warp(i)
+    return total
+
+
+def _of_a_warp(i: DecodedInstruction) -> float:
+    if i.does == "product" or (i.row is not None and i.row.pipe == "tensor"):
+        m, n, k = product_shape(i)
+        return 2 * m * n * k / (_WARPS if i.does == "product" else 1)
+    moves = any(isinstance(s, SassRegister) and s.number == ZERO_REGISTER for s in i.sources[:2])
+    return 0 if moves else WARP * _OF_A_LANE.get(i.sass.opcode, 0)
