@@ -1,8 +1,8 @@
 """What other programs print of layouts: CuTe's atoms and tiled copies, and encodings of Triton's GPU dialect.
 
 CuTe names an atom by its instruction, ``SM80_16x8x16_F32BF16BF16F32_TN``, and prints a tiled product or copy as
-lines ``NAME: layout``. Triton's ``#ttg.blocked``, ``#ttg.linear`` and ``#ttg.nvidia_mma`` (TritonGPUAttrDefs.td) say
-which thread holds what: here as thread-value layouts, from (thread, register) to the linear index of a tile whose
+lines ``NAME: layout``. Triton's ``#ttg.blocked``, ``#ttg.linear``, ``#ttg.nvidia_mma`` and ``#ttg.dot_op`` of it
+(TritonGPUAttrDefs.td, LinearLayoutConversions.cpp) say which thread holds what: here as thread-value layouts, from (thread, register) to the linear index of a tile whose
 first dimension is contiguous, as CuTe has them.
 """
 
@@ -20,10 +20,25 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.thread_value import thread_value
 from ptxlab.verbs.layout.notation import parse_layout
 
-_ATOM = re.compile(r"SM(\d+)_(\d+x\d+x\d+)_([A-Z0-9]+)_(SS|RS|TN|TT|NT|NN)\b")
+_ATOM = re.compile(
+    r"(?:SM\d+|MMA)_(\d+x\d+x\d+)_(?:([A-Z0-9]+)_)?(SS|RS|TN|TT|NT|NN)(?:_(XOR|AND)POPC)?\b(?:<(.*)>)?"
+)
 _TYPES = re.compile(r"TF32|BF16|[FSUE]\d+(?:M\d+)?")
+_CPP_TYPES = {
+    "half_t": "f16",
+    "bfloat16_t": "bf16",
+    "tfloat32_t": "tf32",
+    "float": "f32",
+    "double": "f64",
+}
+_CPP_FORMAT = re.compile(r"(?:float_|type_erased_dynamic_float\d_)?(e\dm\d)(?:_unpacksmem)?_t$")
+_COPY = re.compile(r"SM\d+_U(?:32|16)x(\d)_(LD|ST)SM_(N|T)\b")
 _LINE = re.compile(r"^\s*(\w+):\s*(.*\S)\s*$", re.MULTILINE)
+_ENCODING = re.compile(r"#?(?:ttg|triton_gpu)\.(\w+)<\{?(.*)\}?>", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s*=\s*(\[[^=]*\]|\d+)(?=\s*[,}]|\s*$)")
+
+THREAD_VALUES = "from (thread, value) to the place in a tile whose first dimension is contiguous"
+"""What the layouts are that are given here."""
 
 Bases = list[tuple[int, ...]]
 Fields = dict[str, Any]
@@ -32,12 +47,27 @@ Fields = dict[str, Any]
 
 def instruction(text: str) -> MatrixInstruction | None:
     """Return the instruction that an atom of CuTe is, by its name or by what is printed of it; None for other text."""
+    if copy := _COPY.search(text):
+        count, verb, trans = copy.groups()
+        matrices = int(count) // (2 if trans == "T" else 1)
+        name = f"{verb.lower()}matrix.x{matrices}{'.trans' * (trans == 'T')}"
+        raise PtxlabError(
+            f"{copy[0]} is {name}, which is no product",
+            hint=f"ptxlab fragments --op {name} has its fragments, ptxlab layout 16x64 --plan {name} its addresses",
+        )
     if atom := _ATOM.search(text):
-        _, shape, types, how = atom.groups()
+        shape, types, how, operation, template = atom.groups()
         m, n, k = shape.split("x")
-        d, a, b, *_ = [each.lower() for each in _TYPES.findall(types)] * 3
+        told = [each.lower() for each in _TYPES.findall(types or "")] or _of_cpp(template or "")
+        if not told:
+            raise PtxlabError(
+                f"{atom[0]} does not say its types",
+                hint=f"as {atom[0]}<float_e4m3_t, float_e4m3_t, float>",
+            )
+        d, a, b, *_ = [{"u1": "b1", "b1": "b1"}.get(each, each) for each in told] * 3
         family = "wgmma" if how in ("SS", "RS") else "mma"
         name = f"{family}.m{m}n{n}k{k}" + (f".{how.lower()}" if family == "wgmma" else "")
+        name += f".{operation.lower()}" if operation else ""
         return multiplication(name, f"{a}.{b or a}", d)
     lines = dict(_LINE.findall(text))
     if "Shape_MNK" not in lines or "LayoutA_TV" not in lines:
@@ -52,6 +82,18 @@ def instruction(text: str) -> MatrixInstruction | None:
     raise Unsupported(f"no instruction of {m} x {n} x {k} has its fragments as this atom says")
 
 
+def _of_cpp(template: str) -> list[str]:
+    """Return the types of D, A and B of an atom whose parameters are those of A, B and C."""
+    names = [
+        each.strip().removeprefix("cutlass::").removeprefix("cute::")
+        for each in template.split(",")
+    ]
+    known = [
+        _CPP_TYPES.get(name) or (m[1] if (m := _CPP_FORMAT.match(name)) else None) for name in names
+    ]
+    return [known[2], known[0], known[1]] if len(known) > 2 and all(known[:3]) else []  # type: ignore[list-item]
+
+
 def thread_values(text: str) -> Layout | None:
     """Return the layout of a tiled copy that CuTe prints or of an encoding of Triton, None for other text."""
     lines = dict(_LINE.findall(text))
@@ -59,20 +101,43 @@ def thread_values(text: str) -> Layout | None:
         layout = parse_layout(lines["TiledLayout_TV"])
         assert isinstance(layout, Layout)
         return layout
-    encoding = re.search(r"#?(?:ttg|triton_gpu)\.(\w+)<\{?(.*?)\}?>", text, re.DOTALL)
+    encoding = _ENCODING.search(_with_aliases(text))
     if encoding is None:
         return None
-    fields = {name: _numbers(value) for name, value in _FIELD.findall(encoding[2])}
-    readers = {"blocked": _blocked, "linear": _linear, "nvidia_mma": _nvidia_mma}
-    if encoding[1] not in readers:
+    kind, parent = encoding[1], _ENCODING.search(encoding[2])
+    own = encoding[2] if parent is None else encoding[2].replace(parent[0], "")
+    fields = _fields(own)
+    readers = {"blocked": _blocked, "linear": _linear, "nvidia_mma": _nvidia_mma, "dot_op": _dot_op}
+    if kind not in readers:
         raise Unsupported(
-            f"the encoding {encoding[1]} is not read", hint=f"there are {', '.join(readers)}"
+            f"the encoding {kind} is not read", hint=f"there are {', '.join(readers)}"
         )
+    if kind == "dot_op":
+        if parent is None or parent[1] != "nvidia_mma":
+            raise Unsupported(
+                "dot_op is read with #ttg.nvidia_mma<...> for its parent",
+                hint="a name such as #mma is known where its line #mma = #ttg.nvidia_mma<...> stands before it",
+            )
+        fields |= _fields(parent[2])
     try:
-        registers, threads = readers[encoding[1]](fields)
+        registers, threads = readers[kind](fields)
     except (KeyError, IndexError, TypeError) as error:
-        raise PtxlabError(f"the encoding {encoding[1]} lacks {error}") from None
+        raise PtxlabError(f"the encoding {kind} lacks {error}") from None
     return _layout(threads, registers)
+
+
+def _with_aliases(text: str) -> str:
+    """Return an encoding with its names replaced by what the lines before it, ``#mma = #ttg...``, say they are."""
+    *lines, last = text.strip().split("\n")
+    for line in reversed(lines):
+        name, equals, meaning = line.partition("=")
+        if equals and name.strip().startswith("#"):
+            last = re.sub(rf"{re.escape(name.strip())}\b", meaning.strip(), last)
+    return last if "ttg." in last or "triton_gpu." in last else text
+
+
+def _fields(text: str) -> Fields:
+    return {name: _numbers(value) for name, value in _FIELD.findall(text)}
 
 
 def _numbers(text: str) -> Any:
@@ -111,18 +176,55 @@ def _linear(fields: Fields) -> tuple[Bases, Bases]:
 
 
 def _nvidia_mma(fields: Fields) -> tuple[Bases, Bases]:
-    """Return those of D of an mma.m16n8, with warps beside each other as they are told, the last dimension first."""
-    if fields["versionMajor"] != 2 or fields["instrShape"][-2:] != [16, 8]:
-        raise Unsupported("of nvidia_mma version 2 is read, with instrShape = [16, 8]")
+    """Return those of D of an mma.m16n8 (version 2), or of a warp's 16 x n of a wgmma (version 3), and of the warps."""
+    version, shape = fields["versionMajor"], fields["instrShape"]
+    if version == 2 and shape[-2:] == [16, 8]:
+        n = 8
+    elif version == 3 and len(shape) == 3 and shape[0] == 16:
+        n = shape[1]
+    else:
+        raise Unsupported(
+            "of nvidia_mma version 2 is read, with instrShape = [16, 8], and 3, with [16, n, k]"
+        )
+    registers, lanes = _tile((16, n), 2, inner=1)
+    return registers, [*lanes, *_warps(fields, (16, n))]
+
+
+def _dot_op(fields: Fields) -> tuple[Bases, Bases]:
+    """Return those of A or B, ``opIdx``, of an mma with ``kWidth`` neighbours along k in a register; warps along k have copies."""
+    width, index = fields["kWidth"], fields["opIdx"]
+    if fields["versionMajor"] != 2 and index != 0:
+        raise Unsupported("B of a wgmma lies in shared memory")
+    size = (16, 8 * width) if index == 0 else (8 * width, 8)
+    registers, lanes = _tile(size, width, inner=1 - index)
+    return registers, [*lanes, *_warps(fields, size, copies=1 - index)]
+
+
+def _tile(size: tuple[int, int], width: int, inner: int) -> tuple[Bases, Bases]:
+    """Return those of a tile: along ``inner`` registers of ``width`` and 4 lanes, along the other 8 lanes, then what is left of both."""
+
+    def along(dimension: int, first: int, end: int) -> Bases:
+        steps = [1 << bit for bit in range(end.bit_length() - 1) if 1 << bit >= first]
+        return [tuple(step * (d == dimension) for d in range(2)) for step in steps]
+
+    outer = 1 - inner
+    registers = [
+        *along(inner, 1, width), *along(outer, 8, size[outer]), *along(inner, 4 * width, size[inner])
+    ]  # fmt: skip
+    return registers, [*along(inner, width, 4 * width), *along(outer, 1, 8)]
+
+
+def _warps(fields: Fields, size: tuple[int, int], copies: int | None = None) -> Bases:
+    """Return those of the warps: with version 2 the last dimension first, with 3 the first; none along ``copies``."""
     warps: Bases = []
-    step = [16, 8]
-    for dimension in (1, 0):
-        size = fields["warpsPerCTA"][dimension]
-        while size > 1:
-            warps.append(tuple(step[dimension] * (d == dimension) for d in range(2)))
+    step = list(size)
+    for dimension in (1, 0) if fields["versionMajor"] == 2 else (0, 1):
+        count = fields["warpsPerCTA"][dimension]
+        while count > 1:
+            warps.append(tuple(step[dimension] * (d == dimension != copies) for d in range(2)))
             step[dimension] *= 2
-            size //= 2
-    return [(0, 1), (8, 0)], [(0, 2), (0, 4), (1, 0), (2, 0), (4, 0), *warps]
+            count //= 2
+    return warps
 
 
 def _layout(threads: Sequence[tuple[int, ...]], registers: Sequence[tuple[int, ...]]) -> Layout:

@@ -62,11 +62,15 @@ class LayoutAnswer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """A layout and all its offsets. When it places tiles, ``element`` is the layout within one."""
+    """A layout and all its offsets. When it places tiles, ``element`` is the layout within one.
+
+    ``about`` says what it goes from and to where these are no coordinates and offsets.
+    """
 
     layout: Mapping
     bits: int
     element: Layout | None = None
+    about: str = ""
 
     def text(self, width: int | None = None) -> str:
         """Return the notation and the table; for tiles, where each of them starts.
@@ -74,7 +78,7 @@ class Offsets:
         What is too wide for its terminal is told by chunks of 16 bytes where these stay together.
         """
         check_size(self.layout)
-        lines_ = [self.layout.notation]
+        lines_ = [self.layout.notation, *filter(None, [self.about])]
         if self.element is not None:
             lines_ = [f"each {self.element.notation}", f"at   {self.layout.notation}"]
         shown = table(self.layout)

@@ -1,7 +1,7 @@
 """Layouts as text: CuTe's notation, and ``RxC`` for a row-major matrix.
 
-    text   := [swizzle "o"] [offset "o"] layout  |  swizzle ["_" | "o"] pointer "o" layout
-    swizzle:= "Sw<" bits "," base "," shift ">"
+    text   := [swizzle "o"] [offset "o"] layout  |  [swizzle ["_" | "o"]] pointer "o" layout
+    swizzle:= ("Sw<" | "S<") bits "," base "," shift ">"
     pointer:= ("smem" | "gmem") "_ptr[" bits "b](" whatever ")"
     layout := size "x" size {"x" size}  |  tuple [":" tuple]
     tuple  := integer  |  "(" tuple {"," tuple} ")"
@@ -22,7 +22,7 @@ from ptxlab.layouts.layout import IDENTITY, ComposedLayout, Layout, Swizzle
 
 HINT = "layouts look like 2x6, (2,6):(6,1), ((2,2),8):((1,16),2) or Sw<3,3,3> o (8,64):(64,1)"
 _POINTER = r"[gs]mem_ptr\[(\d+)b\]\([^)]*\)\s*"
-_SWIZZLE = r"Sw<\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>"
+_SWIZZLE = r"Sw?<\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>"
 
 
 def parse_layout(text: str) -> Layout | ComposedLayout:
@@ -45,6 +45,7 @@ class _Reader:
         self.take("")
 
     def whole(self) -> Layout | ComposedLayout:
+        self.take(_POINTER + r"o\b")
         swizzle, offset = self.swizzle(), self.take(r"_?(\d+)\s*o\b")
         layout = self.layout()
         if self.at < len(self.text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
@@ -126,7 +127,7 @@ def answer(args: argparse.Namespace) -> LayoutAnswer:
     if atom := foreign.instruction(args.layout):
         return Fragments(atom)
     if values := foreign.thread_values(args.layout):
-        return Offsets(values, args.bits)
+        return Offsets(values, args.bits, about=foreign.THREAD_VALUES)
     check_options(args)
     if args.descriptor:
         return descriptors.describe(args)
@@ -189,7 +190,7 @@ def read(args: argparse.Namespace) -> tuple[Layout, Layout | ComposedLayout]:
 
 def names_instruction(text: str) -> bool:
     """Say whether ``text`` is the name or shape of an instruction and not a layout."""
-    return text[:1].isalpha() and not text.startswith("Sw")
+    return text[:1].isalpha() and not re.match(r"Sw?<|[gs]mem_ptr\[", text)
 
 
 def check_options(args: argparse.Namespace) -> None:

@@ -82,6 +82,54 @@ def test_nvidia_mma_is_d_of_the_instruction() -> None:
         thread_values(text.replace("Major = 2", "Major = 3"))
 
 
+def test_nvidia_mma_of_hopper_is_d_of_wgmma() -> None:
+    """PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16": accumulator D, of four warps below each other."""
+    text = "#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], instrShape = [16, 32, 16]}>"
+    layout = thread_values(text)
+    assert layout is not None
+    thread, i = np.indices((128, 16))
+    row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (i // 2 % 2)
+    col = 2 * (thread % 4) + i % 2 + 8 * (i // 4)
+    assert (layout(thread, i) == row + 64 * col).all()
+
+
+def test_operands_of_dot_are_those_of_mma() -> None:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k16", A and B; warps that are beside each other share A."""
+    parent = "#ttg.nvidia_mma<{versionMajor = 2, warpsPerCTA = [2, 2], instrShape = [16, 8]}>"
+    a = thread_values(f"#ttg.dot_op<{{opIdx = 0, parent = {parent}, kWidth = 2}}>")
+    b = thread_values(f"#mma = {parent}\n#ttg.dot_op<{{opIdx = 1, parent = #mma, kWidth = 2}}>")
+    assert a is not None
+    assert b is not None
+    thread, i = np.indices((128, 8))
+    lane, warp = thread % 32, thread // 32
+    row = lane // 4 + 8 * (i // 2 % 2) + 16 * (warp // 2)
+    assert (a(thread, i) == row + 32 * (2 * (lane % 4) + i % 2 + 8 * (i // 4))).all()
+    thread, i = np.indices((128, 4))
+    lane, warp = thread % 32, thread // 32
+    k = 2 * (lane % 4) + i % 2 + 8 * (i // 2)
+    assert (b(thread, i) == k + 16 * (lane // 4 + 8 * (warp % 2))).all()
+    with pytest.raises(Unsupported, match="for its parent"):
+        thread_values("#ttg.dot_op<{opIdx = 1, parent = #mma, kWidth = 2}>")
+
+
+def test_other_names_of_cute() -> None:
+    names = {
+        "SM120_16x8x32_TN<cutlass::float_e4m3_t, float_e5m2_t, float>": "m16n8k32.row.col.f32.e4m3.e5m2.f32",
+        "SM90::GMMA::MMA_64x64x16_F32F16F16_SS<Major::K, Major::K>": "m64n64k16.f32.f16.f16",
+        "SM80_8x8x128_S32U1U1S32_TN_XORPOPC": "m8n8k128.row.col.s32.b1.b1.s32.xor.popc",
+    }
+    for text, ends in names.items():
+        form = instruction(text)
+        assert form is not None
+        assert form.name.endswith(ends)
+    with pytest.raises(PtxlabError, match=r"is ldmatrix\.x4\.trans"):
+        instruction("Copy_Atom<SM75_U16x8_LDSM_T, half_t>")
+    with pytest.raises(PtxlabError, match="does not say its types"):
+        instruction("SM120_16x8x32_TN")
+    for text in ("smem_ptr[16b](0x7f) o (_8,_64):(_64,_1)", "S<0,4,3> o 0 o (8,64):(64,1)"):
+        assert parse_layout(text)(3, 5) == 3 * 64 + 5
+
+
 def test_a_linear_encoding_and_what_is_none() -> None:
     text = "#ttg.linear<{register = [[0, 1], [8, 0]], lane = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], warp = [], block = []}>"
     layout = thread_values(text)
