@@ -21,7 +21,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.garbage import seldom
 
 OF_OTHERS = ("exec", "lab", "mcp")
-"""Verbs whose terminal is that of another program, or that serve until they are ended."""
+"""Verbs whose terminal is that of another program, or that serve until they are ended, unless they write a file."""
 
 EXIT_STATUSES = """\
 exit status:
@@ -81,7 +81,8 @@ def dispatch(arguments: list[str]) -> int:
     args = verb_parser.parse_args(arguments[1:])
     if isolation.is_wanted(args):
         return isolation.run(arguments)
-    with nullcontext() if verb in OF_OTHERS else ticking(verb), toolchain(args):
+    alone = verb not in OF_OTHERS or (verb == "lab" and args.output is not None)
+    with ticking(verb, arguments) if alone else nullcontext(), toolchain(args):
         return execute(args)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import monotonic
@@ -16,6 +17,9 @@ PATIENCE = 1.0
 
 ON_TERMINAL, IN_LOG = 0.1, 10.0
 """Seconds between two words: in one line of a terminal, and as lines of a file."""
+
+LONG = 2.0
+"""Seconds from which on it is kept how long a command took, so that it can be said the next time."""
 
 CLEAR = "\r\x1b[K"
 """What takes a line of a terminal back."""
@@ -92,19 +96,25 @@ def duration(seconds: float) -> str:
 
 
 class _Ticking:
-    """A line on the terminal that says how long a verb is at work, until something else is said."""
+    """A line on the terminal that says how long a verb is at work, until something else is said.
 
-    def __init__(self, verb: str) -> None:
+    Where the same ``command`` was given before, it says how much is left if it takes as long again.
+    """
+
+    def __init__(self, verb: str, command: Sequence[str]) -> None:
         self.verb = verb
+        self.command = command
         self.over = Event()
         self.thread = Thread(target=self._tick, daemon=True)
         self.thread.start()
 
     def _tick(self) -> None:
-        begun, shown = monotonic(), False
+        begun, shown, before = monotonic(), False, 0.0
         while not self.over.wait(ON_TERMINAL if shown else PATIENCE):
-            shown = True
-            sys.stderr.write(f"{CLEAR}ptxlab: {self.verb}, {duration(monotonic() - begun)}")
+            before = before if shown else _lasted(self.command)
+            shown, lasts = True, monotonic() - begun
+            left = f", about {duration(before - lasts)} left" if before > lasts else ""
+            sys.stderr.write(f"{CLEAR}ptxlab: {self.verb}, {duration(lasts)}{left}")
             sys.stderr.flush()
         if shown:
             sys.stderr.write(CLEAR)
@@ -119,14 +129,33 @@ _ticking: list[_Ticking] = []
 
 
 @contextmanager
-def ticking(verb: str) -> Iterator[None]:
+def ticking(verb: str, command: Sequence[str] = ()) -> Iterator[None]:
     """Say on a terminal how long ``verb`` is at work, until it says how far it is or what came of it."""
+    begun = monotonic()
     if moves_cursor(sys.stderr):
-        _ticking.append(_Ticking(verb))
+        _ticking.append(_Ticking(verb, command))
     try:
         yield
+        if (lasted := monotonic() - begun) >= LONG:
+            from ptxlab.cache import keep
+
+            keep(_DURATIONS, _key(command), str(lasted).encode())
     finally:
         quiet()
+
+
+_DURATIONS = "durations"
+
+
+def _key(command: Sequence[str]) -> tuple[str, ...]:
+    return (os.getcwd(), *command)
+
+
+def _lasted(command: Sequence[str]) -> float:
+    """Return how many seconds a command took before, 0 where that is not known."""
+    from ptxlab.cache import kept
+
+    return float(kept(_DURATIONS, _key(command)) or 0)
 
 
 def quiet() -> None:

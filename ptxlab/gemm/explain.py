@@ -20,6 +20,7 @@ from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.side_by_side import Absent, RungJob, each
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.isa.gpus import ISSUED, Gpu
+from ptxlab.workers import Progress
 
 NOTABLE = 1.15
 """A change by less than this factor is none to speak of."""
@@ -86,14 +87,15 @@ def explain(
     gpu: Gpu,
     sizes: Sizes = AS_IT_IS,
     executor: Executor | None = None,
+    progress: Progress | None = None,
 ) -> LadderExplanation:
     """Count every rung on its problem, and compare each with the one it follows.
 
-    With an ``executor`` they are counted side by side. Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
+    With an ``executor`` they are counted side by side, and ``progress`` is told how many are done. Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
     raises.
     """
     jobs = [RungJob(rung, problem, dict(sizes)) for rung, problem in problems]
-    facts = list(each(device, facts_of, jobs, executor))
+    facts = list(each(device, facts_of, jobs, executor, progress=progress))
     counted = [known for known in facts if not isinstance(known, Absent)]
     absent = tuple(known for known in facts if isinstance(known, Absent))
     return replace(tell(counted, gpu), absent=absent)

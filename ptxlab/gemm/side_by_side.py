@@ -16,7 +16,7 @@ from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import Baseline
 from ptxlab.gemm.problem import Problem
-from ptxlab.workers import results
+from ptxlab.workers import Progress, results
 
 Result = TypeVar("Result")
 
@@ -59,15 +59,19 @@ def each(
     executor: Executor | None = None,
     *,
     excused: Callable[[PtxlabError], object] = lacking,
+    progress: Progress | None = None,
 ) -> Iterator[Result | Absent]:
     """Do the jobs, and yield the result of each in their order, or why there is none where that is ``excused``.
 
     Raises other errors that a job is refused with. With an ``executor`` they are done on emulators like ``device``, which must be one; ``work`` is then
-    a function of a module.
+    a function of a module. ``progress`` is told how many are done.
     """
     there = partial(_elsewhere, work, device.target.name)
     here = partial(_attempt, work, device)
-    for job, result in zip(jobs, results(executor, there if executor else here, jobs), strict=True):
+    done = results(executor, there if executor else here, jobs)
+    for number, (job, result) in enumerate(zip(jobs, done, strict=True), 1):
+        if progress is not None:
+            progress(number, len(jobs))
         if not isinstance(result, PtxlabError):
             yield result
         elif excused(result):

@@ -18,6 +18,7 @@ from ptxlab.gemm.run import Computed, GemmResult, compute, judge
 from ptxlab.gemm.scaled import SCALED
 from ptxlab.gemm.side_by_side import Absent, RungJob, each, lacking
 from ptxlab.gemm.verification import Verification
+from ptxlab.workers import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,13 @@ def survey(
     problem: Problem,
     types: Sequence[tuple[str, str]],
     executor: Executor | None = None,
+    progress: Progress | None = None,
 ) -> LadderSurvey:
     """Run every rung that takes ``problem``, once for each of ``types``.
 
     A library that is not there or needs another device is ``absent``, and so is a kernel with an
-    instruction that the target lacks. With an ``executor`` the rungs run on emulators side by side.
+    instruction that the target lacks. With an ``executor`` the rungs run on emulators side by side; ``progress`` is told
+    how many of them are done.
     """
     results: list[GemmResult] = []
     absent: list[Absent] = []
@@ -77,7 +80,9 @@ def survey(
         typed = replace(problem, dtype=dtype, acc=acc, **packed)
         verification, extent = Verification(typed, typed.inputs()), _Extent()
         jobs = [RungJob(rung, typed) for rung in LADDER.values() if rung.takes(typed)]
-        computing = each(device, _computed, jobs, executor, excused=_is_elsewhere)
+        computing = each(
+            device, _computed, jobs, executor, excused=_is_elsewhere, progress=progress
+        )
         for job, computed in zip(jobs, computing, strict=True):
             if isinstance(computed, Absent):
                 absent.append(computed)

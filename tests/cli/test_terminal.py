@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
+from pathlib import Path
 from time import sleep
 
 import pytest
 
+import ptxlab
+from ptxlab.cache import keep, kept
 from ptxlab.cli import progress
 from ptxlab.cli.terminal import moves_cursor, wants_colour
 from ptxlab.main import main
@@ -56,10 +60,68 @@ def test_forced_colour_reaches_a_pipe(
     assert "\x1b[" in capsys.readouterr().out
 
 
+COMMANDS = (
+    "bench --device emulator --algorithm naive --size 16",
+    "check ptx/mma_m16n8k16_bf16_f32.ptx",
+    "completion bash",
+    "diff ptx/mma_m16n8k16_bf16_f32.ptx --a emulator:sm_80 --b emulator:sm_90a",
+    "doctor",
+    "dump ptx/mma_m16n8k16_bf16_f32.ptx --at mma.sync",
+    "exec -- true",
+    "explain movmatrix",
+    "fragments --op movmatrix",
+    "gemm --algorithm naive --size 16 --device emulator",
+    "interleave --size 4",
+    "judge kernels/naive.cu --reference d=a@b",
+    "layout 2x6",
+    "numerics --a 1,0x1p-12 --b 1,0x1p-13",
+    "ops --family movmatrix",
+    "predict kernels/naive.cu",
+    "profile ptx/mma_m16n8k16_bf16_f32.ptx",
+    "run ptx/mma_m16n8k16_bf16_f32.ptx",
+    "sass ptx/mma_m16n8k16_bf16_f32.ptx",
+    "step ptx/mma_m16n8k16_bf16_f32.ptx",
+    "trace ptx/mma_m16n8k16_bf16_f32.ptx",
+)
+"""One of every verb but those that serve until they are ended."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split()[0])
+@pytest.mark.parametrize("set_", [{"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_no_verb_writes_an_escape_where_none_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, command: str, set_: dict[str, str]
+) -> None:
+    """On a terminal, too: with TERM=dumb neither stream has one, with NO_COLOR only lines are taken back."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in set_.items():
+        monkeypatch.setenv(name, value)
+    streams = [Terminal(), Terminal()]
+    monkeypatch.setattr(sys, "stdout", streams[0])
+    monkeypatch.setattr(sys, "stderr", streams[1])
+    main(command.split())
+    out, err = (stream.getvalue() for stream in streams)
+    assert out + err
+    assert "\x1b" not in out + err.replace(
+        progress.CLEAR, "" if set_.get("TERM") != "dumb" else progress.CLEAR
+    )
+
+
+def test_escapes_are_written_by_who_asks_whether_they_are_wanted() -> None:
+    """Every call that makes colours stands behind ``wants_colour``."""
+    package = Path(ptxlab.__file__).parent
+    lines = [line for path in package.rglob("*.py") for line in path.read_text().splitlines()]
+    calls = [line for line in lines if "on_terminal()" in line and not line.startswith("def ")]
+    assert len(calls) == 4
+    assert all("if wants_colour(args)" in line for line in calls)
+
+
 def test_a_verb_says_that_it_is_at_work_until_something_better_is_said(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(progress, "PATIENCE", 0.01)
     monkeypatch.setattr(progress, "ON_TERMINAL", 0.01)
     stream = Terminal()
@@ -73,6 +135,28 @@ def test_a_verb_says_that_it_is_at_work_until_something_better_is_said(
         assert stream.getvalue() == said
     assert said.startswith("\r\x1b[Kptxlab: predict, 1 s")
     assert said.endswith(progress.CLEAR)
+
+
+def test_a_command_that_is_given_again_says_how_much_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    keep("durations", (os.getcwd(), "predict", "a.cu"), b"61.2")
+    for file, left in (("a.cu", ", about 61 s left"), ("b.cu", "")):
+        stream = Terminal()
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress.ticking("predict", ("predict", file)):
+            while not stream.getvalue():
+                sleep(0.002)
+            said = stream.getvalue()
+        assert said.startswith(f"\r\x1b[Kptxlab: predict, 1 s{left}")
+        assert ("left" in said) == bool(left)
+    monkeypatch.setattr(progress, "LONG", 0.0)
+    with progress.ticking("predict", ("predict", "b.cu")):
+        pass
+    assert float(kept("durations", (os.getcwd(), "predict", "b.cu")) or -1) >= 0
 
 
 @pytest.mark.parametrize(

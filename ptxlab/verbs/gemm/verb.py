@@ -142,6 +142,7 @@ def show_list(args: argparse.Namespace) -> int:
 
 
 def run_all(args: argparse.Namespace) -> int:
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.gemm.survey import all_types, survey
     from ptxlab.verbs.gemm import text
 
@@ -152,7 +153,7 @@ def run_all(args: argparse.Namespace) -> int:
         raise PtxlabError(f"no algorithm computes {args.dtype} -> {args.acc}")
     problem = problem_of(args, *types[0])
     with closing(open_device(args)) as device, open_workers(args, device) as executor:
-        surveyed = survey(device, problem, types, executor)
+        surveyed = survey(device, problem, types, executor, LaunchProgress(what="algorithms"))
     width = terminal_width(args)
     emit(args, lambda: text.text_of_all(surveyed, width), lambda: text.all_as_json(surveyed))
     return 0 if surveyed.passed else 1
@@ -173,6 +174,7 @@ def run_one(args: argparse.Namespace) -> int:
 
 
 def explain_ladder(args: argparse.Namespace) -> int:
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.gemm.explain import explain
     from ptxlab.verbs.gemm import roofline, story
 
@@ -190,7 +192,8 @@ def explain_ladder(args: argparse.Namespace) -> int:
         raise PtxlabError("--tile and --group are for one --algorithm")
     args.device = "emulator"
     with closing(open_device(args)) as device, open_workers(args, device) as executor:
-        explanation = explain(device, several, gpu, sizes, executor)
+        progress = LaunchProgress(what="algorithms")
+        explanation = explain(device, several, gpu, sizes, executor, progress)
     for rung in explanation.absent:
         what = f"without {rung.algorithm} ({rung.dtype} to {rung.acc}): {rung.reason}"
         print(f"ptxlab: {what}", file=sys.stderr)

@@ -25,6 +25,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.verbs.lab.about import CHOSEN, FIRST, about, example
 from ptxlab.verbs.lab.answer import VERBS, answer
 from ptxlab.view.page import assembled, embedded, lane_schemes
+from ptxlab.workers import Progress
 
 SCRIPTS = (
     "codemirror.js", "copy.js", "state.js", "languages.js", "editor.js", "launch.js", "tabs.js", "frames.js",
@@ -58,8 +59,11 @@ def served() -> str:
     return _script("server.js")
 
 
-def saved(opens: Mapping[str, Any]) -> str:
-    """Return the page for a file: all that it asks of the program it ``opens`` with is answered in it."""
+def saved(opens: Mapping[str, Any], progress: Progress) -> str:
+    """Return the page for a file: all that it asks of the program it ``opens`` with is answered in it.
+
+    ``progress`` is told how many of the answers are there.
+    """
     program = opens or example(FIRST)
     request = {"name": program["name"], "text": program["text"], "options": []}
     gpus = [{**request, "options": ["--gpu", gpu]} for gpu in CHOSEN]
@@ -68,9 +72,11 @@ def saved(opens: Mapping[str, Any]) -> str:
         for want in ("diagnose", *VERBS)
         for each in (gpus if want == "predict" else [request])
     ]
-    answers = {
-        json.dumps(each, ensure_ascii=False, separators=(",", ":")): answer(each) for each in asked
-    }
+    answers = {}
+    for number, each in enumerate(asked):
+        progress(number, len(asked))
+        answers[json.dumps(each, ensure_ascii=False, separators=(",", ":"))] = answer(each)
+    progress(len(asked), len(asked))
     return page(_script("saved.js"), program, answers)
 
 

@@ -13,6 +13,7 @@ from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, positive
 from ptxlab.errors import DeviceUnavailable, PtxlabError
+from ptxlab.files import read_text
 from ptxlab.verbs.launching.watching import take_page
 
 EXAMPLE = """\
@@ -51,9 +52,10 @@ def execute(args: argparse.Namespace) -> int:
     take_page(args)
     opens, folder = opened(args.file)
     if args.format == "html":
+        from ptxlab.cli.progress import LaunchProgress
         from ptxlab.verbs.lab.page import saved
 
-        emit(args, "", {}, html=lambda: saved(opens))
+        emit(args, "", {}, html=lambda: saved(opens, LaunchProgress(what="views")))
         return 0
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -99,6 +101,6 @@ def opened(file: str | None) -> tuple[dict[str, Any], str | None]:
 
 def _text(path: Path, name: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_text(path)
+    except (OSError, ValueError) as error:
         raise PtxlabError(f"cannot read {name}: {error}") from None

@@ -20,10 +20,12 @@ def text(
     emulated: AbstractSet[str],
     hardware: Mapping[str, str],
     targets: Sequence[Target] = (),
+    width: int | None = None,
 ) -> str:
     """Return the instructions of ``targets`` by family, with how many there are and what each needs.
 
-    What differs in n or in where A lies alone shares a line.
+    What differs in n or in where A lies alone shares a line. Where a terminal of ``width`` is too narrow, what it
+    needs stands below an instruction, and a name goes on below after a dot.
     """
     if not instructions:
         return "no matrix instruction fits\n"
@@ -31,16 +33,35 @@ def text(
     for family in families():
         group = [form for form in instructions if form.family == family]
         if group:
-            width = max(map(len, _folded(group)))
-            rows = [
-                f"  {label:{width}}  {_needs(e, emulated, hardware, targets)}{more}"
-                for label, (e, more) in _folded(group).items()
-            ]
+            rows = _rows(
+                [
+                    (label, _needs(e, emulated, hardware, targets) + more)
+                    for label, (e, more) in _folded(group).items()
+                ],
+                width,
+            )
             blocks.append("\n".join([f"{family}  {counted(len(group), 'instruction')}", *rows]))
     runs = sum(form.name in emulated for form in instructions)
     proven = sum(form.key in hardware for form in instructions)
     total = f"{counted(len(instructions), 'instruction')}, {runs} run on the emulator, {proven} proven on hardware by a receipt"
     return "\n\n".join([*blocks, total]) + "\n"
+
+
+def _rows(named: Sequence[tuple[str, str]], width: int | None) -> list[str]:
+    widest = max(len(label) for label, _ in named)
+    if width is None or 4 + widest + max(len(needs) for _, needs in named) <= width:
+        return [f"  {label:{widest}}  {needs}" for label, needs in named]
+    rows = []
+    for label, needs in named:
+        rows += [*_cut(f"  {label}", width), f"      {needs}"]
+    return rows
+
+
+def _cut(line: str, width: int) -> list[str]:
+    """Return a line within ``width``, cut before dots."""
+    if len(line) <= width or (at := line.rfind(".", 0, width + 1)) < width // 2:
+        return [line]
+    return [line[:at], *_cut(f"    {line[at:]}", width)]
 
 
 def as_json(

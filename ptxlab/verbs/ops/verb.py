@@ -8,6 +8,7 @@ import re
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import family
+from ptxlab.cli.terminal import terminal_width
 
 EXAMPLE = """\
 example:
@@ -55,5 +56,5 @@ def execute(args: argparse.Namespace) -> int:
         and all(map(form.runs_on, targets))
     ]
     known = (instructions, emulated(), proven(), targets)
-    emit(args, lambda: view.text(*known), lambda: view.as_json(*known))
+    emit(args, lambda: view.text(*known, terminal_width(args)), lambda: view.as_json(*known))
     return 0
