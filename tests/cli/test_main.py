@@ -238,12 +238,12 @@ def test_a_bug_is_an_object_too(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("asked", ["ops", "--version", "--help"])
+@pytest.mark.parametrize("asked", ["layout 2x2", "--version", "--help"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_behind_stdout_is_an_error(asked: str, unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "ptxlab", asked],
+            [sys.executable, "-m", "ptxlab", *asked.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=ROOT,

@@ -227,7 +227,10 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("schedule", ["late", "early", "random:3"])
+@pytest.mark.parametrize(
+    "schedule",
+    ["late", *(pytest.param(s, marks=pytest.mark.thorough) for s in ("early", "random:3"))],
+)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_libcudacxx(kernel: str, schedule: str, pipelines: str) -> None:
     threads, expected = KERNELS[kernel]

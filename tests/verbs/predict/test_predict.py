@@ -251,7 +251,9 @@ extern "C" __global__ void counted(const float *in, float *out) {
 """
 
 
-@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx5090"])
+@pytest.mark.parametrize(
+    "gpu", ["a100", *(pytest.param(gpu, marks=pytest.mark.thorough) for gpu in ("h100", "rtx5090"))]
+)
 def test_variables_decide(gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "counted.cu"
     file.write_text(COUNTED)
