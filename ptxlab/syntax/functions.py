@@ -148,7 +148,8 @@ class Parameter:
 def parameters(function: Function, source: SourceText | None = None) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel with the size, alignment and offset of each, in bytes.
 
-    Their names are those of the PTX, or with the ``source`` of a module what that knows they are called.
+    Their names are those of the PTX, or with the ``source`` of a module what that knows they are called. Compilers
+    put the kernel's name before: of ``k_param_0`` it is ``param_0``.
 
     Each lies at the next multiple of its alignment: the size of its type unless ``.align`` says more.
     """
@@ -169,7 +170,7 @@ def parameters(function: Function, source: SourceText | None = None) -> tuple[Pa
         offset = -(-end // alignment) * alignment
         size = count * scalar.bytes
         pointer = declaration.pointer is not None
-        name = names[index] if names else declarator.name
+        name = names[index] if names else declarator.name.removeprefix(f"{function.name}_")
         laid_out.append(
             Parameter(index, name, scalar.name, count, size, alignment, offset, pointer)
         )

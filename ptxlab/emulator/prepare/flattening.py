@@ -50,9 +50,10 @@ def declare_signature(context: Context, function: tree.Function, scope: Scope) -
     if function.is_entry:
         given = zip(parameters(function), function.parameters, strict=True)
         for parameter, declaration in given:
-            name, element = parameter.name, element_bytes(declaration, *declaration.names)
-            scope.variables[name] = Variable(
-                "param", name, parameter.offset, parameter.size, element=element
+            (declarator,) = declaration.names
+            scope.variables[declarator.name] = Variable(
+                *("param", declarator.name, parameter.offset, parameter.size),
+                element=element_bytes(declaration, declarator),
             )
     arguments, results = (
         tuple(slot for each in declarations for slot in _passed_in(context, scope, each, space))

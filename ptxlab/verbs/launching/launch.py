@@ -319,28 +319,30 @@ def bind(
 ) -> dict[str, ArgumentValue]:
     """Return ``values`` in the order of the kernel's parameters, under the names they were given.
 
-    Names that are the parameters' bind by name, names of which none is a parameter's in order. Those
+    Names that are the parameters' bind by name, also as the PTX has them, names of which none is a parameter's in order. Those
     that are ``mapped`` need not be parameters: in order, the first of them are none if there are too
     many. Raises PtxlabError that says which argument is missing or unknown.
     """
     names = [parameter.name for parameter in kernel.parameters]
     takes = f"{called(kernel.name)} takes {', '.join(names) or 'no arguments'}"
-    known = [name for name in values if name in names]
+    written = {f"{kernel.name}_{name}": name for name in names}
+    asked = {written.get(name, name): name for name in values}
+    known = [name for name in asked if name in names]
     unmapped = {name: value for name, value in values.items() if name not in mapped}
     spare = [name for name in values if name in mapped][: max(len(values) - len(names), 0)]
     given = {name: value for name, value in values.items() if name not in spare}
     if not known and len(given) == len(names):
         return given
     for name in unmapped:
-        if known and name not in names:
+        if known and written.get(name, name) not in names:
             raise PtxlabError(f"no parameter {name!r}{suggestion(name, names)}", hint=takes)
     if not known and values:
         raise PtxlabError(
             f"{len(values)} arguments for {len(names)} parameters, and no name is a parameter's",
             hint=takes,
         )
-    if missing := [name for name in names if name not in values]:
+    if missing := [name for name in names if name not in asked]:
         raise PtxlabError(
             f"no value for {', '.join(missing)}", hint=f"{takes}: give --arg {missing[0]}=VALUE"
         )
-    return {name: values[name] for name in names}
+    return {asked[name]: values[asked[name]] for name in names}

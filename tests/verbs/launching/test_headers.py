@@ -151,6 +151,7 @@ class _Named:
         ("a b", "w x y z", "w y", "x z"),
         ("a b", "x a b", "x", "a b"),
         ("a b", "x b a", "a x", "a b"),
+        ("a b", "b k_a", "", "k_a b"),  # as PTX has it
     ],
 )
 def test_arguments_in_order_or_by_name(
