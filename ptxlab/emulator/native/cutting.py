@@ -6,9 +6,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from ptxlab.emulator.native.segment import Arrays, Segment, described
+from ptxlab.emulator.native.segment import Arrays, Segment, describe
 from ptxlab.emulator.native.warp_operation import warp_operation
 from ptxlab.emulator.native.writer import has_native_form
 from ptxlab.emulator.prepare.registers import FrameLayout
@@ -34,10 +32,11 @@ def steps_of(
         step for instruction in block.watched if instruction.leaves for step in instruction.steps
     ]
     lasting = block.lasting()
-    literals = {slot: _bytes(layout.initial[slot]) for slot in layout.literals} if hot else {}
+    literals = _literals(layout) if hot else {}
     steps: list[Step] = []
     position = 0
-    for run, native in _cut(staying, _forms(staying, layout) if hot else [False] * len(staying)):
+    forms = _forms(staying, layout, literals) if hot else [False] * len(staying)
+    for run, native in _cut(staying, forms):
         position += len(run)
         after = lasting[position - 1]
         touched: set[int] = set()
@@ -54,19 +53,23 @@ def steps_of(
     return steps + leaving
 
 
-def _bytes(value: Any) -> bytes:
-    assert isinstance(value, np.ndarray)
-    return value.tobytes()
+@lru_cache(maxsize=16)
+def _literals(layout: FrameLayout) -> dict[int, bytes]:
+    initial: Any = layout.initial  # those of literals are arrays
+    return {slot: initial[slot].tobytes() for slot in layout.literals}
 
 
 @lru_cache(maxsize=4096)
 def _known(*instructions: Hashable) -> list[bool]:
-    """Return what is filled in by who asks first: a program that is loaded again has the same."""
+    """Return what is filled in by who asks first: instructions that only name other registers have the same."""
     return []
 
 
-def _forms(bounds: Sequence[InstructionSteps], layout: FrameLayout) -> list[bool]:
-    known = _known(*map(described, bounds))
+def _forms(
+    bounds: Sequence[InstructionSteps], layout: FrameLayout, literals: dict[int, bytes]
+) -> list[bool]:
+    numbers: dict[int, int] = {}
+    known = _known(*(describe(instruction, numbers, literals) for instruction in bounds))
     if len(known) != len(bounds):
         known[:] = [
             has_native_form(instruction, layout.literals, layout.initial) for instruction in bounds

@@ -14,7 +14,15 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.dispatch_program import program_of
-from ptxlab.emulator.native.engine import STOP, code_of, key_of, launching, steps, warm
+from ptxlab.emulator.native.engine import (
+    STOP,
+    code_of,
+    key_of,
+    launching,
+    steps,
+    warm,
+    warm_ahead,
+)
 from ptxlab.emulator.native.heat import PROCESS, Key
 from ptxlab.emulator.native.region import (
     Builder,
@@ -102,6 +110,8 @@ def _region(group: Converged) -> CompiledRegion | None:
     elif region.stale or per_lane & region.kinds.keys() - region.per_lane:
         choices, per_lane = [region.blocks.keys()], per_lane | region.per_lane
     for blocks in choices:
+        for number in blocks:
+            warm_ahead(routine, number, group.frame)
         if any(has_machine_code(routine, number, group.frame) for number in blocks):
             made = CompiledRegion(set(per_lane), masked)
             region = Builder(routine, group.frame, made).region(blocks)

@@ -35,7 +35,7 @@ HOT = 200_000_000
 STOP = 50_000
 """Nanoseconds that it takes besides to stop for a block around which a dispatch loop runs the others."""
 
-FEW = 4
+FEW = 32
 """Instructions of a block that is known by what they are, not by where they stand: one machine code serves many."""
 
 COMPILING, FUNCTION = 1_000_000, 6
@@ -137,18 +137,33 @@ def warm(group: Converged, stop: int = 0) -> Sequence[Step] | None:
     """
     code = code_of(group.activation.function).blocks[group.block]
     if code.steps is None and _gets_hot(group, stop):
-        from ptxlab.emulator.native.cutting import steps_of
-
-        frame = group.frame
-        code.steps = steps_of(group.stands_at(), frame.layout, frame.wave.target.name)
+        code.steps = _steps_of(group.stands_at(), group.frame)
     return code.steps
 
 
+def warm_ahead(routine: Routine, number: int, frame: Frame) -> None:
+    """Have the steps of a block that is known to be hot before a group runs it."""
+    code, block = code_of(routine).blocks[number], routine.blocks[number]
+    if code.steps is None and _heat_key(block, routine.name, frame) in PROCESS.hot:
+        code.steps = _steps_of(block, frame)
+
+
+def _steps_of(block: BasicBlock, frame: Frame) -> Sequence[Step]:
+    from ptxlab.emulator.native.cutting import steps_of
+
+    return steps_of(block, frame.layout, frame.wave.target.name)
+
+
+def _heat_key(block: BasicBlock, function: str, frame: Frame) -> Key:
+    if len(block.watched) > FEW:
+        return key_of(block, function, frame)
+    names = (instruction.site.instruction.name for instruction in block.watched)
+    return ANY, frame.wave.target.name, *names
+
+
 def _gets_hot(group: Converged, stop: int) -> bool:
-    block, function, frame = group.stands_at(), group.activation.function.name, group.frame
-    key = key_of(block, function, frame)
-    if len(block.watched) <= FEW:
-        key = ANY, key[1], *(instruction.site.instruction.name for instruction in block.watched)
+    block, frame = group.stands_at(), group.frame
+    key = _heat_key(block, group.activation.function.name, frame)
     each = STEP + THREAD * frame.wave.width
     spent = block.instructions * each + block.accesses * ACCESS * frame.wave.width + stop
     PROCESS.spent[key] += spent

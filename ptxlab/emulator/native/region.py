@@ -17,7 +17,7 @@ from ptxlab.emulator.native.cutting import steps_of
 from ptxlab.emulator.native.engine import BlockCode, code_of
 from ptxlab.emulator.native.segment import Arrays, CompiledFunction, Segment
 from ptxlab.emulator.native.warp_operation import PartTask, WarpOperation, warp_operation
-from ptxlab.emulator.native.writer import FunctionShape, Written
+from ptxlab.emulator.native.writer import FunctionShape, Output
 from ptxlab.emulator.prepare.registers import FrameLayout
 from ptxlab.emulator.run.barriers import BARRIERS, Barrier
 from ptxlab.emulator.run.code import BasicBlock, InstructionSteps, Routine
@@ -56,8 +56,8 @@ class SegmentTask(PartTask):
         return self.segment.inputs
 
     @property
-    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
-        return self.compiled.written.outputs
+    def outputs(self) -> Sequence[Output]:
+        return self.segment.outputs(self.compiled.written)
 
     def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
         compiled = self.compiled
@@ -190,7 +190,7 @@ class Builder:
                 elif written is None:
                     widened |= self._spread_by(part.bounds)
                 else:
-                    widened |= {slot for slot, _, per_lane in written.outputs if per_lane}
+                    widened |= {slot for slot, _, per_lane in written if per_lane}
             new = widened - self.made.per_lane
             self.made.per_lane |= new
             todo = [part for part in parts if part.reads & new]
@@ -205,13 +205,15 @@ class Builder:
         return spread
 
     def _shape(self, part: Segment, spread: Set[int] = frozenset()) -> FunctionShape:
-        shared = frozenset(part.reads - self.made.per_lane)
-        return FunctionShape(shared, self.made.masked, merging=False, spread=frozenset(spread))
+        shared = part.reads - self.made.per_lane
+        return part.shape(shared, masked=self.made.masked, spread=spread)
 
-    def _written(self, part: BlockPart) -> Written | None:
+    def _written(self, part: BlockPart) -> list[Output] | None:
+        """Return what the functions of a part write, None where it has none."""
         if isinstance(part, Arrays):
             return None
-        return part.written_in(self._shape(part), self.frame)
+        written = part.written_in(self._shape(part), self.frame)
+        return None if written is None else part.outputs(written)
 
     def _warp_operation(self, part: BlockPart) -> WarpOperation | None:
         """Return the warp operation that a part is, for all threads."""
@@ -238,7 +240,7 @@ class Builder:
             if written is None:
                 tasks[part] = None
                 continue
-            shared = (slot for slot, _, per_lane in written.outputs if not per_lane)
+            shared = (slot for slot, _, per_lane in written if not per_lane)
             compiled = part.compiled_in(
                 self._shape(part, self.made.per_lane.intersection(shared)), self.frame
             )

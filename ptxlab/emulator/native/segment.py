@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,11 +15,12 @@ from ptxlab.emulator.native.writer import (
     NAME,
     FunctionShape,
     NoNativeForm,
+    Output,
     Writer,
     Written,
     inputs_and_outputs,
 )
-from ptxlab.emulator.prepare.registers import Array
+from ptxlab.emulator.prepare.registers import Array, Source
 from ptxlab.emulator.run.code import InstructionSteps, Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
@@ -137,7 +138,7 @@ class Specializations:
 
 @lru_cache(maxsize=4096)
 def specializations_of(*segment: Hashable) -> Specializations:
-    """Return the specializations that there are of a segment; a program that is loaded again has the same."""
+    """Return the specializations that there are of a segment; one that only names other registers has the same."""
     return Specializations()
 
 
@@ -167,12 +168,13 @@ class Segment:
             if instruction.lowered and instruction.lowered.access
         }
         self.reads, self.writes = set(self.inputs), written & lasting
-        constants = tuple((slot, literals[slot]) for slot in given if slot in literals)
-        specializations = specializations_of(
-            target, tuple(map(described, bounds)), tuple(given), frozenset(lasting), constants
-        )
+        self._numbers: dict[int, int] = {}
+        described = tuple(describe(each, self._numbers, literals) for each in bounds)
+        self._slots = list(self._numbers)
+        specializations = specializations_of(target, described, self._numbered(self.writes))
         self.compiled, self.texts = specializations.compiled, specializations.texts
         self._shapes: dict[tuple[int, ...], FunctionShape] = {}
+        self._made = 0
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self._natively(frame, threads):
@@ -187,10 +189,9 @@ class Segment:
         form = everyone, full, *map(len, values)
         shape = self._shapes.get(form)
         if shape is None:
-            shared = frozenset(
-                slot for slot, count in zip(slots, form[2:], strict=True) if count == 1
-            )
-            shape = self._shapes[form] = FunctionShape(shared, not everyone, not full)
+            shared = [slot for slot, count in zip(slots, form[2:], strict=True) if count == 1]
+            shape = self.shape(shared, masked=not everyone, merging=not full)
+            self._shapes[form] = shape
         compiled = self.compiled_in(shape, frame)
         if compiled is None:
             return False
@@ -201,7 +202,7 @@ class Segment:
             if compiled.faults == MOST_FAULTS:
                 self.compiled[shape] = None
             return False
-        for (slot, _, _), result in zip(compiled.written.outputs, results, strict=True):
+        for (slot, _, _), result in zip(self.outputs(compiled.written), results, strict=True):
             registers[slot] = result
         if threads.full:
             initial: Any = frame.layout.initial  # constants are never dropped
@@ -209,12 +210,30 @@ class Segment:
                 registers[slot] = initial[slot]
         return True
 
+    def shape(
+        self,
+        shared: Iterable[int],
+        *,
+        masked: bool,
+        merging: bool = False,
+        spread: Iterable[int] = (),
+    ) -> FunctionShape:
+        """Return a shape, with registers by their numbers in this segment."""
+        return FunctionShape(self._numbered(shared), masked, merging, self._numbered(spread))
+
+    def outputs(self, written: Written) -> list[Output]:
+        """Return what functions write of this segment's registers, each with its dtype, and whether one a thread."""
+        return [(self._slots[number], dtype, each) for number, dtype, each in written.outputs]
+
+    def _numbered(self, slots: Iterable[int]) -> frozenset[int]:
+        return frozenset(self._numbers[slot] for slot in slots)
+
     def compiled_in(self, shape: FunctionShape, frame: Frame) -> CompiledFunction | None:
         """Return the functions of a shape, compiled at the first time; None if there are to be none."""
         if shape in self.compiled:
             return self.compiled[shape]
-        compiled = None
-        written = self.written_in(shape, frame) if len(self.compiled) < MOST_SHAPES else None
+        compiled, self._made = None, self._made + 1
+        written = self.written_in(shape, frame) if self._made <= MOST_SHAPES else None
         if written is not None:
             try:
                 compiled = _compiled(written, len(self.bounds))
@@ -228,23 +247,46 @@ class Segment:
         """Return the text of the functions of a shape, None where there is an instruction without."""
         if shape not in self.texts:
             slots = self.merged if shape.merging else self.inputs
+            own = shape.naming(self._slots)
             try:
                 writer = Writer(
-                    self.bounds, slots, self.lasting, frame.registers, self.literals, shape
+                    self.bounds, slots, self.lasting, frame.registers, self.literals, own
                 )
-                self.texts[shape] = writer.written()
+                written = writer.written()
+                outputs = [
+                    (self._numbers[slot], dtype, each) for slot, dtype, each in written.outputs
+                ]
+                self.texts[shape] = replace(written, outputs=outputs)
             except NoNativeForm:
                 self.texts[shape] = None
         return self.texts[shape]
 
 
-def described(instruction: InstructionSteps) -> Hashable:
-    """Return all that an instruction's machine code depends on, but for the target."""
+def describe(
+    instruction: InstructionSteps, numbers: dict[int, int], literals: dict[int, bytes]
+) -> Hashable:
+    """Return all that an instruction's machine code depends on, but for the target; None where it has none.
+
+    Registers are named by ``numbers``, in the order in which they are met first.
+    """
     lowered = instruction.lowered
     if lowered is None:
-        return instruction.site.instruction
-    sources, destinations = tuple(lowered.sources), tuple(lowered.destinations)
-    return instruction.site.instruction, instruction.guard, sources, destinations, lowered.access
+        return None
+
+    def named(slot: int) -> Hashable:
+        return literals[slot] if slot in literals else numbers.setdefault(slot, len(numbers))
+
+    def read(source: Source) -> Hashable:
+        return named(source.slot), source.dtype, source.convert
+
+    access, guard = lowered.access, instruction.guard
+    return (
+        lowered.compute,
+        tuple(map(read, lowered.sources)),
+        tuple((named(each.slot), each.widen) for each in lowered.destinations),
+        access and (access.space, access.writes, access.nbytes, access.offset, read(access.base)),
+        guard and read(guard),
+    )
 
 
 def _compiled(written: Written, instructions: int) -> CompiledFunction:

@@ -51,20 +51,30 @@ class FunctionShape:
     shared: frozenset[int]
     masked: bool
     merging: bool
-    spread: frozenset[int] = frozenset()
+    spread: frozenset[int]
+
+    def naming(self, slots: Sequence[int]) -> FunctionShape:
+        """Return the same with registers named that are known by numbers here."""
+        shared, spread = (
+            frozenset(slots[number] for number in numbers) for numbers in (self.shared, self.spread)
+        )
+        return FunctionShape(shared, self.masked, self.merging, spread)
+
+
+Output = tuple[int, np.dtype[Any], bool]
+"""What a function writes: a register, its dtype, and whether it has an element a thread, or one for all."""
 
 
 @dataclass(slots=True)
 class Written:
     """The text of the functions and what they are to be given behind the fixed words of their task.
 
-    ``outputs`` are (register, dtype, one a thread or one for all), ``scratch`` dtypes of arrays of one
-    a thread. It ``stores`` to these spaces.
+    They write the ``outputs``; ``scratch`` are dtypes of arrays of one a thread. It ``stores`` to these spaces.
     """
 
     text: str
     stores: set[str]
-    outputs: list[tuple[int, np.dtype[Any], bool]]
+    outputs: list[Output]
     scratch: list[np.dtype[Any]]
 
 
@@ -311,10 +321,10 @@ class Writer:
             value = _chosen(guard, value, self._register(slot))
         self.now[slot] = value
 
-    def _outputs(self) -> list[tuple[int, np.dtype[Any], bool]]:
+    def _outputs(self) -> list[Output]:
         """Have the registers written that matter behind the segment."""
         code = self.code
-        outputs: list[tuple[int, np.dtype[Any], bool]] = []
+        outputs: list[Output] = []
         for slot, value in list(self.now.items()):
             value = value.as_integer()
             if slot not in self.lasting or value == self.raw.get(slot):

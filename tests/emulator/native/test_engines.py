@@ -10,6 +10,7 @@ import pytest
 
 from ptxlab import open_device
 from ptxlab.emulator.native import engine
+from ptxlab.emulator.native.writer import Writer
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError
 from ptxlab.native import compiler
 from ptxlab.syntax.parser import parse
@@ -253,3 +254,35 @@ def test_blocks_of_one_line_are_not_taken_for_each_other(both: Any) -> None:
     )
     body = f"setp.gt.u32 p1, r0, 100000; mov.u32 r3, r2; {steps} st.global.u32 [d1], r3;"
     both(kernel(body), np.zeros(512, np.uint32), grid=2)
+
+
+@needs_llvm
+def test_blocks_that_only_name_other_registers_have_one_machine_code(
+    monkeypatch: pytest.MonkeyPatch, both: Any
+) -> None:
+    blocks = (
+        "add.u32 r5, r3, 5; xor.b32 r5, r5, r4;",
+        "add.u32 r6, r4, 5; xor.b32 r6, r6, r3;",  # as the first
+        "add.u32 r7, r3, 6; xor.b32 r7, r7, r4;",
+        "add.u32 r8, r3, 5; xor.b32 r8, r8, r3;",
+        "add.u32 r9, r3, 5; xor.b32 r10, r9, r4;",
+        "add.u32 r11, r3, 5; xor.b32 r12, r11, r4;",  # of which r11 is not read again
+        "sub.u32 r13, r3, 5; xor.b32 r13, r13, r4;",
+        "ld.global.u32 r14, [d0+8]; not.b32 r14, r14;",
+        "ld.global.u32 r15, [d0+12]; not.b32 r15, r15;",
+    )
+    apart = "@p1 bra L{0}; L{0}: "
+    sums = " ".join(f"mad.lo.u32 r0, r0, 31, r{r};" for r in (5, 6, 7, 8, 9, 10, 12, 13, 14, 15))
+    body = "mul.lo.u32 r3, r0, 77; not.b32 r4, r0; setp.gt.u32 p1, r0, 100000;" + " ".join(
+        apart.format(number) + block for number, block in enumerate((*blocks, sums))
+    )
+    written: list[int] = []
+    write = Writer.written
+
+    def noting(self: Writer) -> Any:
+        written.append(len(self.steps))
+        return write(self)
+
+    monkeypatch.setattr(Writer, "written", noting)
+    both(kernel(body + "st.global.u32 [d1], r0;"), np.arange(512, dtype=np.uint32), grid=2)
+    assert written.count(2) == len(blocks) - 1

@@ -35,6 +35,7 @@ def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PTXLAB_ENGINE", "auto")
     monkeypatch.setattr(engine, "HOT", 1)
     monkeypatch.setattr(engine, "FUNCTION", 0)
+    monkeypatch.setattr(engine, "FEW", 4)
     monkeypatch.setattr(engine, "COMPILING", 7 * SPENT // (2 * INSTRUCTIONS))
     begin_process(monkeypatch)
 
@@ -122,3 +123,4 @@ def test_the_dispatch_loop_begins_where_it_paid_in_an_earlier_process(
         turns.clear()
     # The second has run all of the kernel at once, the first what was left of the loop.
     assert sum(first[1]) > sum(first[0])
+    assert first[1] == [7 + 6 * (999 - 31)]  # until the first threads leave the loop
