@@ -10,7 +10,6 @@ from collections import defaultdict
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.emulator.prepare.forms import effects_of
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.instrument.sites import Scoped, instructions
@@ -94,7 +93,7 @@ def _bases(function: Function) -> dict[str, set[str]]:
 
 def _made_of(site: Scoped) -> tuple[set[str], list[str]]:
     """Return the variables that an instruction names, and the registers that it computes from."""
-    if loads(site.instruction) or effects_of(site.instruction).leads == "function":
+    if loads(site.instruction):
         return {_UNKNOWN}, []
     operands = site.instruction.operands[1:]
     names = {name for operand in operands for name in _named(operand)}

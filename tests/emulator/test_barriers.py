@@ -375,6 +375,14 @@ done:
         ("setp.lt.u32 p1, r0, 32; @p1 bar.sync 1; @!p1 bar.red.or.pred p2, 1, p1;", "another way"),
         ("bar.sync 1, 96;", "64 threads wait at the barrier"),
         ("setp.lt.u32 p1, r0, 7; @p1 bar.sync 1, 32; bar.sync 2;", "wait at the barrier on line"),
+        (
+            "setp.ge.u32 p1, r0, 32; @p1 bra B; bar.arrive 1, 64; bra C; B: bar.sync 1, 32; C: ret;",
+            "another way",
+        ),
+        (
+            "and.b32 r4, r0, 31; setp.lt.u32 p1, r4, 16; @p1 bra A; bra B; A: bar.sync 1, 32; B: bar.sync 2;",
+            "wait at the barrier on line",
+        ),
     ],
 )
 def test_wrong_use_is_reported(emulate: Any, body: str, what: str) -> None:

@@ -577,6 +577,22 @@ def test_local_memory_is_new_in_each_call(limit: int, count: int) -> None:
     assert {finding.rule for finding in report.findings} <= {"result"}
 
 
+AWAY = (
+    ".func (.reg .u32 there) away(.reg .u32 here)\n{\n    add.u32 there, here, 1024;\n    ret;\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("move", "rules"), [("call (y), away, (y);", set()), ("add.u32 y, y, 1024;", {"overrun"})]
+)
+def test_an_address_that_a_function_gave_is_of_no_variable(move: str, rules: set[str]) -> None:
+    head = HEAD.replace(".visible .entry", f"{AWAY}.visible .entry")
+    body = f".shared .align 8 .b8 more[1024];\nmov.u32 y, tile;\nadd.u32 y, y, at;\n{move}\n"
+    kernel = device().load(f"{head}{body}st.shared.u32 [y], i;\nret;\n}}\n").kernel("k")
+    report = check(kernel, LaunchConfig.of(1, 64), [device().zeros(64, "u32")])
+    assert {finding.rule for finding in report.findings} == rules
+
+
 def test_what_a_flag_orders_is_said_not_to_be_followed() -> None:
     report = checked(f"{STORE};\nmembar.cta;\n{LOAD};")
     [finding] = report.findings

@@ -154,8 +154,9 @@ def test_what_is_wrong_in_a_launch(
 def test_a_warpgroup_waits_for_all_its_warps(tiles: Any) -> None:
     """A warp of the second warpgroup of the second CTA waits for others at a barrier."""
     first = "setp.ne.u32 p0, r1, 1; @p0 bra on; shr.u32 r8, r0, 5; setp.ne.u32 p0, r8, 4;"
-    with pytest.raises(LaunchError, match=r"CTA \(1, 0, 0\): 96 of 128 threads are here"):
-        launch(f"{first} @p0 bra on; bar.sync 2, 64; on:", tiles[2])
+    for of_warps in ("", "movmatrix.sync.aligned.m8n8.trans.b16 r8, r8;"):
+        with pytest.raises(LaunchError, match=r"CTA \(1, 0, 0\): 96 of 128 threads are here"):
+            launch(f"{first} @p0 bra on; bar.sync 2, 64; on: {of_warps}", tiles[2])
 
 
 @pytest.mark.parametrize(("adds", "verdict"), [("setp.ne", "clean"), ("setp.ge", "findings")])
