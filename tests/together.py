@@ -1,11 +1,13 @@
-"""Many short cases as one test: to pytest and its workers a test of its own costs two milliseconds, whatever it does."""
+"""Many cases in little time: short ones as one test, and of many combinations some always."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
+
+import pytest
 
 Test = Callable[..., None]
 
@@ -13,8 +15,8 @@ Test = Callable[..., None]
 def in_one_test(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test], Test]:
     """Have a test go through all ``cases`` of its parameters ``names``, and say which of them it fails with.
 
-    It is for cases that take less than a millisecond and share what they may of fixtures; those of others
-    ``pytest.mark.parametrize`` makes tests of their own.
+    It is for cases that take less than a millisecond and share what they may of fixtures: a test of its own costs
+    pytest and its workers two, whatever it does. Those of others ``pytest.mark.parametrize`` makes tests of their own.
     """
     listed, alone = ([names], True) if isinstance(names, str) else (list(names), False)
     every = list(cases)
@@ -38,3 +40,21 @@ def in_one_test(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[T
         return tested
 
     return together
+
+
+def one_of_each(cases: Iterable[Any], *classes: Callable[[Any], Hashable]) -> list[Any]:
+    """Return the cases as parameters, those thorough of which others before them always run.
+
+    Each of ``classes`` says what a case is one of, by one way to tell cases apart: a case always runs that is the
+    first of its class by one of them at least. A case is a value, or a tuple of them.
+    """
+    seen: list[set[Hashable]] = [set() for _ in classes]
+    parameters = []
+    for case in cases:
+        new = [of(case) not in known for of, known in zip(classes, seen, strict=True)]
+        if any(new):
+            for of, known in zip(classes, seen, strict=True):
+                known.add(of(case))
+        values = case if isinstance(case, tuple) else (case,)
+        parameters.append(pytest.param(*values, marks=[pytest.mark.thorough] * (not any(new))))
+    return parameters

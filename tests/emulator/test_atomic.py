@@ -6,6 +6,7 @@ Source: PTX ISA, "Parallel Synchronization and Communication Instructions: atom,
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +16,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
-from tests.together import in_one_test
+from tests.together import in_one_test, one_of_each
 
 REGISTER = {16: "h", 32: "r", 64: "d", 128: "q"}
 PLACES = 24
@@ -235,8 +236,16 @@ SCALARS = [
 ]
 
 
-@pytest.mark.parametrize("space", ["global", "shared", "generic"])
-@pytest.mark.parametrize(("operation", "kind"), SCALARS)
+# Every operation on every type always runs, and each of them in every space; not all three at a time.
+@pytest.mark.parametrize(
+    ("operation", "kind", "space"),
+    one_of_each(
+        [(*scalar, space) for space in ("global", "shared", "generic") for scalar in SCALARS],
+        itemgetter(0, 1),
+        itemgetter(0, 2),
+        itemgetter(1, 2),
+    ),
+)
 def test_scalar(emulator: Device, operation: str, kind: str, space: str) -> None:
     for spread in (1, 5, PLACES):
         compare(emulator, "atom", operation, kind, space, spread)
@@ -248,13 +257,16 @@ def test_red(emulator: Device, operation: str, kind: str) -> None:
     compare(emulator, "red", operation, kind, "shared", 1)
 
 
+VECTORS = [
+    *(("add", "f32", n) for n in (2, 4)),
+    *((op, t, n) for op in ("add", "min", "max") for t in ("f16", "bf16") for n in (2, 4, 8)),
+    *((op, t, n) for op in ("add", "min", "max") for t in ("f16x2", "bf16x2") for n in (2, 4)),
+]
+
+
+# Every operation on every type always runs, and every type with every count.
 @pytest.mark.parametrize(
-    ("operation", "kind", "count"),
-    [
-        *(("add", "f32", n) for n in (2, 4)),
-        *((op, t, n) for op in ("add", "min", "max") for t in ("f16", "bf16") for n in (2, 4, 8)),
-        *((op, t, n) for op in ("add", "min", "max") for t in ("f16x2", "bf16x2") for n in (2, 4)),
-    ],
+    ("operation", "kind", "count"), one_of_each(VECTORS, itemgetter(0, 1), itemgetter(1, 2))
 )
 def test_vector(emulator: Device, operation: str, kind: str, count: int) -> None:
     compare(emulator, "atom", operation, kind, "global", 4, count)

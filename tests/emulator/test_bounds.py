@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.errors import LaunchError
-from tests.together import in_one_test
+from tests.together import in_one_test, one_of_each
 
 # Thread AT of two warps is the only one whose address is not the beginning of the memory.
 AT = 37
@@ -60,10 +61,19 @@ def width_of(kind: str) -> int:
     return int(count[1:]) * int(bits) // 8
 
 
-@pytest.mark.parametrize("kind", TYPES)
+ACCESSES = [
+    (verb, space, kind)
+    for verb in ("ld", "st")
+    for space in SPACES
+    for kind in TYPES
+    if (verb, space) != ("st", "const")
+]
+
+
+# Loads and stores of every type always run, and those of every space, by one number and by vectors.
 @pytest.mark.parametrize(
-    ("verb", "space"),
-    [("ld", space) for space in SPACES] + [("st", s) for s in SPACES if s != "const"],
+    ("verb", "space", "kind"),
+    one_of_each(ACCESSES, itemgetter(0, 2), lambda access: (*access[:2], "." in access[2])),
 )
 def test_the_first_and_the_last_byte(emulator: Device, space: str, kind: str, verb: str) -> None:
     width = width_of(kind)

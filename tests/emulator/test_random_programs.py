@@ -21,6 +21,14 @@ from ptxlab.device.protocol import Device, Kernel
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 
+def seeds(always: int, programs: int) -> list[Any]:
+    """Return the numbers of so many programs of a kind, of which the first always run."""
+    return [
+        pytest.param(seed, marks=[pytest.mark.thorough] * (seed >= always))
+        for seed in range(programs)
+    ]
+
+
 def s32(value: int) -> int:
     return value - (value >> 31 << 32)
 
@@ -239,7 +247,7 @@ def words(choose: random.Random, count: int) -> list[int]:
     return words
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(12, 40))
 def test_straight_lines_of_integers(device: Device, seed: int) -> None:
     choose = random.Random(seed)
     lines = [integer_line(choose) for _ in range(60)]
@@ -366,7 +374,7 @@ FLOAT: dict[str, tuple[int, Callable[..., Number]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(5, 16))
 def test_straight_lines_of_floats(device: Device, seed: int) -> None:
     choose = random.Random(seed)
     lines = []
@@ -574,10 +582,7 @@ done:
 """
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [*range(25), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(25, 40))],
-)
+@pytest.mark.parametrize("seed", seeds(8, 40))
 def test_structured_control_flow(
     device: Device, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -597,7 +602,7 @@ def test_structured_control_flow(
 # ---- any control flow at all -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(10, 30))
 def test_graphs_of_branches_of_any_shape(device: Device, seed: int) -> None:
     # Blocks that jump anywhere, loops with many entries among them, until the fuel is used up.
     choose = random.Random(seed)

@@ -38,6 +38,12 @@ PROBLEMS = [
     Problem("i8", 128, 32, "u8", "s8", "s32", more={"saturate": "yes"}),
     *(Problem(kind, 128, 16, a, b, d) for kind, a, b, d in TYPES),
 ]
+THOROUGH = pytest.mark.thorough
+
+
+def spared(problem: Problem) -> bool:
+    """Say whether problems that always run have its layout and its steps: those of 16 bits, integers, two of bytes."""
+    return problem.n in (16, 24) and problem.a_type not in ("tf32", "e5m2", "e3m2")
 
 
 def everything_by(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
@@ -91,19 +97,27 @@ def compare(
 
 
 @pytest.mark.parametrize(
-    "problem", PROBLEMS, ids=lambda problem: f"{problem.kind}-{problem.m}-{problem.n}"
+    "problem",
+    [pytest.param(problem, marks=[THOROUGH] * spared(problem)) for problem in PROBLEMS],
+    ids=lambda problem: f"{problem.kind}-{problem.m}-{problem.n}",
 )
 def test_has_the_bits_of_arrays(monkeypatch: pytest.MonkeyPatch, problem: Problem) -> None:
     compare(monkeypatch, problem, body_of(problem, a_in_memory=False), problem.words())
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, -3])
+# Those with m of 64 and of 32 always run; of 128, of a pair and of narrow types test_sparse has them always.
+@pytest.mark.parametrize(
+    "number", [1, 2, pytest.param(3, marks=THOROUGH), pytest.param(-3, marks=THOROUGH)]
+)
 def test_of_an_a_in_tensor_memory_too(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     problem = PROBLEMS[number]
     compare(monkeypatch, problem, body_of(problem, a_in_memory=True), problem.words())
 
 
-@pytest.mark.parametrize(("m", "n", "group"), [(128, 16, 1), (64, 24, 1), (256, 32, 2)])
+@pytest.mark.parametrize(
+    ("m", "n", "group"),
+    [(128, 16, 1), pytest.param(64, 24, 1, marks=THOROUGH), (256, 32, 2)],  # of a CTA, and of a pair
+)
 def test_lanes_that_are_disabled(
     monkeypatch: pytest.MonkeyPatch, m: int, n: int, group: int
 ) -> None:
@@ -132,11 +146,21 @@ def random_scales(problem: Problem, block: int) -> Callable[[Array], None]:
 
 
 MXF8, MXF4, NVF4 = "mxf8f6f4", "mxf4", "mxf4nvf4"
+# One of each kind always runs, dense and sparse, of one CTA and of two; the others are a kind that does with
+# another group or block.
 SCALED = [
     (Problem(MXF8, 128, 24, "e4m3", "e2m1"), "", 32, False),
-    (Problem(MXF8, 256, 32, "e3m2", "e5m2", group=2), "", 32, False),
+    pytest.param(
+        Problem(MXF8, 256, 32, "e3m2", "e5m2", group=2), "", 32, False, marks=THOROUGH
+    ),
     (Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"negate a": "yes"}), ".block32", 32, False),
-    (Problem(NVF4, 128, 40, "e2m1", "e2m1", more={"scale type": "ue4m3"}), ".block16", 16, False),
+    pytest.param(
+        Problem(NVF4, 128, 40, "e2m1", "e2m1", more={"scale type": "ue4m3"}),
+        ".block16",
+        16,
+        False,
+        marks=THOROUGH,
+    ),
     (
         Problem(NVF4, 128, 64, "e2m1", "e2m1", group=2, more={"scale type": "ue4m3"}),
         ".scale_vec::2X",
@@ -144,8 +168,20 @@ SCALED = [
         False,
     ),
     (Problem(MXF8, 128, 24, "e5m2", "e2m3", more={"sparse": "yes"}), "", 64, True),
-    (Problem(MXF8, 256, 32, "e4m3", "e4m3", group=2, more={"sparse": "yes"}), "", 64, True),
-    (Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"sparse": "yes"}), ".block32", 64, True),
+    pytest.param(
+        Problem(MXF8, 256, 32, "e4m3", "e4m3", group=2, more={"sparse": "yes"}),
+        "",
+        64,
+        True,
+        marks=THOROUGH,
+    ),
+    pytest.param(
+        Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"sparse": "yes"}),
+        ".block32",
+        64,
+        True,
+        marks=THOROUGH,
+    ),
     (
         Problem(NVF4, 128, 16, "e2m1", "e2m1", more={"sparse": "yes", "scale type": "ue4m3"}),
         ".block16",
@@ -185,12 +221,13 @@ def sparse_words(problem: Problem) -> tuple[list[int], Array]:
 @pytest.mark.parametrize(
     ("kind", "types", "m", "n", "group", "stationary", "selector", "a_in_memory"),
     [
-        ("f16", ("f16", "f16", "f16"), 128, 24, 1, False, 0, False),
+        # Each kind always runs, with A in either memory, on one CTA, on two, and with a stationary B.
+        pytest.param("f16", ("f16", "f16", "f16"), 128, 24, 1, False, 0, False, marks=THOROUGH),
         ("f16", ("bf16", "bf16", "f32"), 256, 16, 2, False, 1, True),
         ("tf32", ("tf32", "tf32", "f32"), 128, 16, 1, False, 1, False),
-        ("f8f6f4", ("e4m3", "e3m2", "f32"), 128, 16, 1, False, 0, True),
+        pytest.param("f8f6f4", ("e4m3", "e3m2", "f32"), 128, 16, 1, False, 0, True, marks=THOROUGH),
         ("i8", ("s8", "u8", "s32"), 128, 32, 1, False, 0, True),
-        ("f16", ("f16", "f16", "f32"), 64, 64, 1, True, 0, False),
+        pytest.param("f16", ("f16", "f16", "f32"), 64, 64, 1, True, 0, False, marks=THOROUGH),
         ("f8f6f4", ("e2m1", "e5m2", "f32"), 32, 64, 1, True, 0, True),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ptxlab.numbers.doubles import (
 )
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes, multiply_add_m8n8k4
+from tests.together import one_of_each
 
 BITS = {"b1": 1, "s4": 4, "u4": 4, "f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32}
 BITS |= {"f64": 64}
@@ -28,6 +30,11 @@ TWO = {"f16": 0x4000, "bf16": 0x4000, "tf32": 0x40000000, "f32": 0x40000000, "f6
 TWO |= {"e4m3": 0x40, "e5m2": 0x40, "e3m2": 0x10, "e2m3": 0x10, "e2m1": 0x04 << 2}
 
 ORDINARY = [form for form in MMA if form.operand("A").matrices == 1]
+CLASSES: list[Callable[[MatrixInstruction], Hashable]] = [
+    lambda form: (form.shape, form.d_type, form.a_type, form.bit_operation),
+    lambda form: (form.shape, form.d_type, form.b_type),
+    lambda form: (form.shape, form.satfinite, form.rounding),
+]
 QUADS = [form for form in MMA if form.operand("A").matrices == 4]
 
 
@@ -120,7 +127,8 @@ def assert_same(form: MatrixInstruction, actual: Array, d: Array) -> None:
     assert not wrong.size, f"{form.name}: warp, lane, register {wrong[0]} and {len(wrong) - 1} more"
 
 
-@pytest.mark.parametrize("form", ORDINARY)
+# Of each shape and each type of D each type of A always runs and each type of B, and what is clamped and rounded.
+@pytest.mark.parametrize("form", one_of_each(ORDINARY, *CLASSES))
 def test_random_bits(execute: Any, least: Any, form: MatrixInstruction) -> None:
     random = np.random.default_rng(abs(hash(form.shape)) % 1000)
     arch = least(form)
@@ -132,7 +140,10 @@ def test_random_bits(execute: Any, least: Any, form: MatrixInstruction) -> None:
     assert_same(form, registers, expected(form, a, b, c, arch))
 
 
-@pytest.mark.parametrize("form", [f for f in ORDINARY if not f.satfinite and f.rounding == "rn"])
+@pytest.mark.parametrize(
+    "form",
+    one_of_each((f for f in ORDINARY if not f.satfinite and f.rounding == "rn"), *CLASSES[:2]),
+)
 def test_one_hot(execute: Any, least: Any, form: MatrixInstruction) -> None:
     """One column of A meets one row of B: D is their product where k agrees, and C where not."""
     m, n, k = form.m, form.n, form.k

@@ -14,6 +14,7 @@ from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.mma import MMA_BLOCK_SCALED, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
+from tests.together import one_of_each
 
 ALL = (*MMA_BLOCK_SCALED, *MMA_SPARSE_BLOCK_SCALED)
 
@@ -117,7 +118,20 @@ class Case:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("form", ALL)
+def kind_of(form: MatrixInstruction) -> tuple[Any, ...]:
+    """Return what a form is but for the types of A and B: its kind and scales, and whether it is sparse."""
+    return form.name.partition(".f32.")[0], form.name.rpartition(".")[2]
+
+
+# Of each kind each type of A always runs, and each type of B.
+@pytest.mark.parametrize(
+    "form",
+    one_of_each(
+        sorted(ALL, key=lambda form: form.a_type != form.b_type),
+        lambda form: (kind_of(form), form.a_type),
+        lambda form: (kind_of(form), form.b_type),
+    ),
+)
 def test_scales_meet_their_rows_and_columns(execute: Any, form: MatrixInstruction) -> None:
     allowed = ids(form)
     for chosen in {allowed[0], allowed[-1], allowed[len(form.name) % len(allowed)]}:

@@ -15,6 +15,7 @@ from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.mma import MMA_SPARSE
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
+from tests.together import one_of_each
 
 WIDTH = {"s4": 4, "u4": 4, "f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32}
 ALL_SELECTORS = [(form, s) for form in MMA_SPARSE for s in form.metadata.selectors]  # type: ignore[union-attr]
@@ -100,7 +101,17 @@ def words(values: Array, dtype: str) -> Array:
     return values.astype(kind).view(f"u{np.dtype(kind).itemsize}")
 
 
-@pytest.mark.parametrize(("form", "selector"), ALL_SELECTORS)
+# Of each shape, in order or not, each selector always runs, and each type of D, of A and of B.
+@pytest.mark.parametrize(
+    ("form", "selector"),
+    one_of_each(
+        ALL_SELECTORS,
+        lambda case: (case[0].shape, case[0].a_type, case[1]),
+        lambda case: (case[0].shape, case[0].b_type),
+        lambda case: (case[0].shape, "ordered" in case[0].name, WIDTH.get(case[0].a_type, 8), case[1]),
+        lambda case: (case[0].shape, case[0].c_type, case[0].d_type, case[0].satfinite),
+    ),
+)
 def test_random_sparse_matrices(
     execute: Any, least: Any, form: MatrixInstruction, selector: int
 ) -> None:

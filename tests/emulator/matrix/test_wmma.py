@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 from ptxlab.numbers.tensor_core import multiply_add
+from tests.together import one_of_each
 
 NUMPY: dict[str, Any] = {
     "f16": np.float16,
@@ -189,7 +191,15 @@ def run(devices: Any, form: MatrixInstruction, space: str, extra: int, cd: tuple
         assert (after[warp, 3] == 0xEE).sum() >= untouched * 0.9
 
 
-@pytest.mark.parametrize("form", WMMA)
+# Those of each layout of each type always run, of each type of C and D, and what is clamped and rounded.
+@pytest.mark.parametrize(
+    "form",
+    one_of_each(
+        WMMA,
+        lambda form: (form.a_type, form.shape, orders(form)),
+        lambda form: (form.a_type, form.c_type, form.d_type, form.satfinite, form.rounding),
+    ),
+)
 def test_every_form_from_memory_to_memory(devices: Any, form: MatrixInstruction) -> None:
     run(devices, form, ".global", 0, ("row", "row"))
 
@@ -200,9 +210,26 @@ REPRESENTATIVES = [
 ][::3]  # fmt: skip
 
 
-@pytest.mark.parametrize("cd", [("row", "col"), ("col", "row")])
-@pytest.mark.parametrize("space", [".shared", ".shared::cta", ".global", ""])
-@pytest.mark.parametrize("form", REPRESENTATIVES)
+WAYS = [
+    (space, cd)
+    for space in (".shared", ".shared::cta", ".global", "")
+    for cd in (("row", "col"), ("col", "row"))
+]
+
+
+# One form always runs in every way, and every form in one of them.
+@pytest.mark.parametrize(
+    ("form", "space", "cd"),
+    one_of_each(
+        [
+            (form, *WAYS[(number + turn) % len(WAYS)])
+            for turn in range(len(WAYS))
+            for number, form in enumerate(REPRESENTATIVES)
+        ],
+        itemgetter(0),
+        itemgetter(1, 2),
+    ),
+)
 def test_spaces_strides_and_orders(
     devices: Any, form: MatrixInstruction, space: str, cd: tuple[str, str]
 ) -> None:
