@@ -258,6 +258,14 @@ def _described() -> tuple[tuple[Form, str, frozenset[str]], ...]:
 
 
 @cache
+def _taken_apart() -> tuple[tuple[str, list[str], frozenset[str], re.Match[str] | None], ...]:
+    """Return of each form its name, the parts of it, its words, and its shape."""
+    apart = [(form.name, plain.split("."), words) for form, plain, words in _described()]
+    shapes = [next(filter(None, map(_SHAPE.fullmatch, names)), None) for _, names, _ in apart]
+    return tuple((*form, shape) for form, shape in zip(apart, shapes, strict=True))
+
+
+@cache
 def _by_word() -> dict[str, frozenset[int]]:
     """Return the numbers of the forms that have a word, by word."""
     numbers: dict[str, set[int]] = {}
@@ -299,7 +307,7 @@ def _nearest(parts: list[str]) -> tuple[str, ...]:
     Of those with as many that which begins with the same opcode comes first, then which has the nearest sizes in
     place of a shape that there is not, and the fewest parts more.
     """
-    known = frozenset().union(*(words for _, _, words in _described()))
+    known = _by_word().keys()
     sizes = next((m for part in parts if part not in known and (m := _SHAPE.fullmatch(part))), None)
     others = [part for part in parts if sizes is None or part != sizes[0]]
     alike = [part if part in known else next(iter(nearest(part, known)), "") for part in others]
@@ -307,12 +315,10 @@ def _nearest(parts: list[str]) -> tuple[str, ...]:
     if not wanted and sizes is None:
         return families()
     ranked: dict[str, tuple[float, ...]] = {}
-    for form, plain, words in _described():
-        names = plain.split(".")
-        held = Counter(names) | Counter(words)
-        shape = next(filter(None, map(_SHAPE.fullmatch, names)), None)
+    for name, names, words, shape in _taken_apart():
+        held = sum(min(n, names.count(part) or 1) for part, n in wanted.items() if part in words)
         first = bool(alike) and names[0] != alike[0]
-        ranked[form.name] = (-(held & wanted).total(), first, _apart(sizes, shape), len(names))
+        ranked[name] = (-held, first, _apart(sizes, shape), len(names))
     return tuple(sorted(ranked, key=lambda name: ranked[name])[:_SUGGESTED_NAMES])
 
 

@@ -162,26 +162,30 @@ def test_a_target_that_was_given_an_instruction_later() -> None:
     assert counted(attempt(instruction, "sm_90", "7.8")) == 2
 
 
-def test_a_version_older_than_a_matrix_form() -> None:
+# Where its target is as old there is no version before: of such forms every fourth always loads.
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.thorough)])
+def test_a_version_older_than_a_matrix_form(step: int) -> None:
     """Each loads at the version its table gives, and not at the one before.
 
-    Of those that differ in n alone it is the last.
+    Of those that differ in n alone it is the first, which has the fewest registers.
     """
     refused = 0
-    for entry in {(form.line, form.variant): form for form in forms()}.values():
-        if reason(entry.name) is not None:
-            continue
+    entries = {(form.line, form.variant): form for form in reversed(forms())}
+    for number, entry in enumerate(entries.values()):
         target = TARGETS[entry.targets[0]]
+        since = ptx_since(target.name)
+        assert since is not None
+        before = [v for v in VERSIONS if since <= v < entry.minimum_ptx][-1:]
+        if reason(entry.name) is not None or (not before and number % step):
+            continue
         program = prepare(
             parse(collection([entry], target.name, entry.minimum_ptx)), target, "probe0"
         )
         moves = any(operand.role == "address" for operand in entry.signature)
         assert counted(program, "probe0") == moves + 1
-        since = ptx_since(target.name)
-        assert since is not None
-        for before in [v for v in VERSIONS if since <= v < entry.minimum_ptx][-1:]:
+        for version in before:
             with pytest.raises(PtxSyntaxError, match="is newer than the module's") as caught:
-                prepare(parse(collection([entry], target.name, before)), target, "probe0")
+                prepare(parse(collection([entry], target.name, version)), target, "probe0")
             assert caught.value.message.startswith(entry.name)
             assert caught.value.hint == "write .version {}.{} or newer".format(*entry.minimum_ptx)
             assert caught.value.location is not None

@@ -422,7 +422,7 @@ def varied(operands: list[str], dice: random.Random) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize(
-    ("target", "tables", "count"), [("sm_120a", warp_level(), 160), ("sm_90a", WGMMA, 50)]
+    ("target", "tables", "count"), [("sm_120a", warp_level(), 90), ("sm_90a", WGMMA, 50)]
 )
 def test_matrix_instructions_take_what_ptxas_takes(
     accepts: Callable[[str, str], bool], target: str, tables: tuple[Form, ...], count: int
