@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from ptxlab.device.opening import open_device
+from ptxlab.emulator.run import scheduler
 from ptxlab.errors import LaunchError
 from tests.together import in_one_test
 
-MOST_BLOCKS = 10_000
-FEW_BLOCKS = 1_000
+MOST_BLOCKS = 1_250
+FEW_BLOCKS = 250
 """For bodies of which nobody counts far."""
 
 
@@ -22,9 +23,11 @@ FEW_BLOCKS = 1_000
 def bounded(run_on: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a body as ``emulate`` does, and stop it after so many blocks that it must hang.
 
-    Machine code would go through a hundred thousand at a time.
+    Machine code would go through a hundred thousand at a time. Others get a turn after an eighth as long as usual.
     """
     monkeypatch.setenv("PTXLAB_ENGINE", "array")
+    for name in ("PATIENCE", "POLL"):
+        monkeypatch.setattr(scheduler, name, getattr(scheduler, name) // 8)
 
     def run(*args: Any, most: int = MOST_BLOCKS, **named: Any) -> Any:
         blocks = 0
@@ -212,7 +215,7 @@ SETTING = {
     mov.u32 r4, 0;
 long:
     add.u32 r4, r4, 1;
-    setp.lt.u32 p1, r4, 5000;
+    setp.lt.u32 p1, r4, 625;
     @p1 bra long;
 """,
     "after they have met": """

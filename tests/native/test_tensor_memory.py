@@ -116,7 +116,11 @@ def test_of_an_a_in_tensor_memory_too(monkeypatch: pytest.MonkeyPatch, number: i
 
 @pytest.mark.parametrize(
     ("m", "n", "group"),
-    [(128, 16, 1), pytest.param(64, 24, 1, marks=THOROUGH), (256, 32, 2)],  # of a CTA, and of a pair
+    [
+        (128, 16, 1),
+        pytest.param(64, 24, 1, marks=THOROUGH),
+        (256, 32, 2),
+    ],  # of a CTA, and of a pair
 )
 def test_lanes_that_are_disabled(
     monkeypatch: pytest.MonkeyPatch, m: int, n: int, group: int
@@ -150,9 +154,7 @@ MXF8, MXF4, NVF4 = "mxf8f6f4", "mxf4", "mxf4nvf4"
 # another group or block.
 SCALED = [
     (Problem(MXF8, 128, 24, "e4m3", "e2m1"), "", 32, False),
-    pytest.param(
-        Problem(MXF8, 256, 32, "e3m2", "e5m2", group=2), "", 32, False, marks=THOROUGH
-    ),
+    pytest.param(Problem(MXF8, 256, 32, "e3m2", "e5m2", group=2), "", 32, False, marks=THOROUGH),
     (Problem(MXF4, 128, 16, "e2m1", "e2m1", more={"negate a": "yes"}), ".block32", 32, False),
     pytest.param(
         Problem(NVF4, 128, 40, "e2m1", "e2m1", more={"scale type": "ue4m3"}),

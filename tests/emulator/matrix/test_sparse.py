@@ -108,7 +108,12 @@ def words(values: Array, dtype: str) -> Array:
         ALL_SELECTORS,
         lambda case: (case[0].shape, case[0].a_type, case[1]),
         lambda case: (case[0].shape, case[0].b_type),
-        lambda case: (case[0].shape, "ordered" in case[0].name, WIDTH.get(case[0].a_type, 8), case[1]),
+        lambda case: (
+            case[0].shape,
+            "ordered" in case[0].name,
+            WIDTH.get(case[0].a_type, 8),
+            case[1],
+        ),
         lambda case: (case[0].shape, case[0].c_type, case[0].d_type, case[0].satfinite),
     ),
 )
