@@ -38,9 +38,11 @@ def pictures(folder: Path) -> list[bytes]:
         return taken
 
 
-def animated(frames: Sequence[bytes], milliseconds: Sequence[int]) -> bytes:
+def animated(
+    frames: Sequence[bytes], milliseconds: Sequence[int], width: int = WIDTH, height: int = HEIGHT
+) -> bytes:
     """Return pictures in WebP as one that moves, again and again: "WebP Container Specification", animation."""
-    size = _number(WIDTH - 1, 3) + _number(HEIGHT - 1, 3)
+    size = _number(width - 1, 3) + _number(height - 1, 3)
     body = _chunk(b"VP8X", _number(0x02, 4) + size) + _chunk(b"ANIM", bytes(6))
     for frame, duration in zip(frames, milliseconds, strict=True):
         position, whole = (

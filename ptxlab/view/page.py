@@ -14,17 +14,22 @@ from ptxlab.view.palette import SCHEMES, lane_colour
 
 
 def assembled(folder: Traversable, scripts: Sequence[str], parts: Mapping[str, str]) -> str:
-    """Return ``page.html`` of a folder with its style sheet, its scripts and other parts put in by name.
+    """Return ``page.html`` of a folder with its style sheet, its scripts and other parts put in by name, ``title`` too.
 
-    Scripts that the folder has not are those that pages share.
+    The head, what makes it light or dark, and how it is printed, are those of all pages; scripts that the folder has not
+    are those that pages share.
     """
     shared = files("ptxlab.view") / "page_files"
     own = {file.name for file in folder.iterdir()}
-    texts = [((folder if name in own else shared) / name).read_text("utf-8") for name in scripts]
+
+    def text(name: str) -> str:
+        return ((folder if name in own else shared) / name).read_text("utf-8")
+
     known = {
+        "head": text("head.html").rstrip(),
         "version": ptxlab.__version__,
-        "style": (folder / "style.css").read_text("utf-8"),
-        "script": "\n".join(texts),
+        "style": text("style.css") + text("pages.css"),
+        "script": "\n".join(map(text, ("scheme.js", *scripts))),
     }
     html = (folder / "page.html").read_text("utf-8")
     for name, part in {**known, **parts}.items():
@@ -42,7 +47,7 @@ def embedded(data: Mapping[str, Any]) -> str:
 def in_schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
     """Return the colours of pages, and more by name, as variables of the light scheme and of the dark one.
 
-    The dark one is in force where it is asked for, or where the system has it.
+    The dark one is in force where it is asked for, or where the system has it, and never on paper.
     """
     bright, dim = (
         " ".join(f"--{name}: {colour};" for name, colour in {**SCHEMES[mode], **more}.items())
@@ -51,8 +56,8 @@ def in_schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
     return "\n".join(
         [
             f":root {{ {bright} color-scheme: light; }}",
-            f':root[data-scheme="dark"] {{ {dim} color-scheme: dark; }}',
-            "@media (prefers-color-scheme: dark) {",
+            f'@media screen {{ :root[data-scheme="dark"] {{ {dim} color-scheme: dark; }} }}',
+            "@media screen and (prefers-color-scheme: dark) {",
             f'  :root:not([data-scheme="light"]) {{ {dim} color-scheme: dark; }}',
             "}\n",
         ]

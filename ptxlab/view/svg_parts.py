@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from ptxlab.view.palette import SCHEMES, lane_rules
 
-CELL_HEIGHT, CHARACTER, PADDING = 20, 6.1, 10
+CELL_HEIGHT, CHARACTER, PADDING = 20, 6.7, 10
 MARGIN, INDEX, LINE, TITLE = 12, 34, 17, 30
 """Around everything; for row indices; between lines of text; for the instruction's name."""
 
@@ -31,9 +31,9 @@ def document(about: str, parts: Sequence[str], width: float, height: float) -> s
 def _style() -> str:
     """Return the style sheet, each rule bound to the picture: a page may hold several."""
     rules = (
-        ".ptxlab text{{font:10px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:{ink}}}"
+        ".ptxlab text{{font:11px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:{ink}}}"
         ".ptxlab .c text{{text-anchor:middle}}.ptxlab .m text{{font-weight:700}}"
-        ".ptxlab .i{{fill:{quiet};font-size:9px;text-anchor:middle}}.ptxlab .e{{text-anchor:end}}"
+        ".ptxlab .i{{fill:{quiet};font-size:11px;letter-spacing:-.08em;text-anchor:middle}}.ptxlab .e{{text-anchor:end}}"
         ".ptxlab .t{{font-size:13px;font-weight:600}}.ptxlab .s{{fill:{quiet};font-size:11px}}"
         ".ptxlab .c rect{{stroke:{paper}}}.ptxlab .m rect{{stroke:{ink};stroke-width:2}}"
         ".ptxlab .p{{fill:{paper}}}"

@@ -121,6 +121,21 @@ class Browser:
         self._cdp("Emulation.setEmulatedMedia", {"features": [feature]})
 
     @contextmanager
+    def on_paper(self, scheme: str) -> Iterator[None]:
+        """Have the page laid out for a printer, of a system that is ``light`` or ``dark``."""
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self._cdp("Emulation.setEmulatedMedia", {"media": "print", "features": [feature]})
+        try:
+            yield
+        finally:
+            self._cdp("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+    def pdf(self) -> bytes:
+        """Return the page as it is printed on A4, with its grounds."""
+        paper = {"paperWidth": 8.27, "paperHeight": 11.7, "printBackground": True}
+        return base64.b64decode(self._cdp("Page.printToPDF", paper)["data"])
+
+    @contextmanager
     def phone(self, width: int, height: int) -> Iterator[None]:
         """Have the page seen on a phone of this size."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}

@@ -56,7 +56,8 @@ def page(instructions: Sequence[MatrixInstruction], chosen: Form) -> str:
     """Return the page with all ``instructions`` and all moves, opened at ``chosen``."""
     folder = files("ptxlab.verbs.fragments") / "atlas_page"
     told = data(instructions, chosen)
-    return assembled(folder, SCRIPTS, {"colours": lane_schemes(), "data": embedded(told)})
+    parts = {"title": "ptxlab atlas", "colours": lane_schemes(), "data": embedded(told)}
+    return assembled(folder, SCRIPTS, parts)
 
 
 def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def page(
     folder = files("ptxlab.verbs.lab") / "page_files"
     origins = "".join(f".l{lane}{{--origin:var(--l{lane})}}" for lane in range(WARP))
     parts = {
+        "title": "ptxlab lab",
         "colours": f"{lane_schemes()}{origins}",
         "about": embedded(about()),
         "opens": embedded(opens or {}),

@@ -66,6 +66,22 @@ def test_the_tour_goes_by_keys_alone(browser: Browser) -> None:
     until(browser, "state.stop === null")
 
 
+@pytest.mark.thorough
+def test_the_timeline_has_the_cycles_of_the_gpu_that_is_chosen(browser: Browser) -> None:
+    show(browser, tab="trace")
+    select = "VIEWS.trace.box.querySelector('.axis select')"
+    assert browser.js(f"return {select}.value") == ""
+    why = "((VIEWS.trace.box.querySelector('.axis .quiet') || {}).textContent || '')"
+    for gpu, told in (("t4", "no cycles: .target sm_80 does not run on sm_75"), ("a100", "")):
+        browser.js(f"{select}.focus()")
+        browser.press("ArrowDown")
+        until(browser, f"state.cycles === '{gpu}'")
+        until(browser, IDLE)
+        assert browser.js(f"return {why}") == told
+        assert browser.js(f"return {select}.value") == gpu
+    until(browser, "frames.trace.ready")
+
+
 def test_what_one_types_is_told_at_once(browser: Browser) -> None:
     show(browser)
     browser.js(

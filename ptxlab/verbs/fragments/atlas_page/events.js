@@ -13,7 +13,7 @@ function drawAll() {
   fit();
 }
 
-const BESIDE = 380;  // the width of what is selected, with the gaps around it
+const BESIDE = 330;  // the width of what is selected, with the gaps around it
 
 /** Put what is selected below the picture, always in sight, where there is no room beside it. */
 function fit() {
@@ -136,15 +136,9 @@ $("skip").addEventListener("click", (event) => {
   $("stage").querySelector(".operand").focus();
 });
 
-const root = document.documentElement, darkSystem = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "light")) === "dark";
-function labelScheme() { $("scheme").textContent = isDark() ? "light" : "dark"; }
-$("scheme").addEventListener("click", () => { root.dataset.scheme = isDark() ? "light" : "dark"; labelScheme(); });
-darkSystem.addEventListener("change", labelScheme);
 addEventListener("resize", fit);
 addEventListener("hashchange", () => { readHash(); drawAll(); });
 
 readHash();
 drawList();
 drawAll();
-labelScheme();

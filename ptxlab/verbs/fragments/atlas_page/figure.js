@@ -55,7 +55,7 @@ function drawWarp(x, y, idle = () => false) {
 }
 
 function frame(width, height, body) {
-  const size = `max-width:${Math.round(width * 1.25)}px;min-width:${Math.round(Math.min(width * 0.72, 900))}px`;
+  const size = `max-width:${Math.round(width * 1.25)}px;min-width:${Math.round(Math.min(width * 0.72, 900))}px;--natural:${Math.ceil(width)}px`;
   return `<svg viewBox="0 0 ${round(width)} ${round(height)}" style="${size}" role="group">${body}</svg>`;
 }
 

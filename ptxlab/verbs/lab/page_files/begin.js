@@ -118,14 +118,9 @@ splitter.addEventListener("keydown", (event) => {
 
 // ---- light and dark ----
 
-const root = document.documentElement, darkSystem = matchMedia("(prefers-color-scheme: dark)");
-function isDark() { return (root.dataset.scheme || (darkSystem.matches ? "dark" : "light")) === "dark"; }
-function dress() {
-  $("scheme").textContent = isDark() ? "light" : "dark";
+redraws.push(() => {
   for (const id of Object.keys(frames)) post(id, { scheme: isDark() ? "dark" : "light", ...whereOf(state.line) });
-}
-$("scheme").addEventListener("click", () => { root.dataset.scheme = isDark() ? "light" : "dark"; dress(); });
-darkSystem.addEventListener("change", dress);
+});
 
 // ---- the start ----
 
@@ -134,7 +129,6 @@ addEventListener("hashchange", async () => {
   if (asked) become(asked);
 });
 async function begin() {
-  dress();
   $("backend").textContent = backend.name;
   const opens = json("opens"), asked = await fromAddress();
   await become(asked || (opens.name ? opens : { name: baseName(about.first), example: about.first }));

@@ -91,10 +91,6 @@ function move(by) {
   choose(hottest[at].row);
 }
 
-const root = document.documentElement, darkSystem = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "light")) === "dark";
-function dress() { $("scheme").textContent = isDark() ? "light" : "dark"; }
-function turn() { root.dataset.scheme = isDark() ? "light" : "dark"; dress(); }
 function help() {
   $("keys").hidden = !$("keys").hidden;
   $("help").setAttribute("aria-expanded", !$("keys").hidden);
@@ -113,16 +109,13 @@ document.addEventListener("keydown", (event) => {
   if (free && KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
 });
 choice.addEventListener("change", show);
-$("scheme").addEventListener("click", turn);
 $("help").addEventListener("click", help);
 $("link").addEventListener("click", (event) => copyFrom(event.currentTarget, location.href));
-darkSystem.addEventListener("change", dress);
 document.querySelector("main").addEventListener("click", (event) => {
   const fold = event.target.closest("tr.gap button"), row = event.target.closest("tr[data-counts]");
   if (fold) unfold(fold, fold.getAttribute("aria-expanded") === "false");
   else if (row) follow(row);
 });
-dress();
 show();
 const linked = decodeURIComponent(location.hash.slice(1));
 const there = linked && lines.find(({ row }) => row.dataset.place === linked);

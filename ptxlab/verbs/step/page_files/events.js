@@ -218,18 +218,12 @@ function heldNow(name) {
   return `0x${inHex(words, bits)}${BITS[baseOf(kind)] ? `, as ${kind} ${elements(kind, words, bits, whole).join(" ")}` : ""} in lane ${lane} of warp ${state.warp} after step ${state.step + 1}`;
 }
 
-const root = document.documentElement, darkSystem = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "light")) === "dark";
-function dress() {
-  $("scheme").textContent = isDark() ? "light" : "dark";
+redraws.push(() => {
   if (data && data.sharedBytes) paintBanks();
   if (data && tensorShape) paintCells();
-}
-$("scheme").addEventListener("click", () => { root.dataset.scheme = isDark() ? "light" : "dark"; dress(); });
-darkSystem.addEventListener("change", dress);
+});
 
 async function begin() {
-  $("scheme").textContent = isDark() ? "light" : "dark";
   await unpack();
   prepare();
   prepareShared();
@@ -239,7 +233,7 @@ async function begin() {
   $("warp").innerHTML = data.warps.map((warp) => `<option value="${warp}">warp ${warp}</option>`).join("");
   document.body.classList.remove("unpacking");
   readHash();
-  joinLab({ goTo: goToPlace, tell: draw, held: heldNow, dress: (scheme) => { root.dataset.scheme = scheme; dress(); } });
+  joinLab({ goTo: goToPlace, tell: draw, held: heldNow, dress });
 }
 begin().catch((error) => {
   $("now").textContent = `This page needs a browser of 2023 or later, which can inflate what it holds: ${error.message}`;

@@ -1,6 +1,6 @@
 // The last instruction of the warp that has fragments, drawn as its matrices.
 
-const COLUMNS = 16, DIGIT = 5.45, CELL_HIGH = 17;
+const COLUMNS = 16, DIGIT = 6.65, CELL_HIGH = 17;
 
 const hasFragments = (place, turn) => place.fragments.length > 0 && lanesOfTurn(turn) !== 0;
 

@@ -147,7 +147,7 @@ const lines = () => Math.ceil(memory.length / BANKS);
 
 function paintBanks() {
   const box = $("banks"), canvas = box.querySelector("canvas"), ratio = devicePixelRatio || 1;
-  cell = valued ? Math.max(...inSight(box).map((word) => wordText(word, briefer).length), 4) * 5.5 + 6
+  cell = valued ? Math.max(...inSight(box).map((word) => wordText(word, briefer).length), 4) * 6.65 + 6
     : Math.max(15, Math.floor((box.clientWidth - LABEL - 2) / BANKS));
   const wide = LABEL + BANKS * cell;
   box.firstElementChild.style.height = `${(lines() + 1) * ROW + 4}px`;
@@ -164,7 +164,7 @@ function paintBanks() {
   const lanes = range(LANES).map((lane) => colour(`--l${lane}`)), top = box.scrollTop;
   for (let line = Math.floor(top / ROW); line < Math.min(lines(), (top + high) / ROW); line++) {
     const y = ROW + line * ROW - top;
-    pen.font = "10px ui-monospace, monospace";
+    pen.font = "11px ui-monospace, monospace";
     pen.textAlign = "right";
     pen.fillStyle = swizzled.has(line) && through ? paint.accent : paint.quiet;
     pen.fillText(hex(data.sharedBase + line * 128), LABEL - 7, y + ROW / 2);
@@ -177,7 +177,7 @@ function paintBanks() {
   pen.fillStyle = colour("--raised");
   pen.fillRect(0, 0, wide, ROW);
   pen.fillStyle = paint.quiet;
-  pen.font = "9px ui-monospace, monospace";
+  pen.font = "11px ui-monospace, monospace";
   range(BANKS).forEach((bank) => { if (cell > 17 || bank % 2 === 0) pen.fillText(bank, LABEL + (bank + .5) * cell, ROW / 2); });
 }
 
@@ -195,7 +195,7 @@ function paintWord(pen, word, x, y, paint, lanes) {
   }
   const text = valued ? (one || now ? wordText(word, briefer) : "") : now ? now.lane : unit !== null ? (word % 4 ? "" : unit) : lane;
   if (text !== null) {
-    pen.font = now ? "700 9.5px ui-monospace, monospace" : "9px ui-monospace, monospace";
+    pen.font = now ? "700 11px ui-monospace, monospace" : "11px ui-monospace, monospace";
     pen.fillStyle = now || valued ? paint.ink : paint.quiet;
     pen.fillText(text, x + cell / 2, y + ROW / 2 + .5);
   }

@@ -77,7 +77,7 @@ function paintCells() {
   const colours = Object.fromEntries(Object.entries(FILLED_BY).map(([work, name]) => [work, ink(name)])), { reads, aloft } = cellsTouched();
   const x = (at) => TENSOR_LEFT + (at - first) * wide, y = (lane) => TENSOR_TOP + lane * LANE_HIGH;
   pen.scale(ratio, ratio);
-  pen.font = "9px ui-monospace, monospace";
+  pen.font = "11px ui-monospace, monospace";
   pen.textBaseline = "middle";
   pen.fillStyle = ink("--quiet");
   pen.textAlign = "center";

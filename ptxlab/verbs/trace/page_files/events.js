@@ -159,15 +159,10 @@ $("inspector").addEventListener("click", (event) => {
 
 // ---- light and dark ----
 
-const root = document.documentElement, darkSystem = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "light")) === "dark";
-function dress() {
-  $("scheme").textContent = isDark() ? "light" : "dark";
+redraws.push(() => {
   readColours();
   draw();
-}
-$("scheme").addEventListener("click", () => { root.dataset.scheme = isDark() ? "light" : "dark"; dress(); });
-darkSystem.addEventListener("change", dress);
+});
 new ResizeObserver(draw).observe(canvas);
 
 const KEY = [["mma", "tensor cores"], ["copy", "asynchronous copy"], ["sync", "synchronization"], ["shared", "shared memory"],
@@ -189,5 +184,5 @@ joinLab({
     const lane = lanes.find(({ steps }) => steps && steps.includes(step));
     if (lane) keep(stepItem(lane, step));
   },
-  dress: (scheme) => { root.dataset.scheme = scheme; dress(); },
+  dress,
 });
