@@ -5,9 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.machine.control import Control
-from ptxlab.machine.operands import Immediate, Operand, Predicate, SassRegister
-from ptxlab.machine.row import Compute, Row
+from ptxlab.machine.operands import (
+    URZ,
+    ZERO_REGISTER,
+    Immediate,
+    Operand,
+    Predicate,
+    SassRegister,
+)
+from ptxlab.machine.row import Compute, Row, accessed_bytes
 from ptxlab.machine.sass import SassInstruction
+
+_HALF = 4
+"""The words of half of a load or a store of 256 bits."""
+_EVERY_WORD = 0xFF
+
+
+def _in_a_row(first: Operand | None, count: int) -> tuple[int, ...]:
+    """Return the numbers of so many registers behind each other, of the zero register itself."""
+    if not isinstance(first, SassRegister) or first.number in (ZERO_REGISTER, URZ):
+        return (ZERO_REGISTER,) * count
+    return tuple(range(first.number, first.number + count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +65,32 @@ class DecodedInstruction:
         return self.known.written(self.sass.modifiers)
 
     @property
-    def loaded_halves(self) -> tuple[tuple[Operand, int], ...]:
-        """What a load of 256 bits writes, the lower half first: the first register of each, and a mask of its four words.
+    def loaded(self) -> tuple[int, ...]:
+        """The register of each word that a load has, in the order of memory: the zero register where it is not kept.
 
-        The upper half is named first. What is loaded of a half is in registers that follow each other.
+        A load of 256 bits names the register of its upper half first, then that of its lower one, and which words it keeps.
         """
-        if not (self.has("256") and self.known.loads):
-            return ()
+        if not self.has("256"):
+            return _in_a_row(self.dest, self.words)
         upper, lower = self.operands[:2]
-        mask = next((o.value for o in self.operands if isinstance(o, Immediate)), 0xFF)
-        return (lower, mask & 15), (upper, mask >> 4)
+        mask = next((o.value for o in self.operands if isinstance(o, Immediate)), _EVERY_WORD)
+        numbers: list[int] = []
+        for first, kept in ((lower, mask), (upper, mask >> _HALF)):
+            held = iter(_in_a_row(first, _HALF))
+            numbers += [next(held) if kept >> n & 1 else ZERO_REGISTER for n in range(_HALF)]
+        return tuple(numbers)
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The register of each word that a store has, in the order of memory; one of 256 bits names both halves."""
+        count = 1 + self.has("256")
+        data = self.sources[len(self.sources) - count :]
+        return tuple(n for each in data for n in _in_a_row(each, self.words // count))
+
+    @property
+    def words(self) -> int:
+        """The registers that a thread accesses memory with."""
+        return max(accessed_bytes(self.sass.modifiers) // 4, 1)
 
     @property
     def takes_pairs(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -35,7 +35,9 @@ class ConstantBank:
     stack: int
     parameters: int
     generic: int | None = None
-    """Where the generic address of the parameters is."""
+    """Where the generic address of the parameters is, and since Hopper behind it that of their last byte."""
+    ends: int | None = None
+    """Where it says where they end in this bank, before Hopper: there ``generic`` is where the bank is."""
     cluster: int | None = None
     """Where it says whether there are clusters."""
     cluster_sizes: int | None = None
@@ -51,19 +53,23 @@ class ConstantBank:
     """Where it says which of two fences orders what has several addresses."""
 
 
-_BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
+_AMPERE = ConstantBank(0x0, 0xC, 0x28, 0x160, 0x40, 0x12C)
+_TURING = replace(_AMPERE, ends=0x114)
 _HOPPER = ConstantBank(
-    0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144, 0x15C, 0x188, descriptor=(0x208, 0x20C), alias=0x18C
-)
+    0x0, 0xC, 0x28, 0x210, 0x198, None, 0x140, 0x144, 0x15C, 0x188,
+    descriptor=(0x208, 0x20C), alias=0x18C,
+)  # fmt: skip
 _BLACKWELL = ConstantBank(
-    0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C, 0x2A0, 0x2C0, 0x2CC, 0x2F8, (0x358, 0x35C), 0x2D8
-)
+    0x360, 0x370, 0x37C, 0x380, 0x348, None, 0x36C, 0x2A0, 0x2C0, 0x2CC, 0x2F8, (0x358, 0x35C), 0x2D8
+)  # fmt: skip
 
 
 def constant_bank(target: Target) -> ConstantBank:
     if target.capability >= 100:
         return _BLACKWELL
-    return _HOPPER if target.capability >= 90 else _BEFORE_BLACKWELL
+    if target.capability >= 90:
+        return _HOPPER
+    return _AMPERE if target.capability >= 80 else _TURING
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class Launch:
         for axis in range(3):
             words[bank.block + 4 * axis] = self.config.block[axis]
             words[bank.grid + 4 * axis] = self.config.grid[axis]
-        if bank.generic is not None:
+        if bank.generic is not None and bank.ends is None:
             words |= {bank.generic: 0, bank.generic + 4: PARAMETERS >> 32}
         if bank.cluster is not None:
             words[bank.cluster] = int(self.config.cluster is not None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.machine import words
+from ptxlab.machine import uses, words
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.operands import (
@@ -142,10 +142,11 @@ class Registers:
 
     def forget(self, i: DecodedInstruction, where: Where) -> None:
         """Have what an instruction writes be unknown."""
-        if i.dest is not None:
-            self.write_row(i.dest, where, [None] * i.written)
-        for predicate in i.outs:
-            self.tell(predicate, where, None)
+        for bit in uses.each(uses.written(i)):
+            if bit >= uses.PREDICATES:
+                self.predicates.write(bit - uses.PREDICATES, where, None)
+            else:
+                self.words.write(bit, where, None)
 
 
 def _next(operand: Operand) -> Operand:

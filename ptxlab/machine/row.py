@@ -88,7 +88,7 @@ _VECTORS = {"F32x2": 2, "F32x4": 4, "F16x4": 2, "F16x8": 4, "BF16x4": 2, "BF16x8
 """The registers of vectors that atomics take."""
 _WIDTHS = {"WIDE": 2, "64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2, **_VECTORS}
 _SIZES = {
-    "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "U64": 8, "S64": 8, "F64": 8, "128": 16,
+    "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "U64": 8, "S64": 8, "F64": 8, "128": 16, "256": 32,
     **{name: 4 * registers for name, registers in _VECTORS.items()},
 }  # fmt: skip
 

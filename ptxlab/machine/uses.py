@@ -20,7 +20,6 @@ from ptxlab.machine.operands import (
     SassRegister,
 )
 from ptxlab.machine.products import REGISTERS_OF_A, sums_of_warpgroup
-from ptxlab.machine.row import accessed_bytes
 
 PREDICATES = 512
 """The bit of the first predicate; those of registers are their numbers."""
@@ -31,8 +30,6 @@ EVERY_PREDICATE = (1 << TRUE_PREDICATE) - 1 << PREDICATES
 """The predicates of a thread that can be written."""
 _DESCRIPTOR, _POINTER = 2, 2
 _SLOTS = 4
-_HALF = 4
-"""The registers of each of the two that a store of 256 bits names."""
 
 
 def name(bit: int) -> str:
@@ -55,9 +52,10 @@ def names(bits: int) -> list[str]:
 
 def written(i: DecodedInstruction) -> int:
     """Return what an instruction that has a row writes."""
-    bits = registers(i.dest, i.written)
-    for first, words in i.loaded_halves:
-        bits |= registers(first, words.bit_count())
+    if i.has("256") and i.known.loads:
+        bits = sum(1 << number for number in {*i.loaded})
+    else:
+        bits = registers(i.dest, i.written)
     for predicate in i.outs:
         bits |= of(predicate)
     if i.known.every_predicate == "written":
@@ -110,8 +108,8 @@ def slots(i: DecodedInstruction) -> dict[int, int]:
 
 
 def _sources(i: DecodedInstruction) -> Sequence[Operand]:
-    if i.loaded_halves:
-        return i.sources[1:]
+    if i.has("256") and i.known.loads:
+        return i.sources[1:]  # the other register that it loads stands first
     return i.sources[len(i.outs) :] if i.known.operands == "predicates first" else i.sources
 
 
@@ -135,7 +133,7 @@ def _width(i: DecodedInstruction, slot: int, source: Operand) -> int:
         return row.reads(i.sass.modifiers, slot)
     if isinstance(source, SassRegister):
         if row.stores:
-            return _HALF if i.has("256") else max(accessed_bytes(i.sass.modifiers) // 4, 1)
+            return i.words // (1 + i.has("256"))
         if i.takes_pairs or (slot == 2 and any(map(i.has, row.sums_pairs))):
             return 2
     return 1

@@ -13,7 +13,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import NOWHERE, STACK, Launch
 from ptxlab.machine.memory import GlobalWords, Words
-from ptxlab.machine.operands import URZ, ZERO_REGISTER, SassAddress, SassRegister
+from ptxlab.machine.operands import URZ, ZERO_REGISTER, SassAddress
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.row import accessed_bytes, matrices
 from ptxlab.machine.values import Array, Where
@@ -70,15 +70,13 @@ class Accesses:
             self._forget(i, where, space, addresses, nbytes)
             return
         memory, places = self._words(where, space, addresses[0], nbytes // 4)
-        if i.dest is not None:
-            self._registers.write_row(i.dest, where, [memory.load(word) for word in places])
-        if not row.stores:
-            return
-        for n, word in enumerate(places):
-            data = i.sources[-1]
-            assert isinstance(data, SassRegister)
-            number = data.number if data.number in (ZERO_REGISTER, URZ) else data.number + n
-            memory.store(word, self._registers.words.read(number, where))
+        if row.loads:
+            for register, word in zip(i.loaded, places, strict=True):
+                if register != ZERO_REGISTER:
+                    self._registers.words.write(register, where, memory.load(word))
+        if row.stores:
+            for register, word in zip(i.stored, places, strict=True):
+                memory.store(word, self._registers.words.read(register, where))
 
     def _forget(
         self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int

@@ -90,9 +90,7 @@ class _Facts:
         space = row.space if row else ""
         self.unknown = row is None or not row.timed
         """What is not known at all is run, to be refused."""
-        self.writes = _written(i, 4 if row is None or row.pipe == "wgmma" else i.written)
-        if row is not None and row.every_predicate == "written":
-            self.writes |= uses.EVERY_PREDICATE
+        self.writes = uses.written(i) if row is not None else _union(i.outs)
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
         guard = uses.of(i.guard)
         self.reads = guard | _reads_of(i) if i.computed(floats) else guard
@@ -223,7 +221,7 @@ def _queued(i: DecodedInstruction) -> int:
 def _stored(i: DecodedInstruction) -> int:
     """Return the data that a store reads: behind the address."""
     data = [source for source in i.sources if isinstance(source, SassRegister)]
-    return _union(data, accessed_bytes(i.sass.modifiers) // 4 or 1)
+    return _union(data, i.words)
 
 
 def _union(operands: Iterable[Operand], words: int = 1) -> int:

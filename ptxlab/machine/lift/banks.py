@@ -18,6 +18,9 @@ STACK_NAME, SHARED_NAME, DYNAMIC_NAME = "stack", "shared_memory", "dynamic_share
 RESERVED_NAME = "reserved_shared_memory"
 _ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?P<symbol>[\w$.]+)(?: \+ (?P<addend>\S+?))?\)?\)*$")
 
+_LAST = {True: (8, 12), False: ()}
+"""Where the address of the last byte stands behind that of the first, if it does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -108,23 +111,32 @@ class ConstantBanks:
         for first, space in ((WINDOW, "shared"), (bank.local, "local")):
             if offset in (first, first + 4):
                 return self._half(name, offset - first, [f"cvta.{space}.u64 wide, 0;"])
-        if bank.generic is not None and offset in (bank.generic, bank.generic + 4):
-            if not self._parameters:
-                return None
-            # What is addressed is a tensor map, or another large one: those lie at multiples of 64.
-            placed = max(self._parameters, key=lambda parameter: parameter.size)
-            return self._half(
-                name,
-                offset - bank.generic,
-                [
-                    f"mov.u64 wide, {placed.name};",
-                    "cvta.param.u64 wide, wide;",
-                    f"sub.u64 wide, wide, {placed.offset};",
-                ],
-            )
+        if bank.generic is not None and offset - bank.generic in (0, 4, *_LAST[bank.ends is None]):
+            return self._generic(name, offset - bank.generic)
+        if offset == bank.ends and self._parameters:
+            return [f"mov.u32 {name}, {bank.parameters + self._size - 1};"]
         if offset in (*bank.descriptor, bank.alias):
             return [f"mov.u32 {name}, 0;"]
         return None
+
+    @property
+    def _size(self) -> int:
+        """The bytes of the parameters."""
+        return max(placed.offset + placed.size for placed in self._parameters)
+
+    def _generic(self, name: str, at: int) -> list[str] | None:
+        """Load half of the generic address of the parameters, of their last byte or, before Hopper, of the bank."""
+        if not self._parameters:
+            return None
+        # What is addressed is a tensor map, or another large one: those lie at multiples of 64.
+        placed = max(self._parameters, key=lambda parameter: parameter.size)
+        before = placed.offset
+        if self._bank.ends is not None:
+            before += self._bank.parameters
+        elif at >= 8:
+            before -= self._size - 1
+        lines = [f"mov.u64 wide, {placed.name};", "cvta.param.u64 wide, wide;"]
+        return self._half(name, at % 8, [*lines, f"sub.u64 wide, wide, {before};"])
 
     def _half(self, name: str, at: int, lines: list[str]) -> list[str]:
         halves = (name, "rest") if at == 0 else ("rest", name)

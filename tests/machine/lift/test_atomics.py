@@ -1,4 +1,4 @@
-"""Atomics of vectors and of 128 bits, and barriers that join what threads hold, do the same on both engines."""
+"""Atomics of vectors and of 128 bits, barriers that join, what is stored later, and where parameters are: the same on both engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptxlab.machine.lift.writer import Writer
 
 THREADS, ROW = 64, 128
 PROGRAM = """\
-.version 8.7
+.version 8.8
 .target {arch}
 .address_size 64
 .visible .entry k(.param .u64 data)
@@ -49,6 +49,22 @@ HOPPER = """\
     mbarrier.arrive.noComplete.shared.b64 state, [tile], 2; mbarrier.pending_count.b64 c, state; add.u32 c, c, d;
     selp.b32 c, c, 0, q; st.global.b32 [x + 12], c;"""
 
+PARAMETERS = """\
+    mov.u64 y, data; cvta.param.u64 y, y; isspacep.param p, y; selp.b32 c, 1, 0, p; add.u64 s, y, 0x20000000000; isspacep.param q, s;
+    selp.b32 d, 1, 0, q; shl.b32 d, d, 1; add.s32 c, c, d; isspacep.param q, x; selp.b32 d, 4, 0, q; add.s32 c, c, d;
+    cvta.shared.u64 s, 0; isspacep.param q, s; selp.b32 d, 8, 0, q; add.s32 c, c, d; st.global.b32 [x + 4], c;"""
+NONE_BELOW = """
+    .reg .b16 h; setp.lt.u32 p, n, 40; set.ne.xor.f16.u64 h, 1, 31, p; st.global.b16 [x + 8], h;"""
+"""Of two zeros the upper words are compared alone: what came of the lower ones is left out."""
+LATER = """\
+    .reg .b32 e, f, g, h; .reg .b8 byte; ld.global.L2::evict_last.v8.b32 {a, b, c, d, e, f, g, h}, [x + 64];
+    st.global.L2::evict_first.v8.b32 [x + 32], {h, a, b, c, d, e, f, g}; and.b32 n, n, 5; setp.ne.u32 p, n, 0;
+    @p st.async.release.gpu.global.b32 [x], a; st.async.mmio.release.sys.global.b64 [x + 8], x; cvt.u8.u32 byte, b; st.async.release.gpu.global.u8 [x + 5], byte;
+    mov.b64 y, {c, d}; red.async.relaxed.gpu.global.add.u64 [x + 16], y; @!p red.async.release.sys.global.add.s32 [x + 24], d;
+    red.async.mmio.release.sys.global.add.u32 [x + 28], e; st.shared.v2.b32 [tile], {a, b}; st.shared.v2.b32 [tile + 8], {c, d};
+    bar.sync 0; mov.u32 tile, memory; st.bulk.shared::cta [tile + 264], 256, 0; bar.sync 0; mov.u32 n, %tid.x;
+    mad.lo.u32 tile, n, 16, tile; ld.shared.v4.b32 {a, b, c, d}, [tile]; st.global.v4.b32 [x + 96], {a, b, c, d};"""
+
 
 def left(arch: str, engine: str, body: str) -> Array:
     halves = np.random.default_rng(6).standard_normal(THREADS * ROW // 2).astype(np.float16)
@@ -61,11 +77,31 @@ def left(arch: str, engine: str, body: str) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("arch", "body"), [("sm_80", JOINED), ("sm_90a", JOINED + HOPPER), ("sm_120a", JOINED + HOPPER)]
+    ("arch", "body"),
+    [
+        ("sm_75", PARAMETERS + NONE_BELOW),
+        ("sm_80", JOINED + PARAMETERS),
+        ("sm_90a", JOINED + HOPPER + PARAMETERS),
+        ("sm_100a", LATER + PARAMETERS),
+        ("sm_120a", JOINED + HOPPER),
+    ],
 )
 def test_both_engines_leave_the_same(arch: str, body: str) -> None:
     ptx, sass = (left(arch, engine, body) for engine in ("ptx", "sass"))
     np.testing.assert_array_equal(ptx, sass)
+
+
+def test_ptxas_makes_a_sum_of_every_reduction_that_is_done_later() -> None:
+    """Of docs/ptxas.md: what is in the machine code, whose bytes are the same, is what runs."""
+    bodies = [f"red.async.relaxed.gpu.global.{name}.u32 [x + 16], a;" for name in ("max", "add")]
+    most, total = (left("sm_100a", "sass", body) for body in bodies)
+    np.testing.assert_array_equal(most, total)
+    assert (left("sm_100a", "ptx", bodies[0]) != total).any()
+
+
+def test_parameters_are_told_from_what_lies_beside_them() -> None:
+    """Of the parameter, what is far behind it, global and shared memory only the first is one."""
+    assert (left("sm_80", "sass", PARAMETERS)[:, 1] == 1).all()
 
 
 def test_a_barrier_joins_what_threads_hold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,13 @@
-"""Bytes in a row that are copied or reduced beside the threads, and what another CTA of the cluster is told.
+"""Bytes in a row that are copied, reduced or cleared beside the threads, words that are stored later, or for another CTA.
 
 What an instruction does is read off what ptxas makes of each form of PTX's.
 """
 
 from __future__ import annotations
 
+from ptxlab.machine.lift.operations.memory import address
 from ptxlab.machine.lift.rule import rules
-from ptxlab.machine.lift.writer import Writer, register
+from ptxlab.machine.lift.writer import Writer, is_zero, register
 from ptxlab.machine.operands import Operand, SassAddress, SassRegister
 
 _OPERATIONS = {
@@ -109,10 +110,59 @@ def _store(w: Writer) -> None:
 def _reduce(w: Writer) -> None:
     """REDAS."""
     reduction = _reduction(w)
-    value = w.i.operands[1]
-    given = w.pair(value) if reduction.endswith("64") else w.stored([w.bare(value)])[0]
+    given = _value(w, wide=reduction.endswith("64"))
     name = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
     _tell(w, f"{name}.{reduction}", given)
+
+
+# ---- what is done some time later, and here at once ------------------------------------------
+
+_SIZES = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64}
+_NARROW = {8: "b", 16: "h"}
+
+
+def _later(w: Writer) -> tuple[str, str, str]:
+    """Return how far an access of global memory is told, the modifiers of its kind, and its address."""
+    m = w.modifiers
+    m.ignore("E", "NA", "STRONG")
+    mmio, scope = m.has("MMIO"), m.choose({"GPU": "gpu", "SYS": "sys"}, "gpu")
+    return scope, ".mmio" * mmio, address(w, w.i.operands[0], wide=True)
+
+
+def _value(w: Writer, *, wide: bool) -> str:
+    value = w.i.operands[1]
+    return w.pair(value) if wide else w.stored([w.bare(value)])[0]
+
+
+def _store_later(w: Writer) -> None:
+    """USTGR."""
+    scope, mmio, at = _later(w)
+    bits = w.modifiers.choose(_SIZES, 32)
+    value = _value(w, wide=bits == 64)
+    if bits in _NARROW:
+        value = w.made(f"cvt.u{bits}.u32", value, kind=_NARROW[bits])
+    with w.once():
+        w.emit(f"st.async{mmio}.release.{scope}.global.b{bits} {at}, {value}")
+
+
+def _reduce_later(w: Writer) -> None:
+    """UREDGR."""
+    scope, mmio, at = _later(w)
+    reduction = _reduction(w)
+    value = _value(w, wide=reduction.endswith("64"))
+    with w.once():
+        w.emit(f"red.async{mmio}.release.{scope}.global.{reduction} {at}, {value}")
+
+
+def _clear(w: Writer) -> None:
+    """UMEMSETS: so many times eight bytes of shared memory become zero."""
+    at, value, count = w.i.operands
+    if not w.modifiers.has("64") or not is_zero(value):
+        raise w.refused("what it writes is not modelled")
+    nbytes = w.made("mul.wide.u32", w.bare(count), "8", kind="d")
+    where = address(w, at, wide=False)
+    with w.once():
+        w.emit(f"st.bulk.weak.shared::cta {where}, {nbytes}, 0")
 
 
 RULES = {
@@ -120,4 +170,7 @@ RULES = {
     **rules("UBLKRED", _reduce_bytes),
     **rules("STAS", _store),
     **rules("REDAS", _reduce),
+    **rules("USTGR", _store_later),
+    **rules("UREDGR", _reduce_later),
+    **rules("UMEMSETS", _clear),
 }

@@ -38,9 +38,15 @@ def _rounded(operation: str) -> Rule:
         sat = ".sat" if w.modifiers.has("SAT") else ""
         name = f"{operation}.{rounding_of(w)}{ftz_of(w)}{sat}.f32"
         sources = [w.real(source) for source in w.i.sources]
+        scale = w.modifiers.choose(_SCALES, 1.0)
+        if scale != 1.0:  # rounded twice, as the products of PTX are that ptxas makes one of
+            sources = [w.made(f"{name.replace('.sat', '')}", *sources), w.real(Immediate(0, scale))]
         w.emit(f"{name} {w.dest()}, {', '.join(sources)}")
 
     return lift
+
+
+_SCALES = {f"{way}{n}": float(n) if way == "M" else 1 / n for way in "MD" for n in (2, 4, 8)}
 
 
 def _of_pairs(operation: str) -> Rule:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from ptxlab.machine.lift.rule import Rule, rules
-from ptxlab.machine.lift.writer import Writer, is_true, is_zero
-from ptxlab.machine.operands import Operand, Predicate, SassAddress, SassRegister
+from ptxlab.machine.lift.writer import Writer, is_true, is_zero, register
+from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
 
 _HINTS = (
-    "E", "EL", "EF", "EU", "LU", "EN", "ENL2", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
+    "E", "EL", "EF", "EU", "LU", "EN", "EFL2", "ELL2", "ENL2", "NA", "CONSTANT", "PRIVATE", "WEAK", "MMIO", "LTC64B", "LTC128B",
     "LTC256B", "U", "DEFER_BLOCKING", "SPARSE",
 )  # fmt: skip
 """What changes nothing about a value: widths of addresses, what caches keep."""
@@ -105,11 +105,10 @@ def _load(space: str) -> Rule:
 
 def _both_rows(w: Writer) -> list[str]:
     """Return the eight registers of a load, of which a mask may leave words out."""
-    names = []
-    for first, words in w.i.loaded_halves:
-        held = iter(w.row(first, words.bit_count()))
-        names += [next(held) if words >> n & 1 else w.temporary("w") for n in range(4)]
-    return names
+    return [
+        w.temporary("w") if number == ZERO_REGISTER else w.name(register(number))
+        for number in w.i.loaded
+    ]
 
 
 def _store(space: str) -> Rule:
