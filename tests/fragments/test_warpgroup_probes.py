@@ -144,10 +144,19 @@ def found_in(device: Device, instruction: Form) -> list[Mismatch]:
     return mismatches
 
 
-@pytest.mark.parametrize("what", ["row", "col"])
+# Rows and columns of both operands always run.
 @pytest.mark.parametrize(
-    ("name", "operand"),
-    [("f32.bf16.rs", "A"), ("s32.s8.u8.rs", "A"), ("f16.e4m3.ss", "D"), ("sp.f32.f16.ss", "D")],
+    ("name", "operand", "what"),
+    [
+        pytest.param(name, operand, what, marks=[pytest.mark.thorough] * (what != often))
+        for name, operand, often in (
+            ("f32.bf16.rs", "A", "row"),
+            ("s32.s8.u8.rs", "A", "col"),
+            ("f16.e4m3.ss", "D", "row"),
+            ("sp.f32.f16.ss", "D", "col"),
+        )
+        for what in ("row", "col")
+    ],
 )
 def test_two_lines_of_registers_exchanged(
     hopper: Device, name: str, operand: str, what: str
@@ -188,8 +197,15 @@ def of_order(patch: Patch) -> None:
     patch.setattr(warpgroup._Placed, "elements", property(elements))
 
 
-@pytest.mark.parametrize("slip", [of_swizzle, of_offsets, of_step, of_order])
-@pytest.mark.parametrize("name", ["m64n24k16.f32.bf16.ss", "m64n24k32.s32.u8.rs"])
+# Every slip always runs, with numbers of 16 bits and of 8 by turns.
+@pytest.mark.parametrize(
+    ("name", "slip"),
+    [
+        pytest.param(name, slip, marks=[pytest.mark.thorough] * ((number + turn) % 2))
+        for number, name in enumerate(["m64n24k16.f32.bf16.ss", "m64n24k32.s32.u8.rs"])
+        for turn, slip in enumerate([of_swizzle, of_offsets, of_step, of_order])
+    ],
+)
 def test_a_slip_in_shared_memory(
     hopper: Device, monkeypatch: Patch, name: str, slip: Callable[[Patch], None]
 ) -> None:

@@ -38,7 +38,7 @@ def rung(name: str) -> Algorithm:
     return replace(algorithm, resident=RESIDENT) if algorithm.resident else algorithm
 
 
-SIZES = ((1, 1, 1), (17, 9, 33), (129, 257, 65), (5, 3, 0), (264, 136, 200))
+SIZES = ((1, 1, 1), (17, 9, 33), (129, 257, 65), (5, 3, 0), (264, 72, 136))
 
 
 def problems(choice: int, turn: int) -> Iterator[Problem]:
@@ -114,8 +114,8 @@ def rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewrite:
     return changed
 
 
-PROBLEM = Problem(136, 136, 328, beta=1)
-"""Several tiles along k, and the edges of D."""
+PROBLEM = Problem(72, 136, 328, beta=1)
+"""The edges of D, and for each CTA that stays two tiles, of more parts along k than a ring has stages."""
 
 
 def assembled(algorithm: Algorithm, arch: str, turn: int) -> tuple[Cubin, SassFunction]:

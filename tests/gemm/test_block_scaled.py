@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -51,6 +50,14 @@ def blackwell() -> Iterator[Device]:
 def rtx() -> Iterator[Device]:
     with closing(open_device("emulator", arch="sm_120a")) as device:
         yield cast(Device, Keeping(device))
+
+
+BOTH = [(name, dtype) for name in CHIPS for dtype in TYPES]
+ONCE = [("block_scaled", "nvfp4"), ("tensor_core", "mxfp8")]
+IN_ONE_TYPE = [
+    pytest.param(*both, marks=[pytest.mark.thorough] * (both not in ONCE)) for both in BOTH
+]
+"""Both rungs and both types always run, each with one of the other."""
 
 
 @pytest.fixture(params=CHIPS)
@@ -167,8 +174,18 @@ def is_right(
     return not result.strays and np.array_equal(result.d, expected)
 
 
-@pytest.mark.parametrize("epilogue", ["none", "bias+relu"])
-@pytest.mark.parametrize("dtype", TYPES)
+# What an epilogue does to D does not depend on the type either.
+@pytest.mark.parametrize(
+    ("rung", "dtype", "epilogue"),
+    [
+        *((*both, "none") for both in BOTH),
+        *(
+            pytest.param(*both, "bias+relu", marks=[pytest.mark.thorough] * (both not in ONCE))
+            for both in BOTH
+        ),
+    ],
+    indirect=["rung"],
+)
 def test_every_problem(chip: Device, rung: Algorithm, dtype: str, epilogue: str) -> None:
     # What an epilogue does to D does not depend on k.
     sizes = (*SIZES, (20, 150, 1100)) if epilogue == "none" else SIZES[:3]
@@ -211,7 +228,7 @@ def test_tiles_that_blocks_of_scales_do_not_fit(rtx: Device) -> None:
             compute(rtx, problem, small(problem), rung, sizes)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("rung", "dtype"), IN_ONE_TYPE, indirect=["rung"])
 def test_random_numbers_are_within_the_bound_and_nothing_races(rung: Algorithm, dtype: str) -> None:
     """In whatever order copies and products land, on both chips."""
     problem = Problem(40, 72, 600, dtype)
@@ -253,7 +270,7 @@ SLIPS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "dtype", "old", "new"), one_of_each(SLIPS, itemgetter(0, 1)))
+@pytest.mark.parametrize(("name", "dtype", "old", "new"), one_of_each(SLIPS))
 def test_a_slip_is_noticed(
     blackwell: Device, rtx: Device, rewrite: Rewrite, name: str, dtype: str, old: str, new: str
 ) -> None:
@@ -276,7 +293,8 @@ OPCODES = {
 }
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+# The test below has the opcodes of all four.
+@pytest.mark.parametrize(("rung", "dtype"), IN_ONE_TYPE, indirect=["rung"])
 def test_what_it_counts_and_is_compiled_to(rung: Algorithm, dtype: str) -> None:
     problem = Problem(128, 128, 512, dtype)
     with open_device("emulator", arch=CHIPS[rung.name][0]) as device:

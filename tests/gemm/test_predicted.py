@@ -25,7 +25,7 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_rungs_are_predicted_beside_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--size", "256", "--algorithm", "naive,tiled,wgmma")
+    words = ("--size", "128", "--algorithm", "naive,tiled,wgmma")
     data = json.loads(predicted(capsys, *words, "--json"))
     assert data["schema"] == "ptxlab.gemm-predict/1"
     naive, tiled, wgmma = data["algorithms"]
@@ -37,12 +37,12 @@ def test_rungs_are_predicted_beside_each_other(capsys: pytest.CaptureFixture[str
 
 def test_a_larger_product_takes_longer_in_step() -> None:
     chip, tiled = find("a100"), ALGORITHMS["tiled"]
-    small, large = (predict_rung(Problem(n, n, n, "f32"), tiled, chip) for n in (1024, 2048))
+    small, large = (predict_rung(Problem(n, n, n, "f32"), tiled, chip) for n in (512, 1024))
     assert large.cycles / small.cycles == pytest.approx(8, rel=0.35)
 
 
 def test_the_clock_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--size", "256", "--algorithm", "tiled", "--json")
+    words = ("--size", "128", "--algorithm", "tiled", "--json")
     slow, fast = (
         json.loads(predicted(capsys, *words, "--clock", mhz))["algorithms"][0]["seconds"]
         for mhz in ("500", "1000")

@@ -24,8 +24,17 @@ def test_all_types_are_those_of_the_rungs() -> None:
     assert len(types) == len(set(types))
 
 
-def test_every_rung_takes_part_or_says_why_not(keeping: Device) -> None:
-    asked = [("f32", "f32"), ("f16", "f16"), ("bf16", "f32")]
+# Those of f32 always run beside each other in test_run.py.
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param([("f16", "f16"), ("bf16", "f32")], id="halves"),
+        pytest.param([("f32", "f32")], id="f32", marks=pytest.mark.thorough),
+    ],
+)
+def test_every_rung_takes_part_or_says_why_not(
+    keeping: Device, asked: list[tuple[str, str]]
+) -> None:
     assert set(asked) <= set(all_types())
     surveyed = survey(keeping, SMALL, asked)
     assert surveyed.passed

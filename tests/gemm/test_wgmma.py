@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def test_random_numbers_are_added_up_as_by_mma_sync(keeping: Device) -> None:
 
 
 def test_a_larger_one(keeping: Device) -> None:
-    result = run(keeping, Problem(512, 512, 512), ALGORITHMS["wgmma_pipelined"])
+    result = run(keeping, Problem(256, 512, 256), ALGORITHMS["wgmma_pipelined"])
     assert result.passed
     assert result.verdict.error > 0
 
@@ -153,15 +152,21 @@ def test_a_slip_is_noticed(device: Device, rewrite: Rewrite, name: str, old: str
         assert not is_right(device, PROBLEM, slipped, QUICK)
 
 
-@pytest.mark.parametrize("name", RUNGS)
+# The last has the producers and the clusters of the two before it.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=[pytest.mark.thorough] * (name in ("wgmma_specialised", "wgmma_cluster")),
+        )
+        for name in RUNGS
+    ],
+)
 def test_without_a_slip_it_works_and_nothing_races(device: Device, name: str) -> None:
     report, d = checked(device, rung(name), QUICK)
     assert report.verdict == "clean", report.findings
     np.testing.assert_array_equal(d, expected(PROBLEM, whole_numbers(PROBLEM)))
-
-
-LOW = replace(PROBLEM, m=72)
-"""Two tiles for each CTA that stays, of more parts along k than a ring has stages."""
 
 
 WAITS = [
@@ -173,11 +178,16 @@ WAITS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "old", "new"), one_of_each(WAITS))
+def _waiting(slip: tuple[str, str, str]) -> str:
+    """Whether a wait is of the ring or of a copy to D; without a cluster's barrier a test of tcgen05 always runs."""
+    return "D" if slip[0] == "wgmma_persistent" else "ring"
+
+
+@pytest.mark.parametrize(("name", "old", "new"), one_of_each(WAITS, _waiting))
 def test_a_missing_wait_is_found(
     device: Device, rewrite: Rewrite, name: str, old: str, new: str
 ) -> None:
-    report, _ = checked(device, rewrite(rung(name), old, new), QUICK, LOW)
+    report, _ = checked(device, rewrite(rung(name), old, new), QUICK)
     assert report.verdict != "clean"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from ptxlab.matrix.bit_fields import BitFields, IndexVariable, Values, derive, of_fragment
@@ -35,14 +36,16 @@ def test_the_printed_formulas_are_true_at_every_place_and_back(layout: FragmentL
     back = formulas(of_fragment(layout).inverse())
     compiled = {name: compile(text, name, "eval") for name, text in (there | back).items()}
     sizes = (layout.threads, layout.registers_per_lane, layout.elements_per_register)
-    for lane, register, element in itertools.product(*map(range, sizes)):
-        index = {layout.holder: lane, "register": register, "element": element}
-        element_index = {name: eval(compiled[name], {}, index) for name in there}
-        assert (element_index["row"], element_index["col"]) == layout.element(
-            lane, register, element
-        )
-        assert element_index.get("matrix", 0) == layout.matrix(lane)
-        assert {name: eval(compiled[name], {}, element_index) for name in back} == index
+    lane, register, element = np.indices(sizes)
+    index = {layout.holder: lane, "register": register, "element": element}
+    element_index = {name: eval(compiled[name], {}, index) for name in there}
+    row, col = layout.element(lane, register, element)
+    assert (element_index["row"] == row).all()
+    assert (element_index["col"] == col).all()
+    assert np.all(element_index.get("matrix", 0) == layout.matrix(lane))
+    assert back.keys() == index.keys()
+    for name in back:
+        assert np.all(eval(compiled[name], {}, element_index) == index[name])
 
 
 def test_m16n8k16_has_the_formulas_of_the_isa() -> None:

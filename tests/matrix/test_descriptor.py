@@ -98,7 +98,8 @@ def test_a_tile_is_that_of_cute_and_holds_every_element_once(tile: SharedTile) -
     span, lines = 8 * tile.mode.span, tile.mode.lines
     inside = (lines, span) if tile.major == "k" else (span, lines)
     strides = (span, 1) if tile.major == "k" else (1, span)
-    atom = cute.Layout(inside, strides)
+    layout = cute.Layout(inside, strides)
+    atom = np.array([[layout(mn, k) for k in range(inside[1])] for mn in range(inside[0])])
     swizzle = cute.Swizzle(*CUTE_SWIZZLES[tile.mode.name])
     per_atom = span * lines
     atom_mn, atom_k = inside[0], inside[1]
@@ -106,17 +107,16 @@ def test_a_tile_is_that_of_cute_and_holds_every_element_once(tile: SharedTile) -
         atom_k //= tile.bits
     else:
         atom_mn //= tile.bits
-    seen = set()
-    for mn, k in product(range(tile.mn), range(tile.k)):
-        block = mn // atom_mn + tile.mn // atom_mn * (k // atom_k)
-        row, col = mn % atom_mn, k % atom_k
-        bit = per_atom * block + (
-            atom(row, col * tile.bits) if tile.major == "k" else atom(row * tile.bits, col)
-        )
-        moved = 8 * swizzle(bit // 8) + bit % 8
-        assert tile.layout(mn, k) * tile.bits == moved
-        seen.add(moved)
-    assert seen == set(range(0, 8 * tile.bytes, tile.bits))
+    mn, k = np.indices((tile.mn, tile.k))
+    block = mn // atom_mn + tile.mn // atom_mn * (k // atom_k)
+    row, col = mn % atom_mn, k % atom_k
+    bit = per_atom * block + (
+        atom[row, col * tile.bits] if tile.major == "k" else atom[row * tile.bits, col]
+    )
+    byte = np.array([swizzle(number) for number in (bit // 8).ravel().tolist()])
+    moved = 8 * byte.reshape(bit.shape) + bit % 8
+    assert np.array_equal(np.asarray(tile.layout(mn, k)) * tile.bits, moved)
+    assert sorted(moved.ravel().tolist()) == [*range(0, 8 * tile.bytes, tile.bits)]
 
 
 def addresses(values: Values, major: str, mn: int, bits: int) -> Array:

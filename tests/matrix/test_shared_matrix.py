@@ -41,13 +41,13 @@ def test_every_step_along_k_of_a_tile(name: str, swizzle: str, size: int, major:
     """Tiles as ``tests/matrix/test_descriptor.py`` proves them by CuTe, at two places at once."""
     step = 32 // size
     tile = SharedTile(64, 4 * step, 8 * size, major, MODES[swizzle])
-    places = [tile.layout(mn, k) for mn, k in product(range(64), range(4 * step))]
+    places = np.asarray(tile.layout(*np.indices((64, 4 * step))))
     word = np.dtype(f"u{size}")
     matrices = np.random.default_rng(size).integers(0, 1 << 8 * size, (2, 64, 4 * step), word)
     memory = np.zeros(1 << 15, np.uint8)
     starts = (0x800, 0x800 + tile.bytes)
     for start, matrix in zip(starts, matrices, strict=True):
-        memory.view(word)[start // size + np.array(places)] = matrix.ravel()
+        memory.view(word)[start // size + places] = matrix
     for number in range(tile.steps):
         descriptors = [of_tile(READER, tile, start, number) for start in starts]
         actual = read(operand(name, 64, step, size), major, descriptors, memory)

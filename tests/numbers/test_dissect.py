@@ -75,20 +75,21 @@ CASES = [
     )
     if {a_type, b_type} <= set(TARGETS[target].arithmetic.types)
 ]
+ROWS = 24
 
 
 @in_one_test(("target", "a_type", "b_type", "acc"), CASES)
 def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str, acc: str) -> None:
     rng = np.random.default_rng(15)
     chip, k = TARGETS[target], 32 if OPERANDS[a_type].word_bits == 8 else 16
-    a, b = draw(rng, a_type, 40, k), draw(rng, b_type, 40, k)
-    c = (rng.standard_normal(40) * 2.0 ** rng.integers(-12, 12, 40)).astype(
+    a, b = draw(rng, a_type, ROWS, k), draw(rng, b_type, ROWS, k)
+    c = (rng.standard_normal(ROWS) * 2.0 ** rng.integers(-12, 12, ROWS)).astype(
         f"f{WORDS[acc]().itemsize}"
     )
     c = c.view(WORDS[acc])
     rules = rules_of(chip, a_type)
     expected = compute(a, b, c, (a_type, b_type, acc), rules)
-    for row in range(40):
+    for row in range(ROWS):
         steps = explain(
             a[row].tolist(),
             b[row].tolist(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -32,7 +33,7 @@ from ptxlab.matrix import instruction_descriptor
 from ptxlab.matrix.instruction_descriptor import LONG_K
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
-from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER
+from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER, DataPath
 
 _SCALE_BYTES = 4
 _SMALL_BLOCK = 16
@@ -57,8 +58,7 @@ class ProductProbeKernel(TensorProbeKernel):
         """Yield what is wrong with the elements that cells of a lane show."""
         assert self.problem is not None
         path, group = self.problem.path, self.body.group
-        lanes, columns = path.d()
-        lanes = lanes + self.first_lane
+        elements = _elements(path)
         number, cta = divmod(probe, group)
         operand, rows, cols = self.looked_at[number]
         for half in range(2):
@@ -66,14 +66,21 @@ class ProductProbeKernel(TensorProbeKernel):
             column = 2 * word + half
             if right == wrong:
                 continue
-            here = np.argwhere((lanes == lane) & (columns == column))
-            if not here.size:
+            here = elements.get((lane - self.first_lane, column))
+            if here is None:
                 yield Mismatch.of_cell("one-hot", "T", (lane, column), (lane, column), right, wrong)
                 continue
-            row, n = (int(at) for at in here[0])
+            row, n = here
             element = rows[row + cta * path.rows, n], cols[row + cta * path.rows, n]
             at = int(element[0]), int(element[1])
             yield Mismatch.of_cell("one-hot", operand, at, (lane, column), right, wrong)
+
+
+@cache
+def _elements(path: DataPath) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the row and column of D that lie in each cell, by its lane and column."""
+    lanes, columns = (places.ravel().tolist() for places in path.d())
+    return dict(zip(zip(lanes, columns, strict=True), np.ndindex(path.rows, path.n), strict=True))
 
 
 def product_probe_kernels(form: TensorCoreProduct, target: str) -> Iterator[ProbeKernel]:
