@@ -235,8 +235,15 @@ class OtherChunks(Metadata):
         return (words & 0x0F0F0F0F) << 4 | (words >> 4) & 0x0F0F0F0F
 
 
-@pytest.mark.parametrize("kind", [OtherLanes, OtherChunks])
-@pytest.mark.parametrize("name", [*SPARSE, "mma.sp.m16n8k16.f16.f16.f16.f16", BOTH])
+# Always: either kind, by turns.
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=[pytest.mark.thorough] * ((number + turn) % 2))
+        for number, name in enumerate([*SPARSE, "mma.sp.m16n8k16.f16.f16.f16.f16", BOTH])
+        for turn, kind in enumerate([OtherLanes, OtherChunks])
+    ],
+)
 def test_metadata_elsewhere(name: str, kind: type[Metadata]) -> None:
     entry = matching(name)[0]
     assert isinstance(entry, MatrixInstruction)
@@ -262,9 +269,16 @@ class OtherByte(Scale):
         return lane, byte ^ 1
 
 
-@pytest.mark.parametrize("kind", [OtherThread, OtherByte])
-@pytest.mark.parametrize("operand", ["A", "B"])
-@pytest.mark.parametrize("name", [*SCALED, BOTH])
+# Always: either kind and operand of each instruction, by turns.
+@pytest.mark.parametrize(
+    ("name", "operand", "kind"),
+    [
+        pytest.param(name, operand, kind, marks=[pytest.mark.thorough] * ((number + of + turn) % 2))
+        for number, name in enumerate([*SCALED, BOTH])
+        for of, operand in enumerate("AB")
+        for turn, kind in enumerate([OtherThread, OtherByte])
+    ],
+)
 def test_scales_elsewhere(name: str, operand: str, kind: type[Scale]) -> None:
     entry = matching(name)[0]
     assert isinstance(entry, MatrixInstruction)

@@ -39,21 +39,31 @@ def test_all_are_tried() -> None:
     assert [form.name for form in EVERY if not tried(form)] == []
 
 
-def test_a_k_of_96_is_tried_where_there_is_one() -> None:
+# Scales of 16 that go on in the next cells are in the test below, too.
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("cta_group::1.kind::mxf4.block_scale.block32.ss", {(0, 3), (1, 2), (2, 1), (3, 0)}),
+        pytest.param(
+            "cta_group::2.kind::mxf4nvf4.block_scale.block16.ts",
+            {(0, 2), (2, 0)},
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_a_k_of_96_is_tried_where_there_is_one(name: str, ids: set[tuple[int, int]]) -> None:
     """Three scales a row from each byte on, or six from byte 0 or 2 on, which go on in the next cells."""
-    names = [
-        "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32.ss",
-        "tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.block16.ts",
-    ]
-    for name, ids in zip(names, ({(0, 3), (1, 2), (2, 1), (3, 0)}, {(0, 2), (2, 0)}), strict=True):
-        form = matching(name)[0]
-        made = [probe_kernel.problem for probe_kernel in probe_kernels(form, target="sm_103a")]  # type: ignore[attr-defined]
-        assert {problem.scale_ids for problem in made if problem.k == 96} == ids
-        assert {probe_kernel.problem.k for probe_kernel in probe_kernels(form)} == {64}  # type: ignore[attr-defined]
-    for outcome in sweep_of(*names):
-        assert (outcome.status, outcome.targets[-1]) == ("emulator", "sm_103a"), outcome
+    form = matching(f"tcgen05.mma.{name}")[0]
+    made = [probe_kernel.problem for probe_kernel in probe_kernels(form, target="sm_103a")]  # type: ignore[attr-defined]
+    assert {problem.scale_ids for problem in made if problem.k == 96} == ids
+    assert {probe_kernel.problem.k for probe_kernel in probe_kernels(form)} == {64}  # type: ignore[attr-defined]
+    [outcome] = sweep_of(form.name)
+    assert (outcome.status, outcome.targets[-1]) == ("emulator", "sm_103a"), outcome
+
+
+def test_no_sparse_product_has_a_k_of_96() -> None:
     sparse = matching("tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale.block32.ss")[0]
-    made = list(probe_kernels(sparse, target="sm_103a"))
+    made: list[Any] = list(probe_kernels(sparse, target="sm_103a"))
     assert {probe_kernel.problem.k for probe_kernel in made} == {128}
 
 

@@ -38,7 +38,7 @@ def rung(name: str) -> Algorithm:
     return replace(algorithm, resident=RESIDENT) if algorithm.resident else algorithm
 
 
-SIZES = ((1, 1, 1), (17, 9, 33), (129, 257, 65), (5, 3, 0), (264, 72, 136))
+SIZES = ((1, 1, 1), (17, 9, 33), (129, 131, 65), (5, 3, 0), (264, 72, 136))
 
 
 def problems(choice: int, turn: int) -> Iterator[Problem]:

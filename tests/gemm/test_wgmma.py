@@ -178,12 +178,7 @@ WAITS = [
 ]
 
 
-def _waiting(slip: tuple[str, str, str]) -> str:
-    """Whether a wait is of the ring or of a copy to D; without a cluster's barrier a test of tcgen05 always runs."""
-    return "D" if slip[0] == "wgmma_persistent" else "ring"
-
-
-@pytest.mark.parametrize(("name", "old", "new"), one_of_each(WAITS, _waiting))
+@pytest.mark.parametrize(("name", "old", "new"), one_of_each(WAITS, _method))
 def test_a_missing_wait_is_found(
     device: Device, rewrite: Rewrite, name: str, old: str, new: str
 ) -> None:

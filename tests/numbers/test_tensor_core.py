@@ -400,8 +400,20 @@ def test_no_warps_and_no_k() -> None:
     np.testing.assert_array_equal(multiply_add(a, b, c, dtype="f16", acc="f32", rules=HOPPER), c)
 
 
-@pytest.mark.parametrize(("dtype", "acc"), PAIRS)
-@pytest.mark.parametrize("raw", [True, False], ids=["bits", "numbers"])
+# How warps are cut into blocks does not depend on what they hold: any bits of all types, numbers of the first.
+@pytest.mark.parametrize(
+    ("raw", "dtype", "acc"),
+    [
+        pytest.param(
+            raw,
+            *pair,
+            id="-".join(["bits" if raw else "numbers", *pair]),
+            marks=[pytest.mark.thorough] * (not raw and number > 0),
+        )
+        for raw in (True, False)
+        for number, pair in enumerate(PAIRS)
+    ],
+)
 def test_warps_and_blocks_do_not_touch_each_other(
     dtype: str, acc: str, raw: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
