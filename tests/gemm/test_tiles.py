@@ -96,26 +96,42 @@ def test_counted_tiles_and_why_others_cannot_be(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "sizes", "reason"),
+    ("name", "dtype", "reasons"),
     [
-        ("block_tiled", "f32", {"TM": 16}, r"registers are not enough: \d+ bytes a thread spill"),
+        (
+            "block_tiled",
+            "f32",
+            [({"TM": 16}, r"registers are not enough: \d+ bytes a thread spill")],
+        ),
         (
             "tensor_core",
             "bf16",
-            {"STAGES": 9},
-            "needs 147456 bytes of shared memory, and sm_89 has",
+            [
+                ({"STAGES": 9}, "needs 147456 bytes of shared memory, and sm_89 has"),
+                ({"WM": 48}, "BM = 128 is not a multiple of WM = 48"),
+                ({"BK": 16}, "cannot be cut like that"),
+            ],
         ),
-        ("tensor_core", "bf16", {"WM": 48}, "BM = 128 is not a multiple of WM = 48"),
-        ("tensor_core", "bf16", {"BK": 16}, "cannot be cut like that"),
     ],
+    ids=["f32", "bf16"],
 )
 def test_refusals_name_what_is_missing(
-    name: str, dtype: str, sizes: dict[str, int], reason: str, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    dtype: str,
+    reasons: list[tuple[dict[str, int], str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    only(monkeypatch, ALGORITHMS[name], sizes)
+    algorithm = ALGORITHMS[name]
+    only(monkeypatch, algorithm, *(sizes for sizes, _ in reasons))
     with open_device("emulator", arch="sm_89") as device:
-        comparison = compare_counted(device, Problem(64, 64, 32, dtype), ALGORITHMS[name], silent)
-    assert re.search(reason, comparison.candidates[-1].refused)
+        comparison = compare_counted(device, Problem(64, 64, 32, dtype), algorithm, silent)
+    for sizes, reason in reasons:
+        [refused] = [
+            candidate.refused
+            for candidate in comparison.candidates
+            if changed(algorithm.tile, candidate.tile) == sizes
+        ]
+        assert re.search(reason, refused)
 
 
 def test_what_has_no_tile_is_no_comparison() -> None:

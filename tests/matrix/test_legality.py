@@ -179,7 +179,7 @@ def test_the_script_says_what_differs() -> None:
     (refused,) = certify.differences(some, "sm_80", certify.NEWEST, some[:1])
     assert re.fullmatch(r"sm_80 refuses stmatrix\S+ in PTX 9.4", refused)
     taken = list(certify.differences(some, "sm_90", certify.NEWEST, some[1:]))
-    assert taken == [f"sm_90 takes {some[0].key} in PTX 9.1"]
+    assert taken == [f"sm_90 takes {some[0].key} in PTX 9.4"]
     with pytest.raises(ToolchainError, match=r"does not support \.target sm_120a"):
         certify.rejected(some, "sm_120a", (8, 0))
 
