@@ -18,7 +18,7 @@ from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.numbers.types import TYPES
 from tests.time_limit import at_most
 
-ALWAYS, PROGRAMS = 20, 40
+ALWAYS, PROGRAMS = 8, 40
 IN_A_PROGRAM = 40
 SECONDS = 20
 

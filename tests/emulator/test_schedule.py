@@ -20,14 +20,19 @@ FEW_BLOCKS = 250
 
 
 @pytest.fixture
-def bounded(run_on: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a body as ``emulate`` does, and stop it after so many blocks that it must hang.
-
-    Machine code would go through a hundred thousand at a time. Others get a turn after an eighth as long as usual.
-    """
-    monkeypatch.setenv("PTXLAB_ENGINE", "array")
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give others a turn after an eighth as long as usual."""
     for name in ("PATIENCE", "POLL"):
         monkeypatch.setattr(scheduler, name, getattr(scheduler, name) // 8)
+
+
+@pytest.fixture
+def bounded(run_on: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, impatient: None) -> Any:
+    """Run a body as ``emulate`` does, and stop it after so many blocks that it must hang.
+
+    Machine code would go through a hundred thousand at a time.
+    """
+    monkeypatch.setenv("PTXLAB_ENGINE", "array")
 
     def run(*args: Any, most: int = MOST_BLOCKS, **named: Any) -> Any:
         blocks = 0
@@ -321,7 +326,9 @@ done:
     assert (bounded(body, block=128, before=FLAG) == 3).all()
 
 
-def test_threads_that_meet_again_stay_together_however_long_they_run(emulate: Any) -> None:
+def test_threads_that_meet_again_stay_together_however_long_they_run(
+    emulate: Any, impatient: None
+) -> None:
     # The clock counts what is executed, once for all threads that execute it together: every round
     # costs the same, as long as nobody is given a turn while the others are about to catch up.
     body = """
@@ -345,9 +352,9 @@ both:
 """
     before = ".func (.reg .b32 out) idle(.reg .b32 a) { mov.u32 out, a; ret; }"
     short, twice, long = (
-        int(emulate(body.format(rounds=rounds), before=before)[0, 0]) for rounds in (1, 2, 3000)
+        int(emulate(body.format(rounds=rounds), before=before)[0, 0]) for rounds in (1, 2, 375)
     )
-    assert long - short == 2999 * (twice - short)
+    assert long - short == 374 * (twice - short)
 
 
 def test_a_lock_that_is_taken_inside_a_branch_of_the_loop(bounded: Any) -> None:

@@ -96,7 +96,7 @@ def test_products_do_not_depend_on_the_wave(
 ) -> None:
     algorithm = ALGORITHMS[name]
     dtype, acc = algorithm.types[0]
-    problem = Problem(150, 140, 40, dtype, acc)
+    problem = Problem(150, 140, 16, dtype, acc)
     inputs = problem.inputs()
     a, b = emulator.upload(inputs.a), emulator.upload(inputs.b)
     results = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from ptxlab.arrays import Array
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.ldmatrix import LDMATRIX, STMATRIX, LdMatrix, StMatrix
+from tests.together import one_of_each
 
 ROWS = 96
 SHARED = f".shared .align 128 .b8 tile[{16 * ROWS}];"
@@ -145,8 +148,16 @@ def group(first: int, count: int) -> str:
     return "{" + ", ".join(f"r{first + i}" for i in range(count)) + "}"
 
 
-@pytest.mark.parametrize("space", [".shared", ".shared::cta", ""])
-@pytest.mark.parametrize("form", LDMATRIX, ids=lambda form: form.name)
+# Every form always runs, and each shape and type in every space.
+@pytest.mark.parametrize(
+    ("space", "form"),
+    one_of_each(
+        product((".shared", ".shared::cta", ""), LDMATRIX),
+        itemgetter(1),
+        lambda case: (case[0], case[1].shape, case[1].dtype),
+    ),
+    ids=lambda part: getattr(part, "name", part),
+)
 def test_ldmatrix(bench: Any, form: LdMatrix, space: str) -> None:
     count = form.matrices * (2 if form.shape == "m16n16" else 1)
     name = form.name.replace(".shared", space)

@@ -90,10 +90,14 @@ def element(x: Factors, i: int, j: int, warp: int) -> Factors:
 
 
 def arithmetics(target: str) -> list[MatrixInstruction]:
-    """Return instructions of a target, one for each arithmetic and type of A, with any type of B."""
+    """Return instructions of a target, one for each arithmetic and type of A, with any type of B.
+
+    Integers and double precision are the same on all: those of the first target that has all forms stand for others.
+    """
     instructions: dict[Hashable, MatrixInstruction] = {}
     for form in MULTIPLICATIONS:
-        if form.runs_on(TARGETS[target]):
+        same = form.d_type in ("s32", "f64") and target not in ("sm_80", "sm_90a")
+        if form.runs_on(TARGETS[target]) and not same:
             types = (form.a_type, form.c_type, form.d_type, form.scales)
             how = (form.satfinite, form.rounding, form.bit_operation, form.family)
             instructions.setdefault((types, how, form.k), form)

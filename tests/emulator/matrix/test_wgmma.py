@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.emulator.hopper.conftest import hopper_text
 from tests.emulator.matrix.operands import SMALL
 from tests.emulator.matrix.test_sparse import metadata_place, nibbles, unit, value_table, words
 from tests.emulator.matrix.warpgroups import SPANS, Placed, execute
+from tests.together import one_of_each
 
 VECTORS = Path(__file__).parents[2] / "numbers" / "vectors"
 WORD = {"f16": "u2", "bf16": "u2", "tf32": "u4"}
@@ -140,10 +142,17 @@ def recorded(types: str) -> tuple[Array, Array, Array, Array]:
         return file["a"], file["b"], file["c" if small else f"c_{acc}"], file[name]
 
 
+BYTES = [f"{d}.{a}.{b}" for d in ("f32", "f16") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
+
+
+# Of bytes each type of A and each of B always runs with each type of D.
 @pytest.mark.parametrize(
     "types",
     ["f32.f16.f16", "f16.f16.f16", "f32.bf16.bf16", "f32.tf32.tf32"]
-    + [f"{d}.{a}.{b}" for d in ("f32", "f16") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")],
+    + [
+        pytest.param(types, marks=[pytest.mark.thorough] * (number not in (1, 2, 4, 7)))
+        for number, types in enumerate(BYTES)
+    ],
 )
 def test_bits_are_those_of_mma_sim(types: str) -> None:
     """Each dot product is an element of the diagonal of one of 18 products, of 64 x 64."""
@@ -167,6 +176,8 @@ def test_bits_are_those_of_mma_sim(types: str) -> None:
 
 # ---- scale-d, and the signs --------------------------------------------------------------------
 
+SIGNS = [(1, -1), (-1, 1), (-1, -1)]
+
 
 def test_without_scale_d_what_d_held_is_nothing() -> None:
     case = Case(form("wgmma.m64n24k32.f32.e4m3.e5m2.ss"), seed=5, ctas=3)
@@ -181,8 +192,19 @@ def test_without_scale_d_what_d_held_is_nothing() -> None:
     assert (some[1] == 0x7FFFFFFF).all()
 
 
-@pytest.mark.parametrize("kind", ["bf16", "f16", "tf32", "e4m3", "e5m2"])
-@pytest.mark.parametrize(("scale_a", "scale_b"), [(1, -1), (-1, 1), (-1, -1)])
+# Each type always runs with one of them, the first with all.
+@pytest.mark.parametrize(
+    ("scale_a", "scale_b", "kind"),
+    one_of_each(
+        [
+            (*SIGNS[(number + turn) % 3], kind)
+            for turn in range(3)
+            for number, kind in enumerate(["bf16", "f16", "tf32", "e4m3", "e5m2"])
+        ],
+        itemgetter(2),
+        lambda case: case[2] == "bf16" and case[:2],
+    ),
+)
 def test_scales_negate_elements(kind: str, scale_a: int, scale_b: int) -> None:
     """Random bits, infinities and NaNs among them, beside the same with signs turned by hand."""
     k = {"tf32": 8, "e4m3": 32, "e5m2": 32}.get(kind, 16)

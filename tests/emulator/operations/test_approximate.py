@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ def _root(value: Fraction) -> Fraction:
     return Fraction(math.isqrt(value.numerator * 4**400 // value.denominator), 2**400)
 
 
+@cache
 def _exp2(value: Fraction) -> Fraction:
     """2**value to over 100 bits, by squaring a Taylor series."""
     whole = math.floor(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import pytest
@@ -119,6 +120,7 @@ def test_mixed_precision(reference: Any, short: str, mode: str) -> None:
     a, b = reference.floats(short, 2, 250, 3)
     (c,) = reference.floats("f32", 1, len(a) - len(reference.floats("f32", 1, 0, 4)[0]), 4)
 
+    @cache
     def wide(x: int) -> int:
         value = reference.decode(x, short)
         return int(reference.encode(value, "f32", zero_sign=x >> 15))
@@ -130,6 +132,7 @@ def test_mixed_precision(reference: Any, short: str, mode: str) -> None:
     def fma(x: int, y: int, z: int) -> int:
         return int(reference.fma(wide(x), wide(y), z, "f32", mode))
 
+    @cache
     def plus(x: int, z: int) -> int:
         return int(reference.fma(wide(x), ONE["f32"], z, "f32", mode))
 
