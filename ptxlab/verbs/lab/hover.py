@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ptxlab.emulator.prepare.forms import form_of, reason
-from ptxlab.emulator.prepare.row import CARRY, RowForm, UnknownForm
+from ptxlab.emulator.prepare.row import CARRY, ROWS, RowForm, UnknownForm
 from ptxlab.emulator.prepare.special import bits
+from ptxlab.errors import nearest
 from ptxlab.instrument.sites import Scoped, instructions
 from ptxlab.matrix.form import Form, SignatureOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.syntax.header import read_header
-from ptxlab.syntax.tree import Function, Instruction, Label, Operand, PtxModule, Vector
+from ptxlab.syntax.tree import Function, Instruction, Integer, Label, Operand, PtxModule, Vector
+from ptxlab.verbs.explain import plain
 from ptxlab.verbs.explain.text import in_words, meaning
+from ptxlab.verbs.explain.truth import expression
 from ptxlab.verbs.fragments.runs import register_name
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
@@ -83,12 +86,20 @@ def _instruction(instruction: Instruction) -> _Told:
     try:
         form = form_of(instruction)
     except KeyError:
-        return name, [("is", reason(name) or "nothing that ptxlab knows")], None
+        near = nearest(instruction.opcode, ROWS, most=3)
+        told = [("is", reason(name) or "nothing that ptxlab knows")]
+        return name, [*told, *([("near", ", ".join(near))] if near else [])], None
     except UnknownForm as unknown:
         return name, [("is", f"no form of {instruction.opcode}: {unknown}")], None
     if form.matrix is not None:
         return _matrix(form.matrix)
-    rows = [("is", form.row.mix), *_types(form)]
+    rows = [
+        ("does", plain.meaning(instruction.opcode, form.row)),
+        ("is", form.row.mix),
+        *_types(form),
+    ]
+    if instruction.opcode == "lop3" and isinstance(table := instruction.operands[-1], Integer):
+        rows.append(("here", f"d = {expression(table.value & 0xFF)}"))
     if form.row.fidelity == "model":
         rows.append(("bits", "the PTX ISA bounds the error; here it is rounded correctly"))
     return name, [*rows, *_needs(form)], None

@@ -149,6 +149,17 @@ def test_other_words(what: str, part: str, said: str | None) -> None:
     assert (told and dict(told["rows"])["is"].startswith(said or "")) or (told is said is None)
 
 
+def test_plain_instructions_are_told_as_explain_tells_them() -> None:
+    assert (
+        dict(asked("hover", **place(MMA, "shr.u32         steps", "shr"))["rows"])["does"]
+        == "d = a >> b"
+    )
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n.reg .b32 r<3>;\n"
+    text = head + "lop3.b32 r0, r0, r1, r2, 0x96;\nadx.u32 r0, r1;\n}\n"
+    assert dict(asked("hover", text, line=6, column=2)["rows"])["here"] == "d = a ^ b ^ c"
+    assert "mad" in dict(asked("hover", text, line=7, column=2)["rows"])["near"]
+
+
 def test_a_float_is_told_by_its_bits_also_where_nothing_parses() -> None:
     line = "  mov.f32 x, 0f3FC00000; // 0f40000000"
     told = asked("hover", line, line=1, column=line.index("0f3F") + 4)
