@@ -47,8 +47,7 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             word = unknown[0].partition("=")[0]
-            near = suggestion(word, self._option_string_actions) if word.startswith("-") else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(word)}")
         if "formats" in parsed:
             code = getattr(parsed, "code", None) is not None
             try:
@@ -56,6 +55,20 @@ class Parser(argparse.ArgumentParser):
             except ValueError as error:
                 self.error(str(error))
         return parsed
+
+    def _meant(self, word: str) -> str:
+        """Say which option may have been meant by one that there is not, or by a word without one."""
+        if word == "--gpu" and self.has("--arch"):
+            return "; here a GPU is named by its target: --arch sm_90a"
+        if word.startswith("-"):
+            return suggestion(word, self._option_string_actions)
+        for option, looks in (
+            ("--arch", r"(sm|compute)_\d+"),
+            ("--op", r".*m\d+n\d+|\w+matrix|w?g?mma"),
+        ):
+            if self.has(option) and re.match(looks, word):
+                return f"; did you mean {option} {word}?"
+        return ""
 
     def has(self, option: str) -> bool:
         """Say whether ``option`` is the name of an option."""

@@ -170,7 +170,10 @@ def parameters(function: Function, source: SourceText | None = None) -> tuple[Pa
         offset = -(-end // alignment) * alignment
         size = count * scalar.bytes
         pointer = declaration.pointer is not None
-        name = names[index] if names else declarator.name.removeprefix(f"{function.name}_")
+        own = declarator.name.removeprefix(f"{function.name}_")
+        name = (
+            names[index] if index < len(names) else own
+        )  # one that instruments a kernel adds some
         laid_out.append(
             Parameter(index, name, scalar.name, count, size, alignment, offset, pointer)
         )

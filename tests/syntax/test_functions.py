@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from ptxlab.syntax.functions import SourceLine, call_lines, source_lines
+from ptxlab.syntax.functions import SourceLine, call_lines, parameters, source_lines
 from ptxlab.syntax.parser import parse
+from ptxlab.syntax.tree import SourceText
 
 TEXT = """\
 .version 8.0
@@ -98,3 +99,10 @@ def test_lines_of_inline_assembly_are_none_of_the_source() -> None:
     )
     lines = [position and position.line for position in source_lines(module, module.functions[0])]
     assert lines == [9, 9, 9, 11]
+
+
+def test_a_parameter_that_was_added_to_a_compiled_kernel_has_its_own_name() -> None:
+    """As what dumps registers adds one, where the source knows of those before it."""
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f(.param .u64 f_param_0, .param .u64 dump) { ret; }"
+    source = SourceText(text, arguments={"f": ("x",)})
+    assert [each.name for each in parameters(parse(text).functions[0], source)] == ["x", "dump"]
