@@ -32,7 +32,7 @@ MOST_SHAPES = 6
 """Functions that are made of one segment: more ways to share registers than that are left to arrays."""
 
 MOST_FAULTS = 3
-"""How often a function may meet addresses that it does not know before it is given up."""
+"""How often the functions of a segment may meet addresses that they do not know before they are given up."""
 
 WORTH = 8_000
 """Instructions of threads that a core does at a time at least, in some microseconds."""
@@ -40,7 +40,7 @@ WORTH = 8_000
 
 @dataclass(slots=True, eq=False)
 class CompiledFunction:
-    """The functions of a segment, what they write, and how often they met a fault.
+    """The functions of a segment, and what they write.
 
     For threads of some ``width`` on so many cores the ``header`` is that of the task. The registers that
     they keep in between are in ``scratch``, whose objects are ``named`` at an address.
@@ -54,7 +54,6 @@ class CompiledFunction:
     scratch: Sequence[Array] = ()
     objects: Any = None
     named: int = 0
-    faults: int = 0
 
     def fit(self, wave: Wave, cores: Pool) -> None:
         """Prepare for the threads of a wave.
@@ -174,7 +173,7 @@ class Segment:
         specializations = specializations_of(target, described, self._numbered(self.writes))
         self.compiled, self.texts = specializations.compiled, specializations.texts
         self._shapes: dict[tuple[int, ...], FunctionShape] = {}
-        self._made = 0
+        self._made = self._faults = 0
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self._natively(frame, threads):
@@ -198,12 +197,10 @@ class Segment:
         results = compiled.results(wave.width)
         mask = None if everyone else threads.mask
         if not pool(wave.cores).run(compiled.task(wave, mask, self.spaces, values, results)):
-            compiled.faults += 1
-            if compiled.faults == MOST_FAULTS:
-                self.compiled[shape] = None
+            self._faults += 1
             return False
-        for (slot, _, _), result in zip(self.outputs(compiled.written), results, strict=True):
-            registers[slot] = result
+        for (number, _, _), result in zip(compiled.written.outputs, results, strict=True):
+            registers[self._slots[number]] = result
         if threads.full:
             initial: Any = frame.layout.initial  # constants are never dropped
             for slot in self.dying:
@@ -230,6 +227,8 @@ class Segment:
 
     def compiled_in(self, shape: FunctionShape, frame: Frame) -> CompiledFunction | None:
         """Return the functions of a shape, compiled at the first time; None if there are to be none."""
+        if self._faults >= MOST_FAULTS:
+            return None
         if shape in self.compiled:
             return self.compiled[shape]
         compiled, self._made = None, self._made + 1

@@ -10,6 +10,7 @@ import pytest
 
 from ptxlab import open_device
 from ptxlab.emulator.native import engine
+from ptxlab.emulator.native.segment import MOST_FAULTS
 from ptxlab.emulator.native.writer import Writer
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError
 from ptxlab.native import compiler
@@ -123,6 +124,22 @@ FAULTS = {
 @pytest.mark.parametrize("body", FAULTS.values(), ids=FAULTS)
 def test_faults_are_the_same_and_so_is_the_memory_then(both: Any, body: str) -> None:
     assert isinstance(both(kernel(body), np.zeros(512, np.uint32), grid=2), str)
+
+
+@needs_llvm
+def test_faults_of_one_program_leave_another_its_machine_code(
+    monkeypatch: pytest.MonkeyPatch, calls: list[bool]
+) -> None:
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    device: Any = open_device("emulator", arch="sm_90a")
+    first, other = (kernel(f"ld.global.u32 r3, [d1+4]; {then}") for then in ("", "bar.sync 0;"))
+    module = device.load(first)
+    for _ in range(MOST_FAULTS):
+        with pytest.raises(LaunchError, match="out of bounds"):
+            module.kernel("k").launch(1, 32, [device.zeros(32, "u32")])
+    calls.clear()
+    device.load(other).kernel("k").launch(1, 32, [device.zeros(33, "u32")])
+    assert calls == [True]
 
 
 @needs_llvm
