@@ -19,11 +19,11 @@ from ptxlab.fragments.probes.multiply import patterns
 from ptxlab.fragments.probes.one_hot import filled_probe
 from ptxlab.fragments.report import FragmentRun, Mismatch, differences
 from ptxlab.instrument.sites import instructions
-from ptxlab.matrix.catalog import named
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.naming import named
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function, Instruction, Name, Operand, PtxModule, Vector

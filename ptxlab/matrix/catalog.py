@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 
 from ptxlab.errors import PtxlabError, nearest
@@ -13,9 +12,9 @@ from ptxlab.matrix.form import AsyncInstruction, Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED, MMA_SPARSE, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.naming import spelling, tensor_memory, warpgroup
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 from ptxlab.numbers.synonyms import type_called
-from ptxlab.numbers.types import is_type
 
 MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
     *MMA,
@@ -25,12 +24,6 @@ MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
     *WMMA,
 )
 """Every warp-level instruction that multiplies matrices."""
-
-_OPCODE = re.compile(r"wmma\.mma|wmma\.\w+\.\w|\w+")
-_UNSAID = re.compile(r"shared(::cta|::cluster)?|global|collector::\w+::\w+|ashift|exclusive")
-"""Modifiers that no form is told by: state spaces, and how ``tcgen05`` uses what it names."""
-_IN_ORDER = {"row": "layout", "col": "layout", "and": "bits", "xor": "bits", "popc": "bits"}
-"""Modifiers that keep their order among each other, beside types."""
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _SUGGESTED = 4
@@ -54,48 +47,12 @@ def forms() -> tuple[Form, ...]:
     """
     from ptxlab.matrix.wgmma import WGMMA_ORDER
 
-    return (*warp_level(), *_warpgroup(), *WGMMA_ORDER, *_tensor_memory())
+    return (*warp_level(), *warpgroup(), *WGMMA_ORDER, *tensor_memory())
 
 
 def warp_level() -> tuple[Form, ...]:
     """Return the forms that a warp executes, family by family."""
     return (*MULTIPLICATIONS, *WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX)
-
-
-@cache
-def spelling(name: str) -> tuple[str, ...]:
-    """Return the parts of a name in an order that all spellings of an instruction have in common.
-
-    ptxas takes the modifiers behind an opcode in any order: only types keep theirs among each other,
-    and so do the layouts of A and B, and a bit operation and ``popc``. What tells no form is left out.
-    """
-    name = name.replace("multicast::cluster::16b", "multicast::cluster")  # it has 16 bits anyhow
-    match = _OPCODE.match(name)
-    opcode = match[0] if match else ""
-    modifiers = (part for part in name[len(opcode) :].split(".") if not _UNSAID.fullmatch(part))
-    return opcode, *sorted(modifiers, key=_group)
-
-
-def _group(modifier: str) -> str:
-    return "type" if is_type(modifier) else _IN_ORDER.get(modifier, modifier)
-
-
-@cache
-def _spelled(table: Callable[[], tuple[Form, ...]]) -> dict[tuple[str, ...], Form]:
-    forms: dict[tuple[str, ...], Form] = {}
-    for form in table():
-        for name in (form.key, form.name):
-            forms.setdefault(spelling(name), form)
-    return forms
-
-
-def named(name: str) -> Form | None:
-    """Return the form that an instruction is, with its modifiers in any order.
-
-    Of several variants it is the first, unless the variant is one of the modifiers.
-    """
-    late = {"wgmma": _warpgroup, "tcgen05": _tensor_memory}
-    return _spelled(late.get(name.partition(".")[0], warp_level)).get(spelling(name))
 
 
 def opcodes() -> tuple[str, ...]:
@@ -106,19 +63,6 @@ def opcodes() -> tuple[str, ...]:
 def families() -> tuple[str, ...]:
     """Return the families, in the order of their forms."""
     return tuple(dict.fromkeys(form.family for form in forms()))
-
-
-def _warpgroup() -> tuple[MatrixInstruction, ...]:
-    from ptxlab.matrix.wgmma import WGMMA
-
-    return WGMMA
-
-
-def _tensor_memory() -> tuple[Form, ...]:
-    from ptxlab.matrix.tcgen05 import TCGEN05
-    from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
-
-    return (*TCGEN05, *TENSOR_MEMORY_MOVES)
 
 
 def find(op: str, dtype: str | None = None, acc: str | None = None) -> Form:
@@ -196,7 +140,7 @@ def _by_spelling() -> dict[tuple[str, ...], list[Form]]:
 
 
 def _first_multiplication(op: str, dtype: str | None, acc: str | None) -> MatrixInstruction | None:
-    return _first(MULTIPLICATIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
+    return _first(MULTIPLICATIONS, op, dtype, acc) or _first(warpgroup(), op, dtype, acc)
 
 
 def _unknown(op: str, dtype: str | None, acc: str | None) -> UnknownInstruction:
@@ -238,7 +182,7 @@ def _suggestions(op: str, dtype: str | None, acc: str | None) -> tuple[str, ...]
 
     Forms with the types that were asked for come first.
     """
-    known = (*MULTIPLICATIONS, *_warpgroup())
+    known = (*MULTIPLICATIONS, *warpgroup())
     parts = op.split(".")
     near = [instruction for instruction in known if instruction.shape in parts]
     if not near:

@@ -17,12 +17,12 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.instrument.naming import is_machine_register
 from ptxlab.isa.targets import WARP, WARPGROUP
-from ptxlab.matrix.catalog import named
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import RowMove
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.naming import named
 from ptxlab.matrix.shared_matrix import addresses
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.recording import Factor, FragmentInfo, RecordedOperands, RegisterInfo

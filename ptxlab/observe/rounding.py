@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ptxlab.arrays import Array, Words
-from ptxlab.matrix.catalog import named
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.naming import named
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import STORED, TYPES, packing
 from ptxlab.syntax.tree import Instruction, Name, Vector

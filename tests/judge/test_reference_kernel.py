@@ -112,6 +112,8 @@ def test_what_is_written_in_place_is_taken(trusted: Callable[..., Any]) -> None:
     kernel, expected = trusted("added", {"y": y, "count": np.zeros(3, np.int32)}, 1, 3)
     assert "y" in kernel.takes
     assert expected["y"].value.tolist() == [0.75, 2.5, -0.5]
+    of_terms = 2.0**-24 * (np.abs(y) + 0.5)  # half an ulp of the sum of the magnitudes
+    np.testing.assert_allclose(expected["y"].error, of_terms, rtol=0.01)
     assert expected["count"].value.tolist() == [8, 7, 8]
     assert not expected["count"].error.any()
 

@@ -8,8 +8,9 @@ import re
 import pytest
 
 from ptxlab.fragments.probe_kernel import statement
-from ptxlab.matrix.catalog import find, forms, matching, multiplication, named, warp_level
+from ptxlab.matrix.catalog import find, forms, matching, multiplication, warp_level
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.naming import named
 from ptxlab.toolchain.assembler import assemble
 
 

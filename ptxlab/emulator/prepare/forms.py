@@ -15,6 +15,7 @@ from ptxlab.errors import PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.legality import Needs
 from ptxlab.isa.targets import target_named
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.naming import named
 from ptxlab.numbers.types import is_type
 from ptxlab.syntax.tree import Address, Instruction, Node
 
@@ -227,8 +228,6 @@ def matrix_form(context: Context, form: RowForm) -> Form:
     """Return what the tables call the instruction in hand: of two variants that where its A lies."""
     matrix, operands = form.matrix, context.instruction.operands
     if matrix is not None and matrix.variant:
-        from ptxlab.matrix.catalog import named
-
         held = len(operands) > 1 and len(context.elements(operands[1])) > 1
         in_tensor_memory = len(operands) > 1 and isinstance(operands[1], Address)
         lies = "rs" if held else "ts" if in_tensor_memory else "ss"

@@ -43,6 +43,7 @@ from ptxlab.emulator.prepare.order import Order, leads, order_of
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import Fidelity, Form
+from ptxlab.matrix.naming import named
 from ptxlab.numbers.types import TYPES
 
 CARRY = "cc"
@@ -298,10 +299,6 @@ class RowForm:
         """The matrix instruction that it is; None for one of registers, or one that no table has."""
         if not self.row.tabled:
             return None
-        from ptxlab.matrix.catalog import (
-            named,
-        )  # here: it makes tables that most programs can spare
-
         return named(self.name)
 
     @cached_property

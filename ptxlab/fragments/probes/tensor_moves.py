@@ -20,10 +20,10 @@ from ptxlab.fragments.probes.tensor_kernel import TensorBody, in_words
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.canonical import UNIT_BYTES
-from ptxlab.matrix.catalog import named
 from ptxlab.matrix.descriptor import TCGEN05_DESCRIPTOR
 from ptxlab.matrix.form import AsyncInstruction
 from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.naming import named
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
 from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER, lanes_of_copy
 

@@ -26,9 +26,9 @@ from ptxlab.fragments.misplaced import Held
 from ptxlab.fragments.numbers import decode
 from ptxlab.instrument.places import OPERANDS, DumpPlace, find_places
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.catalog import named as catalog_named
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.naming import named as catalog_named
 from ptxlab.observe.profile import count
 from ptxlab.observe.rounding import UNIT
 from ptxlab.syntax.names import called

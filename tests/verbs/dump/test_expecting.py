@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxlab.main import main
-from ptxlab.matrix.catalog import named
+from ptxlab.matrix.naming import named
 from ptxlab.verbs.dump.expecting import patterns
 
 PROGRAM = Path("ptx/mma_m16n8k16_bf16_f32.ptx")

@@ -9,8 +9,8 @@ from functools import partial
 from ptxlab.machine.lift.rule import Rule, rules
 from ptxlab.machine.lift.writer import Writer, is_zero
 from ptxlab.machine.operands import Immediate, Operand
-from ptxlab.matrix.catalog import named
 from ptxlab.matrix.form import Form, SignatureOperand
+from ptxlab.matrix.naming import named
 
 _SHAPE = re.compile(r"(?P<m>16|8)x?8x?(?P<k>\d+)$")
 _TYPES = {
