@@ -2,11 +2,12 @@
 
 PTX ISA, "Floating-Point Instructions": ``add``, ``sub`` and ``mul`` without a rounding modifier may be contracted to
 ``fma``; results of ``.approx`` and ``.full`` have an error that is bounded and no bits that are told. "Memory
-Consistency Model": nothing orders atomic operations of several threads.
+Consistency Model": nothing orders atomic operations of several threads. "Special Registers": a clock counts cycles.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,14 +15,15 @@ import numpy as np
 
 from ptxlab.emulator.operations.floating import ROUNDINGS
 from ptxlab.emulator.prepare.forms import effects_of
-from ptxlab.numbers.exact import dot, nearest
+from ptxlab.numbers.exact import Number, dot, nearest
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.observe.unmatched import Point, WarpValues
 from ptxlab.observe.value_flow import slots
 from ptxlab.observe.value_trace import Step, ValueTrace
-from ptxlab.syntax.tree import Float, Operand
+from ptxlab.syntax.tree import Float, Name, Operand
 
-_FLOATS = ("f16", "f32", "f64")
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_CLOCK = re.compile(r"%(clock|globaltimer)")
 _OPEN = {"approx", "full"}
 _CHECKED = 16  # sums that are tried, the first of a long chain tells
 
@@ -46,7 +48,13 @@ def taken(
     for number, _ in unwritten:
         line = trace.steps[number].site.line
         return Liberty("no value", line, "a register is read that nobody has written")
-    for step, _, _ in steps:
+    for step, number, thread in steps:
+        if clock := _clock(trace, step, number, thread):
+            return Liberty(
+                "time",
+                clock.site.line,
+                "a clock is read, whose cycles are those of what ran before",
+            )
         name = step.site.instruction.name
         if _OPEN & set(step.site.instruction.modifiers):
             return Liberty(
@@ -72,8 +80,24 @@ def taken(
     return None
 
 
+def _clock(trace: ValueTrace, step: Step, number: int, thread: int) -> Step | None:
+    """Return the step that reads a clock, of one and those that wrote what it reads; None for none."""
+    read = [
+        slot for operand in step.site.instruction.operands for slot in slots(step.site, operand)
+    ]
+    writers = (trace.writer(number, slot, thread) for slot in read if slot in step.reads)
+    for each in (step, *(trace.steps[writer] for writer in writers if writer is not None)):
+        if any(
+            isinstance(o, Name) and _CLOCK.match(o.text) for o in each.site.instruction.operands
+        ):
+            return each
+    return None
+
+
 def _kind(step: Step) -> str:
-    return next((m for m in reversed(step.site.instruction.modifiers) if m in FORMATS), "")
+    """Return the type of the numbers of a step, one half of a pair of them."""
+    names = (name.removesuffix("x2") for name in reversed(step.site.instruction.modifiers))
+    return next((name for name in names if name in FORMATS), "")
 
 
 def _contracts(step: Step) -> str:
@@ -90,41 +114,46 @@ def _fused(trace: ValueTrace, step: Step, number: int, thread: int) -> Iterator[
     subtracted = _contracts(step) == "difference"
     for at, other in ((0, 1), (1, 0)):
         [slot] = slots(step.site, terms[at])
-        addend = _number(step, terms[other], thread)
+        addends = _numbers(step, terms[other], thread)
         writer = None if slot is None else trace.writer(number, slot, thread)
-        if writer is None or addend is None:
+        if writer is None:
             continue
         product = trace.steps[writer]
         if _contracts(product) != "product":
             continue
         factors = [
-            _number(product, operand, thread) for operand in product.site.instruction.operands[1:]
+            _numbers(product, operand, thread) for operand in product.site.instruction.operands[1:]
         ]
-        if None in factors:
-            continue
-        a, b = (float(factor) for factor in factors if factor is not None)
-        a = -a if subtracted and at == 1 else a
-        addend = -addend if subtracted and at == 0 else addend
-        exact = dot([a], [b], addend)
-        kind = _kind(step)
-        yield (
-            int(np.float64(float(exact)).view(np.uint64))
-            if kind == "f64"
-            else nearest(exact, FORMATS[kind])
-        )
+        word, at_bit = 0, 0
+        for a, b, addend in zip(*factors, addends, strict=True):
+            a = -a if subtracted and at == 1 else a
+            addend = -addend if subtracted and at == 0 else addend
+            if not np.isfinite([a, b, addend]).all():
+                break
+            word |= _rounded(dot([a], [b], addend), _kind(step)) << at_bit
+            at_bit += 8 * FORMATS[_kind(step)].dtype.itemsize
+        else:
+            if addends:
+                yield word
 
 
-def _number(step: Step, operand: Operand, thread: int) -> float | None:
-    """Return a register as a thread reads it in a step, or a constant; None for anything else."""
+def _rounded(exact: Number, kind: str) -> int:
+    if kind == "f64":
+        return int(np.float64(float(exact)).view(np.uint64))
+    return nearest(exact, FORMATS[kind])
+
+
+def _numbers(step: Step, operand: Operand, thread: int) -> list[float]:
+    """Return a register as a thread reads it in a step, both halves of a pair, or a constant; none of anything else."""
     if isinstance(operand, Float):
         bits = np.array(operand.bits, f"u{operand.width // 8}")
-        return float(bits.view(f"f{operand.width // 8}"))
+        return [float(bits.view(f"f{operand.width // 8}"))]
     [slot] = slots(step.site, operand)
     if slot is None or slot not in step.reads:
-        return None
+        return []
     value = step.reads[slot]
     own = value[[0 if len(value) == 1 else thread]]
-    return float(own.view(f"f{own.dtype.itemsize}")[0])
+    return own.view(FORMATS[_kind(step)].dtype).astype(np.float64).tolist()  # type: ignore[no-any-return]
 
 
 def _had(word: int, step: Step, other: WarpValues) -> bool:

@@ -87,13 +87,15 @@ def test_a_lost_negation_is_found_between_what_agrees_and_the_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "store", "r"), [("f32", "st.global.f32", "f"), ("f64", "st.global.f64", "g")]
+    ("kind", "store", "r"),
+    [("f32", "st.global.f32", "f"), ("f64", "st.global.f64", "g"), ("f16x2", "st.global.b32", "a")],
 )
 @pytest.mark.parametrize("sign", ["add", "sub", "less"])
 def test_what_became_one_fma_may_differ_unless_it_says_how_it_is_rounded(
     kind: str, store: str, r: str, sign: str
 ) -> None:
-    product = f"mul.{kind} {r}4, {r}1, {r}2;\n"
+    taken = "".join(f"mov.b32 a{n}, f{n}; " for n in (1, 2, 3)) if kind == "f16x2" else ""
+    product = f"{taken}mul.{kind} {r}4, {r}1, {r}2;\n"
     total, fused = {
         "add": (f"add.{kind} {r}5, {r}3, {r}4;", f"fma.rn.{kind} {r}5, {r}1, {r}2, {r}3;"),
         "sub": (
@@ -106,13 +108,14 @@ def test_what_became_one_fma_may_differ_unless_it_says_how_it_is_rounded(
         ),
     }[sign]
     end = f"\n{store} [d0], {r}5;"
+    fused = taken + fused
     report = compared(product + total + end, fused + end)
     assert report.verdict == "may"
     assert report.liberty is not None
     assert (report.liberty.rule, report.liberty.line) == ("contraction", 15)
     rounded = (product + total).replace(f".{kind}", f".rn.{kind}")
     assert compared(rounded + end, fused + end).verdict == "may not"
-    wrong = fused.replace(f"{r}2,", f"{r}3,")
+    wrong = taken + fused.removeprefix(taken).replace(f"{r}2,", f"{r}3,")
     assert compared(product + total + end, wrong + end).verdict == "may not"
 
 
@@ -123,6 +126,14 @@ def test_an_approximation_may_have_other_bits() -> None:
     assert report.liberty is not None
     assert (report.verdict, report.liberty.rule) == ("may", "approximation")
     assert compared("div.rn.f32 f4, f1, f2;" + end, twin).verdict == "may not"
+
+
+def test_a_clock_may_tell_another_time() -> None:
+    end = "\nst.global.b32 [d0], a5;"
+    report = compared("mov.u32 a5, %clock;" + end, "add.u32 a4, a1, a2;\nmov.u32 a5, %clock;" + end)
+    assert report.liberty is not None
+    assert (report.verdict, report.liberty.rule) == ("may", "time")
+    assert compared("mov.u32 a5, %tid.x;" + end, "mov.u32 a5, %tid.y;" + end).verdict == "may not"
 
 
 EXCHANGE = """mul.wide.u32 d5, a0, 4; mov.u64 d6, tile; add.u64 d6, d6, d5;
