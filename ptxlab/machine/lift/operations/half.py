@@ -107,6 +107,8 @@ def _joined(operation: str) -> Rule:
 
 def _beside_zero(w: Writer) -> SassRegister | SassConstant | None:
     """Return the operand that is added to minus zero, and so stays as it is; None where two are added."""
+    if len(w.i.sources) != 2:
+        return None  # the halves of a number stand apart
     for source, zero in (w.i.sources[::-1], w.i.sources):
         if isinstance(zero, SassRegister) and zero.negated and is_zero(zero):
             return source if isinstance(source, SassRegister | SassConstant) else None
