@@ -192,13 +192,15 @@ def find_file(source: str | os.PathLike[str]) -> Path:
     path = Path(source)
     if os.fspath(source) == STANDARD_INPUT:
         return _standard_input()
-    if os.path.isdir(path):
-        inside = ", ".join(
-            sorted(name for name in os.listdir(path) if name.endswith(_SUFFIXES))[:5]
-        )
+    folder = os.path.isdir(path)
+    inside = os.listdir(path) if folder else []
+    if not path.suffix and not inside:  # a folder that comes with ptxlab, as ptx
+        inside = [name for name in resources.names() if Path(name).parent == path]
+    if folder or inside:
+        programs = ", ".join(sorted(name for name in inside if name.endswith(_SUFFIXES))[:5])
         raise PtxlabError(
             f"there is no file {path}, it is a folder",
-            hint=f"name a file: {inside or 'there is no program in it'}",
+            hint=f"name a file: {programs or 'there is no program in it'}",
         )
     if path.suffix not in _SUFFIXES and not _starts_as_machine_code(path):
         raise PtxlabError(f"{path} is neither a .ptx, .cu, .cubin or .fatbin file nor PTX text")

@@ -35,3 +35,12 @@ def test_a_header_of_cuda_is_cuda_and_a_folder_is_a_folder(
     with pytest.raises(PtxlabError, match="it is a folder") as caught:
         find_file(tmp_path)
     assert caught.value.hint == "name a file: x.cuh"
+
+
+def test_a_folder_that_comes_with_ptxlab_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PtxlabError, match="there is no file kernels, it is a folder") as caught:
+        find_file("kernels")
+    assert "kernels/block_scaled.cu" in str(caught.value.hint)
