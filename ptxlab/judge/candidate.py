@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,6 +13,9 @@ from ptxlab.judge import messages
 from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.tree import SourceText
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What tells a terminal in which colour to write."""
 
 LONGEST = 4000
 """Characters of a message or a log that a candidate may have told."""
@@ -36,7 +40,10 @@ def answer(
         except MemoryError:
             reply = {"ended": "memory"}
         except Exception as error:  # of a module: a judge is told whatever it is
-            message = f"{type(error).__name__}: {error}"[:LONGEST]
+            message = "\n".join(
+                [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]
+            )
+            message = _COLOURS.sub("", message)[:LONGEST]
             reply = {
                 "error": {"kind": "exception", "message": message, "where": _where(error, job)}
             }

@@ -56,7 +56,7 @@ def evaluate(
     time is predicted for the full ones on ``gpus``, if any, beside that of a ``baseline`` kernel. ``arch`` is what the emulator
     is, by default the first GPU. ``options`` go to NVRTC. The same ``seed`` gives the same judgement.
 
-    A candidate may also be a .py file with a ``ModelNew`` of PyTorch that launches kernels of Triton or of ``load_inline``; ``reference`` is then
+    A candidate may also be a .py file with a ``ModelNew`` of PyTorch that launches kernels of Triton, of ``load_inline`` or of what calls the driver; ``reference`` is then
     one with ``Model``, ``get_inputs`` and ``get_init_inputs``, as KernelBench has it, and nothing else is to be told.
 
     Raises PtxlabError for arguments that do not fit the reference, Unsupported where no bound follows from it, and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -17,27 +17,18 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Kernel
 from ptxlab.device.shapes import declared
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
-from ptxlab.instrument.sites import sources
 from ptxlab.isa.targets import TARGETS
 from ptxlab.judge.candidate import plain_error, plain_report
 from ptxlab.judge.last_writer import LastWriter
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.machine.assembly import Assembly
 from ptxlab.observe.check import Checker
 from ptxlab.observe.check_report import CHECKS
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.predict import load_for, of_launch, target_of
-from ptxlab.prediction.unfilled import UnfilledDevice
+from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.syntax.names import called
 
 LINES = "--generate-line-info"
-
-
-class Shaped:
-    """An array of which nobody asks the numbers."""
-
-    def __init__(self, shape: Sequence[int], dtype: str) -> None:
-        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
 
 class KernelCandidate:
@@ -116,12 +107,7 @@ class KernelCandidate:
         writer = LastWriter(buffer.address + first, buffer.dtype.itemsize)
         with suppress(LaunchError, Unsupported):  # what is wanted is who wrote before
             kernel.watch(writer).run(_config(self._last["config"]), passed)
-        if writer.site is None:
-            return {}
-        program = kernel.program
-        source = sources(program.module, program.reachable).get(writer.site.line)
-        path, line = source or (program.module.source.path, writer.site.line)
-        return {"thread": writer.thread, "path": path, "line": line}
+        return writer.told(kernel)
 
     def _bound(self) -> tuple[EmulatorKernel, list[Any], dict[str, tuple[Buffer, int]]]:
         """Return the kernel, its arguments on a device without any others, and the arrays with their elements."""
@@ -150,14 +136,13 @@ class KernelCandidate:
         chip = find(gpu)
         options = [*self._options, LINES] if self._is_cuda else self._options
         source = self._source if "\n" in self._source else Path(self._source)
-        program, cubin = load_for(chip, source, options)
         device = UnfilledDevice(target_of(chip))
-        kernel = device.load(program).kernel(self._name)
+        assembly, module = load_for(device, source, options)
+        kernel = module.kernel(self._name)
         passed: list[Any] = []
         for value in bound(kernel, arguments).values():
             told: Any = Shaped(*value["shaped"]) if isinstance(value, dict) else value
             passed.append(device.upload(told) if hasattr(told, "shape") else told)
-        assembly = Assembly(program, cubin)
         prediction = of_launch(assembly, kernel, _config(config), passed, chip)
         names = (
             "gpu",

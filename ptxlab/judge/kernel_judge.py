@@ -59,7 +59,8 @@ class KernelJudge(CandidateJudge):
         if checked["fault"] is not None:
             self._error = error_of(checked["fault"])
             return
-        self._outcomes = [self._tried(process, case) for case in cases]
+        for case in cases:
+            self._outcomes.append(self._tried(process, case))
         self._stages["right"] = all(outcome.right for outcome in self._outcomes if not outcome.hard)
         bits = self._bits(self._left.get(given.trial.name, {}), given)
         for schedule in ("early", f"random:{self._task.seed}"):
@@ -101,7 +102,7 @@ class KernelJudge(CandidateJudge):
             for name, expected in case.expected.items()
         )
         wrong = next((each for each in compared if each.wrong), None)
-        if wrong is not None and fault is None and all(o.right or o.hard for o in self._outcomes):
+        if wrong is not None and fault is None and not any(o.writer for o in self._outcomes):
             index = (
                 int(np.ravel_multi_index(wrong.index or (), arrays[wrong.name].shape))
                 if wrong.index

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.run.memory import Allocation, Part
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.instrument.sites import sources
 
 
 class LastWriter(Watcher):
@@ -20,6 +24,15 @@ class LastWriter(Watcher):
         self._begin, self._end = address, address + nbytes
         self.thread = ""
         self.site: Site | None = None
+
+    def told(self, kernel: EmulatorKernel) -> dict[str, Any]:
+        """Return the thread, and the file and line of its store, of a launch of ``kernel``; nothing where there was none."""
+        if self.site is None:
+            return {}
+        program = kernel.program
+        source = sources(program.module, program.reachable).get(self.site.line)
+        path, line = source or (program.module.source.path, self.site.line)
+        return {"thread": self.thread, "path": path, "line": line}
 
     def begin(self, wave: Wave) -> None:
         self._wave = wave

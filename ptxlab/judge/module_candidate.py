@@ -6,28 +6,26 @@ in another one, which alone knows the answer.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
-from ptxlab.clients.session import Session
-from ptxlab.device.protocol import Kernel, LaunchResult
-from ptxlab.device.shapes import dtype_of
+from ptxlab.clients.borrowed import borrowing
+from ptxlab.clients.driver import install
+from ptxlab.clients.driver.library import loaded
+from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.isa.targets import DEFAULT_TARGET
 from ptxlab.judge.candidate import plain_error, plain_report
-from ptxlab.judge.kernel_candidate import Shaped
-from ptxlab.launch_config import LaunchConfig
-from ptxlab.machine.assembly import Assembly
+from ptxlab.judge.last_writer import LastWriter
+from ptxlab.judge.module_launches import LaunchRecord, predicted
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.predict import load_for, of_launch, target_of
-from ptxlab.prediction.unfilled import UnfilledDevice
 
 MODEL = "ModelNew"
 """What a candidate calls its module, as KernelBench has it."""
@@ -58,38 +56,6 @@ _UPLOADING = ("_to_copy", "copy_", "lift_fresh")
 """How operations are called that bring numbers to the GPU."""
 
 
-class LaunchRecord(Session):
-    """A session that keeps its launches and what memory was ``written``; unless it ``runs`` them, memory stays as it is."""
-
-    def __init__(self, arch: str) -> None:
-        super().__init__(arch, console=lambda text: None)
-        self.runs = True
-        self.launches: list[tuple[Kernel, LaunchConfig, bytes, Sequence[Any]]] = []
-        self.written: list[tuple[int, int]] = []
-
-    def launch(
-        self, kernel: Kernel, config: LaunchConfig, parameters: bytes, memory: Sequence[Any] = ()
-    ) -> LaunchResult:
-        self.launches.append(
-            (kernel, config, parameters, [each._replace(owner=None) for each in memory])
-        )
-        if not self.runs:
-            return LaunchResult(0.0, {"thread_instructions": 0})
-        before = [_memory(each).copy() for each in memory]
-        result = super().launch(kernel, config, parameters, memory)
-        for each, old in zip(memory, before, strict=True):
-            changed = np.flatnonzero(_memory(each) != old)
-            if changed.size:
-                self.written.append((each.address, each.address + each.nbytes))
-        return result
-
-
-def _memory(borrowed: Any) -> Any:
-    return np.frombuffer(
-        (ctypes.c_uint8 * borrowed.nbytes).from_address(borrowed.address), np.uint8
-    )
-
-
 class ModuleCandidate:
     """``ModelNew`` of a file in Python, whose ``source`` is run as such."""
 
@@ -103,7 +69,13 @@ class ModuleCandidate:
         self._job = job
         self._session = LaunchRecord(job["arch"])
         self._session.device.most_instructions = job["limits"]["instructions"]
+        self._remarks: list[str] = []
         use_emulator(session=self._session)
+        with suppress(
+            PtxlabError
+        ):  # where PyTorch has loaded a GPU's own, what calls the driver finds that
+            install(job["arch"], session=self._session)
+            loaded().gpu.say = self._remarks.append  # type: ignore[method-assign, assignment]
         self._model: Any = None
         self._held: list[Any] = []
 
@@ -116,12 +88,29 @@ class ModuleCandidate:
         self._module = types.ModuleType("candidate")
         self._module.__file__ = self._job["file"]
         sys.modules["candidate"] = self._module
-        code = compile(self._job["text"], self._job["file"], "exec")
-        exec(code, self._module.__dict__)
-        if not hasattr(self._module, MODEL):
-            raise PtxlabError(f"the file has no class {MODEL}")
-        self.make(seed, initial, state)
+        code = compile(self._job["text"], self._job["file"], "exec", dont_inherit=True)
+        with self._explained():
+            exec(code, self._module.__dict__)
+            if not hasattr(self._module, MODEL):
+                raise PtxlabError(f"the file has no class {MODEL}")
+            self.make(seed, initial, state)
         return {"called": MODEL, "contained": self._job["contained"], "torch": torch.__version__}
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Have an error be the fault of the launch that is behind it, or say what the driver refused meanwhile."""
+        self._remarks.clear()
+        self._session.fault = None
+        try:
+            yield
+        except PtxlabError:
+            raise
+        except Exception as error:
+            if self._session.fault is not None:
+                raise self._session.fault from None
+            if self._remarks:
+                error.add_note(self._remarks[-1])
+            raise
 
     def make(self, seed: int, initial: Any, state: Mapping[str, Any]) -> None:
         """Make the module anew, for inputs of other sizes perhaps."""
@@ -161,7 +150,7 @@ class ModuleCandidate:
             None,
         )
         try:
-            with torch.no_grad(), operations:
+            with self._explained(), torch.no_grad(), operations:
                 answer = self._model(*tensors)
         except (LaunchError, Unsupported) as error:
             fault = plain_error(error)
@@ -182,6 +171,29 @@ class ModuleCandidate:
             "patched": sorted(self._patched()),
             "reports": [plain_report(report) for report in session.reports],
         }
+
+    def written_by(self, inputs: Sequence[Any], number: int, index: int) -> dict[str, Any]:
+        """Call the module again, and tell which thread of a launch wrote an element of its answer last."""
+        session = self._session
+        session.launches.clear()
+        session.check, session.holds = False, True
+        try:
+            with self._torch.no_grad():
+                answer = self._model(*self._tensors(inputs, again=False))
+            tensor = (answer if isinstance(answer, list | tuple) else [answer])[number]
+            at = np.unravel_index(index, tuple(tensor.shape))
+            address = tensor[tuple(map(int, at))].data_ptr()
+            for kernel, config, parameters, memory in reversed(session.launches):
+                assert isinstance(kernel, EmulatorKernel)
+                writer = LastWriter(address, tensor.element_size())
+                with suppress(LaunchError, Unsupported), borrowing(session.device.memory, memory):
+                    kernel.watch(writer).launch_packed(config, parameters)
+                if writer.site is not None:
+                    return writer.told(kernel)
+            return {}
+        finally:
+            session.holds = False
+            session.launches.clear()
 
     def _tensors(self, inputs: Sequence[Any], again: bool) -> list[Any]:
         torch = self._torch
@@ -242,13 +254,13 @@ class ModuleCandidate:
         session.check, session.runs = False, False
         operations = _operations(torch)
         try:
-            with torch.no_grad(), operations:
+            with self._explained(), torch.no_grad(), operations:
                 self._model(*tensors)
         finally:
             session.runs = True
         if not session.launches:
             raise Unsupported("it launches no kernel")
-        told = [_predicted(chip, *launch) for launch in session.launches]
+        told = [predicted(chip, *launch) for launch in session.launches]
         longest = max(told, key=lambda each: each.seconds)
         return {
             **{
@@ -258,28 +270,6 @@ class ModuleCandidate:
             "bound": longest.bound,
             "bound_by": longest.bound_by,
         }
-
-
-def _predicted(
-    chip: Any, kernel: Any, config: LaunchConfig, parameters: bytes, memory: Sequence[Any]
-) -> Any:
-    """Predict a launch: what its parameters point to is memory of floats, whose numbers nobody asks for."""
-    program, cubin = load_for(chip, kernel.program.module.source.text)
-    device = UnfilledDevice(target_of(chip))
-    loaded = device.load(program).kernel(kernel.name)
-    passed: list[Any] = []
-    for parameter in loaded.parameters:
-        data = parameters[parameter.offset : parameter.offset + parameter.size]
-        number = int.from_bytes(data, "little")
-        span = next((m for m in memory if m.address <= number < m.address + max(m.nbytes, 1)), None)
-        if parameter.size == 8 and span is not None:
-            words = max(1, (span.address + span.nbytes - number) // 4)
-            told: Any = Shaped((words,), "float32")
-            passed.append(device.upload(told))
-        else:
-            single = parameter.count == 1 and not parameter.is_pointer
-            passed.append(np.frombuffer(data, dtype_of(parameter.type))[0] if single else data)
-    return of_launch(Assembly(program, cubin), loaded, config, passed, chip)
 
 
 def _bits(torch: Any, tensor: Any) -> Any:
@@ -338,7 +328,7 @@ def _of(value: Any, device: str) -> bool:
 
 
 def preload() -> None:
-    """Import what every module wants before any is there: PyTorch and Triton, and what they put off until a first call."""
+    """Import what every module wants before any is there: PyTorch, Triton, the driver, and what they put off until a first call."""
     import torch
     import torch.utils.cpp_extension
     from triton.runtime.cache import triton_key

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge.candidate import error_of, report_of
 from ptxlab.judge.candidate_judge import CandidateJudge
 from ptxlab.judge.comparison import Compared, compare, wrong
 from ptxlab.judge.contained import Contained
-from ptxlab.judge.judgement import Speed, TrialOutcome, Trick, predicted
+from ptxlab.judge.judgement import Speed, TrialOutcome, Trick, Writer, predicted
 from ptxlab.judge.trials import AGAIN, GIVEN
 
 if TYPE_CHECKING:
@@ -60,7 +63,8 @@ class ModuleJudge(CandidateJudge):
         if checked["fault"] is not None:
             self._error = error_of(checked["fault"])
             return
-        self._outcomes = [self._tried(process, case) for case in cases]
+        for case in cases:
+            self._outcomes.append(self._tried(process, case))
         self._stages["right"] = all(outcome.right for outcome in self._outcomes if not outcome.hard)
         first = self._bits(self._replies.get(GIVEN))
         for schedule in ("early", f"random:{self._task.seed}"):
@@ -107,7 +111,30 @@ class ModuleJudge(CandidateJudge):
                 fault = f"its answer is of {output.dtype}, the reference's of {dtype}"
             else:
                 compared.append(compare(f"answer {number}", output, answer, was_poisoned=False))
-        return TrialOutcome(case.name, case.sizes, case.hard, tuple(compared), fault)
+        outcome = TrialOutcome(case.name, case.sizes, case.hard, tuple(compared), fault)
+        if (
+            fault is None
+            and case.sizes == self._task.sizes
+            and not any(o.writer for o in self._outcomes)
+        ):
+            return self._with_writer(process, case, outcome)
+        return outcome
+
+    def _with_writer(
+        self, process: Contained, case: ModuleCase, outcome: TrialOutcome
+    ) -> TrialOutcome:
+        """Return the first outcome that is wrong with who wrote its first wrong element."""
+        wrong = next((at for at, each in enumerate(outcome.compared) if each.wrong), None)
+        if wrong is None:
+            return outcome
+        index = outcome.compared[wrong].index or ()
+        shape = case.answers[wrong].value.shape
+        flat = int(np.ravel_multi_index(index, shape)) if index else 0
+        try:
+            told = process.ask("written_by", inputs=case.inputs, number=wrong, index=flat)
+        except PtxlabError:  # of a module that another call ends
+            return outcome
+        return replace(outcome, writer=Writer(**told) if told else None)
 
     def _tricks(self, cases: Sequence[ModuleCase]) -> Iterator[Trick]:
         by_name = {case.name: case for case in cases}

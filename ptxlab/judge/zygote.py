@@ -112,7 +112,9 @@ def _be_candidate(
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
     kept = directory()
-    os.environ["XDG_CACHE_HOME"] = str(kept.parent)
+    os.environ["XDG_CACHE_HOME"] = os.path.join(home, ".cache")
+    os.mkdir(os.environ["XDG_CACHE_HOME"])
+    os.symlink(kept, directory())
     for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         os.environ[name] = home
     tempfile.tempdir = home

@@ -5,6 +5,7 @@ The constants of a chip stand beside their sources in ptxlab/prediction/chips.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,10 +14,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ptxlab.device.emulator import EmulatorKernel
-from ptxlab.device.loading import Loadable, OtherTarget, load_assembled
+from ptxlab.device.emulator import EmulatorKernel, MachineCodeModule
+from ptxlab.device.loading import (
+    Loadable,
+    OtherTarget,
+    is_machine_code,
+    load_assembled,
+    load_cubin,
+)
 from ptxlab.device.memory import Buffer
-from ptxlab.device.protocol import Arguments, Device, Kernel
+from ptxlab.device.protocol import Arguments, Device, Kernel, Module
 from ptxlab.device.shapes import clusters
 from ptxlab.device.tensor_maps import DeviceTensorMap
 from ptxlab.device.variable import ModuleVariable
@@ -38,11 +45,10 @@ from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter
-from ptxlab.syntax.tree import PtxModule
 from ptxlab.tensormap.encoding import MAP_BYTES
 from ptxlab.tensormap.encoding import decode as decode_map
 from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
-from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.cubin import Used
 
 Predicted = TypeVar("Predicted")
 
@@ -62,7 +68,7 @@ def predict(
 ) -> Prediction:
     """Predict how long a kernel would take on a GPU that is not here.
 
-    ``source`` is a .cu or .ptx file, or PTX text, compiled for that very GPU; ``gpu`` is one of
+    ``source`` is a .cu or .ptx file, or PTX text, compiled for that very GPU, or machine code for it; ``gpu`` is one of
     ``ptxlab.prediction.chip.names()``; the other parameters are those of ``Kernel.launch``, ``shared`` in
     bytes, with NumPy arrays of any shape and type where the kernel takes pointers. ``clock`` in MHz, the
     GPU's boost clock unless given. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
@@ -74,14 +80,13 @@ def predict(
     not compile.
     """
     chip = find(gpu)
-    program, cubin = load_for(chip, source, options)
     with closing(UnfilledDevice(target_of(chip))) as device:
-        chosen = device.load(program).kernel(kernel)
+        assembly, module = load_for(device, source, options)
+        chosen = module.kernel(kernel)
         passed = [
             device.upload(arg) if isinstance(arg, np.ndarray) and arg.ndim else arg for arg in args
         ]
         config = LaunchConfig.of(grid, block, shared)
-        assembly = Assembly(program, cubin)
         return of_launch(assembly, chosen, config, passed, chip, clock, what_if=what_if)
 
 
@@ -93,14 +98,23 @@ def target_of(chip: Chip) -> Target:
     )
 
 
-def load_for(chip: Chip, source: Loadable, options: Sequence[str] = ()) -> tuple[PtxModule, Cubin]:
-    """Compile a program for a chip. Raises OtherTarget, with the GPUs that run it, for one of another."""
+def load_for(
+    device: UnfilledDevice, source: Loadable, options: Sequence[str] = ()
+) -> tuple[Assembly, Module]:
+    """Compile a program for a device and load it there; machine code is taken as it is.
+
+    Raises OtherTarget, with the GPUs that run it, for a program of another.
+    """
+    if is_machine_code(source):
+        cubin = load_cubin(source, device.target)
+        return Assembly(None, cubin), MachineCodeModule.of_cubin(device, cubin, os.fspath(source))
     try:
-        return load_assembled(source, target_of(chip), options)
+        program, cubin = load_assembled(source, device.target, options)
     except OtherTarget as error:
         able = [name for name in names() if target_of(find(name)).runs(error.needed)]
         error.hint = f"GPUs that run it: {', '.join(able)}" if able else "no GPU here runs it"
         raise
+    return Assembly(program, cubin), device.load(program)
 
 
 def of_launch(
@@ -120,7 +134,7 @@ def of_launch(
     not modelled, and PtxlabError for a change that is none.
     """
     each = [WhatIf.read(text) for text in what_if if text != EVERY]
-    used = assembly.cubin.kernels[kernel.name]
+    used = _used(assembly, kernel)
     registers, shared = used.registers, used.shared + config.shared
 
     def predicted(floats: bool) -> Prediction:
@@ -159,7 +173,7 @@ def issues_of_launch(
 
     Raises Unsupported as ``of_launch`` does.
     """
-    used = assembly.cubin.kernels[kernel.name]
+    used = _used(assembly, kernel)
 
     def predicted(floats: bool) -> PredictedIssues:
         code, launch = as_machine_code(assembly, kernel, config, passed, floats)
@@ -167,6 +181,15 @@ def issues_of_launch(
         return LaunchModel(code, launch, chip, registers=used.registers, shared=shared).issues(most)
 
     return _with_floats_if_needed(assembly, predicted)
+
+
+def _used(assembly: Assembly, kernel: Kernel) -> Used:
+    """Return the registers and bytes of shared memory of a kernel, as its machine code or who made that says."""
+    assert isinstance(kernel, EmulatorKernel)
+    module = kernel.module
+    if isinstance(module, MachineCodeModule):
+        return module.used[kernel.name]
+    return assembly.cubin.kernels[kernel.name]
 
 
 def _with_floats_if_needed(assembly: Assembly, predicted: Callable[[bool], Predicted]) -> Predicted:
@@ -268,5 +291,8 @@ def _reached(device: Device, arg: Any, floats: bool) -> Iterator[MemoryRange]:
 
 
 def _held(buffer: Buffer, floats: bool) -> Any:
-    """Return what a buffer holds if that is integers, which may be indices, or ``floats`` are asked for."""
+    """Return what a buffer holds if that is known, and integers, which may be indices, or ``floats`` are asked for."""
+    device = buffer.device
+    if isinstance(device, UnfilledDevice) and not device.knows(buffer.address):
+        return None
     return buffer.numpy() if floats or buffer.dtype.kind in "iu" else None

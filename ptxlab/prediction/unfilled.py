@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,13 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.memory import Buffer
 from ptxlab.device.shapes import dtype_of, host_array
 from ptxlab.isa.targets import Target
+
+
+class Shaped:
+    """What is told of an array in place of its numbers."""
+
+    def __init__(self, shape: Sequence[int], dtype: str) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
 
 class UnfilledDevice(EmulatorDevice):
@@ -33,6 +41,10 @@ class UnfilledDevice(EmulatorDevice):
         if address not in self._uploaded:
             return super().read(address, nbytes)
         return host_array(self._uploaded[address]).reshape(-1).view(np.uint8)[:nbytes]
+
+    def knows(self, address: int) -> bool:
+        """Say whether the numbers of what was uploaded to an address are known."""
+        return not isinstance(self._uploaded.get(address), Shaped)
 
     def free(self, address: int) -> None:
         self._uploaded.pop(address, None)

@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ptxlab.errors import Unsupported
+from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.values import Array
@@ -22,12 +22,13 @@ from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, LaunchModel, Prediction
-from ptxlab.prediction.predict import as_machine_code, load_for, predict, target_of
+from ptxlab.prediction.predict import as_machine_code, load_for, of_launch, predict, target_of
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.turns import Issued, Part, Tiles
-from ptxlab.prediction.unfilled import UnfilledDevice
+from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import NOTHING, WhatIf
+from ptxlab.toolchain import link_ptx
 from tests.machine.test_operations import instruction
 
 HEAD = """\
@@ -282,29 +283,49 @@ def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
 
     monkeypatch.setattr(interpreter, "run", watched)
     chip, grid = find("h100"), 264
-    program, cubin = load_for(chip, STREAM)
     with closing(UnfilledDevice(target_of(chip))) as device:
-        kernel = device.load(program).kernel()
+        assembly, module = load_for(device, STREAM)
+        kernel = module.kernel()
         config = LaunchConfig.of(grid, 1024, cluster=cluster)
-        code, launch = as_machine_code(
-            Assembly(program, cubin), kernel, config, [device.upload(X[: grid << 10])]
-        )
+        code, launch = as_machine_code(assembly, kernel, config, [device.upload(X[: grid << 10])])
         LaunchModel(code, launch, chip, registers=16, shared=0).predict()
     surveyed, of_one = followed
     assert of_one == chosen
     assert all(cta % (8 if cluster else 1) == 0 for cta in surveyed)
 
 
+def test_machine_code_takes_as_long_as_what_it_was_made_of(tmp_path: Path) -> None:
+    file = tmp_path / "k.cubin"
+    file.write_bytes(link_ptx(STREAM, arch="sm_80").image)
+    of_code, of_text = predict(file, "a100", 4, 1024, [X]), streamed(4)
+    assert of_code.seconds == of_text.seconds
+    assert of_code.occupancy == of_text.occupancy
+    with pytest.raises(PtxlabError, match="no machine code for sm_90a"):
+        predict(file, "h100", 4, 1024, [X])
+
+
+def test_of_numbers_that_nobody_knows_none_are_computed() -> None:
+    """A branch that depends on one is refused with its line, and not followed by what stands for it."""
+    source = STREAM.replace(
+        "add.f32 f1, f1, f1;", "setp.gt.f32 u, f1, 0f00000000; @u bra OUT;"
+    ).replace("ret;", "OUT: ret;")
+    with closing(UnfilledDevice(target_of(find("a100")))) as device:
+        assembly, module = load_for(device, source)
+        passed = [device.upload(Shaped((1 << 20,), "float32"))]  # type: ignore[arg-type]
+        with pytest.raises(Unsupported, match="depends on data") as refused:
+            of_launch(assembly, module.kernel(), LaunchConfig.of(4, 1024), passed, find("a100"))
+    assert refused.value.location is not None
+
+
 def test_a_buffer_that_is_passed_twice_is_there_once() -> None:
     source = STREAM.replace(
         ".param .u64 in", ".param .u64 in, .param .u64 other, .param .u64 third"
     )
-    program, cubin = load_for(find("a100"), source)
     with closing(UnfilledDevice(target_of(find("a100")))) as device:
+        assembly, module = load_for(device, source)
         first, two = device.upload(X), device.upload(X)
         passed, config = [first, two, first], LaunchConfig.of(1, 32)
-        kernel = device.load(program).kernel()
-        _, launch = as_machine_code(Assembly(program, cubin), kernel, config, passed)
+        _, launch = as_machine_code(assembly, module.kernel(), config, passed)
     assert sorted(region.nbytes for region in launch.regions) == [X.nbytes] * 2
 
 

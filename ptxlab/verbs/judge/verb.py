@@ -29,8 +29,8 @@ ref.py has a function of NumPy, of the arguments by name, that returns the array
   def reference(A, B):
       return {{"C": A @ B}}
 
-A FILE in Python has a module of PyTorch, ModelNew, that launches kernels of Triton, or of CUDA C by load_inline; --reference is then a
-file with Model, get_inputs and get_init_inputs, as KernelBench has it, whose integers are the sizes.
+A FILE in Python has a module of PyTorch, ModelNew, that launches kernels of Triton, Numba, CuTe DSL or any other client, or of CUDA C
+by load_inline; --reference is then a file with Model, get_inputs and get_init_inputs, as KernelBench has it, whose integers are the sizes.
 
 The kernel is compiled, launched with numbers that differ from launch to launch, of the sizes told and of others,
 checked as by ptxlab check, and launched again with asynchronous work landing at other times. An element is wrong if it is

@@ -126,15 +126,14 @@ def predicted(
     asked: Asked, chip: Chip, clock: int | None, what_if: Sequence[str] = ()
 ) -> Prediction:
     """Compile the program for a chip and predict the launch there, and with each of some changes."""
-    from ptxlab.machine.assembly import Assembly
     from ptxlab.prediction.predict import load_for, of_launch, target_of
     from ptxlab.prediction.unfilled import UnfilledDevice
     from ptxlab.verbs.launching.launch import bind_launch
 
-    program, cubin = load_for(chip, asked.file, asked.options)
     with closing(UnfilledDevice(target_of(chip))) as device:
-        launch = bind_launch(asked, device, device.load(program))
-        assembly, config = Assembly(program, cubin), launch.config
+        assembly, module = load_for(device, asked.file, asked.options)
+        launch = bind_launch(asked, device, module)
+        config = launch.config
         return of_launch(
             assembly, launch.kernel, config, launch.passed, chip, clock, what_if=what_if
         )
