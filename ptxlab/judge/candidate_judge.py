@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import Target
 from ptxlab.judge.contained import Contained, Ended
-from ptxlab.judge.judgement import Judgement, Speed, TrialOutcome, Trick
+from ptxlab.judge.judgement import Judgement, TrialOutcome, Trick
 from ptxlab.judge.limits import Limits
+from ptxlab.judge.speed import Speed
 from ptxlab.observe.check_report import CheckReport
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
-from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge.comparison import Compared
+from ptxlab.judge.speed import Speed
 from ptxlab.observe.check_report import CheckReport
 
 STAGES = ("compiled", "launched", "right", "safe", "deterministic", "honest")
@@ -50,46 +50,6 @@ class Trick:
 
     name: str
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """The predicted time on a GPU at the full sizes, or ``unknown`` why there is none.
-
-    ``bound`` and ``bound_by`` are those of ``Prediction``, ``advice`` what would help most. ``baseline`` is the predicted time
-    in seconds of the kernel it is compared with.
-    """
-
-    gpu: str
-    seconds: float | None = None
-    low: float | None = None
-    high: float | None = None
-    bound: str | None = None
-    bound_by: str | None = None
-    advice: str | None = None
-    baseline: float | None = None
-    unknown: str | None = None
-
-    @property
-    def speedup(self) -> float | None:
-        return self.baseline / self.seconds if self.baseline and self.seconds else None
-
-
-def predicted(gpu: str, told: Mapping[str, Any]) -> Speed:
-    """Return what a candidate's process told of a prediction."""
-    names = ("seconds", "low", "high", "bound", "bound_by")
-    return Speed(gpu, **{name: told[name] for name in names}, advice=_ADVICE.get(told["bound"]))
-
-
-_ADVICE = {
-    "dram": "move fewer bytes: reuse what is loaded, or a narrower type",
-    "l2": "reuse more in shared memory or registers, so that less comes from L2",
-    "lsu": "wider loads, fewer bank conflicts, and accesses that lie together",
-    "issue": "fewer instructions: wider ones, more work a thread, tensor cores",
-    "pipe": "the pipe is used: other instructions, or tensor cores, do the same with fewer",
-    "latency": "more warps or more independent work in each, so that waiting overlaps",
-}
-"""What would help most, by what bounds a kernel."""
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,14 @@ from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.judge.candidate import plain_error, plain_report
 from ptxlab.judge.last_writer import LastWriter
+from ptxlab.judge.speed import plain
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import Checker
 from ptxlab.observe.check_report import CHECKS
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.predict import load_for, of_launch, target_of
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
+from ptxlab.prediction.what_if import EVERY
 from ptxlab.syntax.names import called
 
 LINES = "--generate-line-info"
@@ -143,23 +145,8 @@ class KernelCandidate:
         for value in bound(kernel, arguments).values():
             told: Any = Shaped(*value["shaped"]) if isinstance(value, dict) else value
             passed.append(device.upload(told) if hasattr(told, "shape") else told)
-        prediction = of_launch(assembly, kernel, _config(config), passed, chip)
-        names = (
-            "gpu",
-            "arch",
-            "clock_mhz",
-            "seconds",
-            "low",
-            "high",
-            "bound",
-            "bound_by",
-            "not_modelled",
-        )
-        return {
-            **{name: getattr(prediction, name) for name in names},
-            "used": prediction.used[prediction.bound_by],
-            "stalls": prediction.stalls,
-        }
+        prediction = of_launch(assembly, kernel, _config(config), passed, chip, what_if=[EVERY])
+        return plain([prediction])
 
 
 def bound(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:

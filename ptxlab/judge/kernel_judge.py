@@ -15,7 +15,9 @@ from ptxlab.judge.candidate import error_of, report_of
 from ptxlab.judge.candidate_judge import CandidateJudge
 from ptxlab.judge.comparison import compare, is_poison
 from ptxlab.judge.contained import Contained
-from ptxlab.judge.judgement import Speed, TrialOutcome, Trick, Writer, predicted
+from ptxlab.judge.judgement import TrialOutcome, Trick, Writer
+from ptxlab.judge.reference_kernel import ReferenceKernel
+from ptxlab.judge.speed import Speed, predicted
 from ptxlab.judge.task import Case, KernelTask
 from ptxlab.judge.tricks import tricks
 
@@ -41,10 +43,14 @@ class KernelJudge(CandidateJudge):
         self._left: dict[str, Any] = {}
 
     def run(self, gpus: Sequence[str], baseline: Candidate | None = None) -> None:
-        """Ask for all stages, and for the time of a kernel to compare with."""
+        """Ask for all stages, and for the time of a kernel to compare with, which by default is a trusted kernel."""
         super().run(gpus)
+        config: Mapping[str, Any] = self._task.config(self._task.full_sizes)
+        if baseline is None and isinstance(self._task.reference, ReferenceKernel):
+            baseline = self._task.reference.path
+            config = self._task.reference.config(self._task.full_sizes)
         if baseline is not None and self._speeds:
-            self._compare_with(baseline)
+            self._compare_with(baseline, config)
 
     def _load(self, process: Contained, given: Case) -> dict[str, Any]:
         said: dict[str, Any] = process.ask("load")
@@ -113,18 +119,20 @@ class KernelJudge(CandidateJudge):
         return TrialOutcome(trial.name, trial.sizes, trial.hard, compared, fault, writer)
 
     def _predicted(self, process: Contained, gpu: str) -> Speed:
-        config = self._task.config(self._task.full_sizes)
+        return self._timed(process, gpu, self._task.config(self._task.full_sizes))
+
+    def _timed(self, process: Contained, gpu: str, config: Mapping[str, Any]) -> Speed:
         try:
             told = process.ask("predict", gpu=gpu, arguments=self._task.shapes(), config=config)
         except PtxlabError as error:
             return Speed(gpu, unknown=str(error).splitlines()[0])
         return predicted(gpu, told)
 
-    def _compare_with(self, baseline: Candidate) -> None:
+    def _compare_with(self, baseline: Candidate, config: Mapping[str, Any]) -> None:
         other = KernelJudge(self._task, baseline, None, self._options)
         with Contained(other._job, self._task.limits) as process:
             for at, speed in enumerate(self._speeds):
-                seconds = other._predicted(process, speed.gpu).seconds
+                seconds = other._timed(process, speed.gpu, config).seconds
                 self._speeds[at] = replace(speed, baseline=seconds)
 
     def _seen_tricks(self) -> tuple[Trick, ...]:

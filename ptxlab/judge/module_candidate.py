@@ -25,6 +25,7 @@ from ptxlab.isa.targets import DEFAULT_TARGET
 from ptxlab.judge.candidate import plain_error, plain_report
 from ptxlab.judge.last_writer import LastWriter
 from ptxlab.judge.module_launches import LaunchRecord, predicted
+from ptxlab.judge.speed import plain
 from ptxlab.prediction.chip import find
 
 MODEL = "ModelNew"
@@ -260,16 +261,7 @@ class ModuleCandidate:
             session.runs = True
         if not session.launches:
             raise Unsupported("it launches no kernel")
-        told = [predicted(chip, *launch) for launch in session.launches]
-        longest = max(told, key=lambda each: each.seconds)
-        return {
-            **{
-                name: sum(getattr(each, name) for each in told)
-                for name in ("seconds", "low", "high")
-            },
-            "bound": longest.bound,
-            "bound_by": longest.bound_by,
-        }
+        return plain([predicted(chip, *launch) for launch in session.launches])
 
 
 def _bits(torch: Any, tensor: Any) -> Any:

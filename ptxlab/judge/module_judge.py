@@ -14,7 +14,8 @@ from ptxlab.judge.candidate import error_of, report_of
 from ptxlab.judge.candidate_judge import CandidateJudge
 from ptxlab.judge.comparison import Compared, compare, wrong
 from ptxlab.judge.contained import Contained
-from ptxlab.judge.judgement import Speed, TrialOutcome, Trick, Writer, predicted
+from ptxlab.judge.judgement import TrialOutcome, Trick, Writer
+from ptxlab.judge.speed import Speed, predicted
 from ptxlab.judge.trials import AGAIN, GIVEN
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.predict import load_for, of_launch, target_of
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
+from ptxlab.prediction.what_if import EVERY
 
 
 class LaunchRecord(Session):
@@ -80,7 +81,9 @@ def predicted(
             buffer = held.setdefault(span.address, device.upload(told))
             block[at : at + 8] = (buffer.address + number - span.address).to_bytes(8, "little")
     loaded = module.kernel(kernel.name)
-    return of_launch(assembly, loaded, config, bytes(block), chip, memory=[*held.values()])
+    return of_launch(
+        assembly, loaded, config, bytes(block), chip, memory=[*held.values()], what_if=[EVERY]
+    )
 
 
 def _loaded(chip: Any, kernel: EmulatorKernel, device: UnfilledDevice) -> tuple[Assembly, Module]:

@@ -5,7 +5,8 @@
     def get_inputs(): return [torch.rand(N, N)]
     def get_init_inputs(): return []
 
-Its sizes are the integers of the file that these functions use. The file is trusted, and runs in this process.
+Its sizes are the integers of the file that these functions use, and literals in them from 256 on. The file is trusted, and runs in
+this process.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from ptxlab.judge.torch_bounds import expected
 from ptxlab.judge.trials import AGAIN, GIVEN, HARD, changed
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
+
+SMALLEST_LITERAL = 256
+"""What a literal is at least to be taken for a size, which may be made smaller."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,16 @@ class ModuleTask:
                 f"{path} has no {', '.join(missing)}", hint=f"it needs {', '.join(NEEDED)}"
             )
         self._globals = self._names["get_inputs"].__globals__
+        self._codes = {name: self._names[name].__code__ for name in NEEDED[1:]}
         self.full_sizes = dict(self._sizes())
         self.sizes = smaller(self.full_sizes, limits.elements, self._elements)
         self._lock = Lock()
 
     def _sizes(self) -> Iterator[tuple[str, int]]:
         """Yield the integers that the functions of inputs use, in the order in which they use them."""
-        for function in (self._names["get_inputs"], self._names["get_init_inputs"]):
-            for name in _names_in(function.__code__):
+        for code in self._codes.values():
+            yield from ((str(literal), literal) for literal in _literals(code))
+            for name in _names_in(code):
                 value = self._globals.get(name)
                 if isinstance(value, int) and not isinstance(value, bool):
                     yield name, value
@@ -78,8 +84,12 @@ class ModuleTask:
                     yield from ((f"{name}[{at}]", each) for at, each in enumerate(value))
 
     def _with(self, sizes: Mapping[str, int]) -> None:
-        """Have the file's integers be these."""
+        """Have the file's integers be these, and the literals of its functions."""
+        for function, code in self._codes.items():
+            self._names[function].__code__ = _with_literals(code, sizes)
         for name, size in sizes.items():
+            if name.isdigit():
+                continue
             base, _, index = name.partition("[")
             if index:
                 values = list(self._globals[base])
@@ -104,7 +114,14 @@ class ModuleTask:
 
     @cached_property
     def _cases(self) -> list[ModuleCase]:
-        given = self._case(GIVEN, self.sizes, 0)
+        try:
+            given = self._case(GIVEN, self.sizes, 0)
+        except (PtxlabError, RuntimeError, ValueError):  # of a module with the same literals inside
+            literals = {name: size for name, size in self.full_sizes.items() if name.isdigit()}
+            if literals.items() <= self.sizes.items():
+                raise
+            self.sizes = {**self.sizes, **literals}
+            given = self._case(GIVEN, self.sizes, 0)
         cases = [given, self._case(AGAIN, self.sizes, 1)]
         step = TILES[-1]
         larger = {name: size + step for name, size in self.sizes.items() if size >= step}
@@ -218,6 +235,26 @@ def _names_in(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names_in(constant)
+
+
+def _literals(constant: Any) -> Iterator[int]:
+    """Yield the literals of a code that may be sizes."""
+    if isinstance(constant, CodeType | tuple):
+        inside = constant.co_consts if isinstance(constant, CodeType) else constant
+        for each in inside:
+            yield from _literals(each)
+    elif isinstance(constant, int) and constant >= SMALLEST_LITERAL:
+        yield constant
+
+
+def _with_literals(constant: Any, sizes: Mapping[str, int]) -> Any:
+    """Return a code, or a constant of it, in which literals are others."""
+    if isinstance(constant, CodeType):
+        return constant.replace(co_consts=_with_literals(constant.co_consts, sizes))
+    if isinstance(constant, tuple):
+        return tuple(_with_literals(each, sizes) for each in constant)
+    is_size = isinstance(constant, int) and constant >= SMALLEST_LITERAL
+    return sizes.get(str(constant), constant) if is_size else constant
 
 
 def _normal(array: Any, bias: int, rng: np.random.Generator) -> Any:

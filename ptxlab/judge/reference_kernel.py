@@ -55,8 +55,7 @@ class ReferenceKernel(Reference):
         target: Target,
         name: str | None = None,
     ) -> None:
-        self.takes = names
-        self._config = config
+        self.takes, self.path, self.config = names, path, config
         self._device = EmulatorDevice(target, console=_undecided)
         self._kernel = self._device.load(_compiled(os.fspath(path), target)).kernel(name)
         self._written: list[str] | None = None
@@ -95,7 +94,7 @@ class ReferenceKernel(Reference):
             is_number = name not in held and parameter.size == _NUMBER.itemsize
             passed.append(_carrying(value).tobytes() if is_number else held.get(name, value))
         try:
-            self._kernel.run(LaunchConfig.of(**self._config(sizes)), passed)
+            self._kernel.run(LaunchConfig.of(**self.config(sizes)), passed)
             left = {name: buffer.numpy() for name, buffer in held.items()}
         except LaunchError as error:
             raise PtxlabError(f"the trusted kernel does not run: {error}") from None

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from ptxlab.judge.judgement import STAGES, Judgement
 
 from ptxlab import evaluate_many
 from ptxlab.errors import PtxlabError
-from ptxlab.judge.judgement import STAGES, Judgement
 from ptxlab.judge.limits import Limits
 from tests.clients.needs import need
 
@@ -325,6 +325,34 @@ def test_no_process_is_left(others: dict[str, Judgement]) -> None:
             except BlockingIOError:
                 assert time.monotonic() < end
                 time.sleep(0.1)
+
+
+def test_literals_are_sizes_where_the_module_has_none_of_them(tmp_path: Path) -> None:
+    from ptxlab.judge.module_task import ModuleTask
+
+    text = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self, k): super().__init__()
+    def forward(self, x, y): return x @ y
+def get_inputs(): return [torch.rand(512, 257), torch.rand((257, 3), device="cuda")]
+def get_init_inputs(): return [257]
+"""
+    (tmp_path / "free.py").write_text(text)
+    (tmp_path / "bound.py").write_text(text.replace("x @ y", "x.view(512, 257) @ y"))
+    for name, first in (("free", 64), ("bound", 512)):
+        task = ModuleTask(str(tmp_path / f"{name}.py"), "sm_80", Limits(elements=1 << 14), seed=0)
+        given = task.cases()[0]
+        assert task.full_sizes == {"512": 512, "257": 257}
+        assert task.sizes["512"] == first
+        assert [each.shape for each in given.inputs] == [
+            (first, task.sizes["257"]),
+            (task.sizes["257"], 3),
+        ]
+        assert given.initial == [task.sizes["257"]]
+        assert task.sizes["257"] % 16 == 1
+        _, shaped, _ = task.shapes()
+        assert shaped[0]["shaped"][0] == [512, 257]
 
 
 def test_a_file_without_a_reference_is_refused(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+from ptxlab.judge.judgement import Judgement
 
 from ptxlab import evaluate_many
-from ptxlab.judge.judgement import Judgement
 from ptxlab.judge.limits import Limits
 from tests.clients.needs import need
 
@@ -135,6 +134,4 @@ def test_what_a_client_copies_by_itself_is_memory_too(judged: dict[str, Judgemen
 
 def _marked(judgement: Judgement) -> int:
     text = Path(judgement.candidate).read_text(encoding="utf-8")
-    found = re.search("# HERE", text)
-    assert found is not None
-    return text[: found.start()].count("\n") + 1
+    return text[: text.index("# HERE")].count("\n") + 1

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from ptxlab.judge.speed import ADVICE, Speed, plain, predicted
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge import messages
 from ptxlab.judge.arguments import Array, drawn, others, smaller
 from ptxlab.judge.references import ReferenceFunction, read_reference
+from ptxlab.prediction.model import Changed
+from ptxlab.prediction.what_if import CHANGES
 
 
 def test_messages_carry_arrays_of_any_type() -> None:
@@ -80,6 +84,32 @@ def test_numbers_differ_from_launch_to_launch_and_follow_from_the_seed() -> None
     assert sorted(again["i"]) == sorted(first["i"])
     assert first["a"] == float(np.float32(0.1))
     assert drawn(values, (7, 1), first=False)["x"].tobytes() == again["x"].tobytes()
+
+
+def test_what_saves_most_is_told_and_a_launch_only_where_nothing_else_is_worth_it() -> None:
+    def speed(**saved: float) -> Speed:
+        told = {"seconds": 10.0, "low": 9.0, "high": 11.0, "bound": "lsu", "bound_by": "lsu"}
+        return predicted("a100", {**told, "saved": saved})
+
+    best = speed(**{"launch=0": 6.0, "lsu=inf": 2.0, "occupancy": 3.0})
+    assert (best.change, best.changed, best.advice) == ("occupancy", 7.0, ADVICE["occupancy"])
+    assert speed(**{"launch=0": 6.0, "lsu=inf": 0.01}).change == "launch=0"
+    assert speed(**{"launch=0": 0.01, "lsu=inf": -1.0}).change is None
+
+
+def test_all_that_can_change_has_advice() -> None:
+    assert ADVICE.keys() == {*CHANGES, "occupancy"}
+
+
+def test_launches_of_a_module_add_up() -> None:
+    """A CTA more is another number of them for each launch; the bound is the longest one's."""
+    made = [
+        SimpleNamespace(seconds=s, low=s - 1, high=s + 1, bound=b, bound_by=b, what_if=[Changed(c, s / 2, b)])
+        for s, b, c in ((4.0, "dram", "occupancy=3"), (6.0, "lsu", "occupancy=9"))
+    ]  # fmt: skip
+    assert plain(made) == {  # type: ignore[arg-type]
+        "seconds": 10.0, "low": 8.0, "high": 12.0, "bound": "lsu", "bound_by": "lsu", "saved": {"occupancy": 5.0},
+    }  # fmt: skip
 
 
 def test_a_file_has_a_reference(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge.comparison import Compared
-from ptxlab.judge.judgement import STAGES, Judgement, Speed, TrialOutcome
+from ptxlab.judge.judgement import STAGES, Judgement, TrialOutcome
+from ptxlab.judge.speed import Speed
 from ptxlab.verbs.check import text as check_text
 from ptxlab.view.annotations import Annotation
 from ptxlab.view.json import members
@@ -84,7 +85,15 @@ def _speed(speed: Speed) -> str:
         return f"not predicted: {speed.unknown}"
     times = f"{1e6 * speed.seconds:.3g} us, likely {1e6 * speed.low:.3g} to {1e6 * speed.high:.3g}"
     ratio = f", {speed.speedup:.2f} times as fast as the baseline" if speed.speedup else ""
-    return f"{times}{ratio}; bound by {speed.bound}: {speed.advice}"
+    return f"{times}{ratio}; bound by {speed.bound}; {_next(speed)}"
+
+
+def _next(speed: Speed) -> str:
+    """Say what the next best change would be, and what it would give."""
+    if speed.advice is None or speed.changed is None or speed.seconds is None:
+        return "no change alone would save 1%"
+    share = 100 * (1 - speed.changed / speed.seconds)
+    return f"{speed.advice} ({speed.change} saves up to {share:.0f}%)"
 
 
 def _details(judgement: Judgement) -> Iterator[str]:

@@ -70,6 +70,7 @@ def test_a_trusted_kernel_says_what_is_right(
         "8",
     ]
     assert main(["judge", "right.cu", *trusted, *LAUNCH[2:]]) == 0
+    assert "times as fast as the baseline" in capsys.readouterr().out
     assert main(["judge", "wrong.cu", *trusted, *LAUNCH[2:]]) == 1
     assert "of wrong.cu for sm_80: not right" in capsys.readouterr().out
 
