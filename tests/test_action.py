@@ -72,11 +72,16 @@ def test_what_workflows_run_is_there(file: Path) -> None:
     commands = [
         line.split("#")[0].split()
         for step in steps(yaml.safe_load(file.read_text(encoding="utf-8")))
-        for line in step.get("run", "").splitlines()
+        for line in (*step.get("run", "").splitlines(), *_given_to_the_action(step))
     ]
     assert all("uses" in step or "run" in step for step in steps(yaml.safe_load(file.read_text())))
     for command in filter(None, commands):
         assert is_there(command), command
+
+
+def _given_to_the_action(step: dict[str, Any]) -> list[str]:
+    lines = step["with"]["run"].splitlines() if step.get("uses") == "./" else []
+    return [f"ptxlab {line}" for line in lines]
 
 
 def is_there(command: list[str]) -> bool:
@@ -90,7 +95,7 @@ def is_there(command: list[str]) -> bool:
         for each in (name, *arguments)
         if each.startswith(("scripts/", ".ci/", "tests/", "ptx/", "kernels/"))
     ]
-    return name in ("ptxlab", "python", "pipx", "grep", *paths) and all(
+    return name in ("ptxlab", "python", "pipx", "grep", "apt-get", *paths) and all(
         (HOME / each).exists() for each in paths
     )
 

@@ -62,6 +62,11 @@ class ModuleTask:
                 self._names = runpy.run_path(path)
         except OSError as error:
             raise PtxlabError(f"cannot read {path}: {error.strerror}") from None
+        except Exception as error:  # of the user's own file, which may be no Python
+            raise PtxlabError(
+                f"{path} does not run: {type(error).__name__}: {error}",
+                hint=f"the reference of a module is a file in Python with {', '.join(NEEDED)}",
+            ) from error
         if missing := [name for name in NEEDED if name not in self._names]:
             raise PtxlabError(
                 f"{path} has no {', '.join(missing)}", hint=f"it needs {', '.join(NEEDED)}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxlab.device.loading import is_cuda
 from ptxlab.device.shapes import dtype_of, shape_of
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.judge.arguments import Arguments, Array, elements, of_sizes, smaller, told
 from ptxlab.judge.limits import Limits
@@ -24,6 +24,11 @@ from ptxlab.judge.trials import GIVEN, Trial, aliased, trials
 
 Size = int | tuple[int, int]
 """A size, or one with the number that it has to be a multiple of."""
+
+
+def is_kernel(reference: str | os.PathLike[str]) -> bool:
+    """Say whether a reference is the file of a kernel, by its name."""
+    return os.fspath(reference).endswith((".cu", ".ptx", ".cubin", ".fatbin"))
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,15 @@ class KernelTask:
             if callable(arguments)
             else self.full_sizes
         )
+        if (
+            isinstance(reference, str | os.PathLike)
+            and not is_cuda(reference)
+            and is_kernel(reference)
+        ):
+            raise Unsupported(
+                f"{os.fspath(reference)} is a kernel, and how far from it others may be follows from CUDA C alone",
+                hint="give the .cu that it was made from, or a function in NumPy",
+            )
         names = list(told(arguments, self.sizes))
         self.reference: Reference
         if isinstance(reference, str | os.PathLike) and is_cuda(reference):

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from ptxlab.judge.judgement import STAGES, Judgement
 
 from ptxlab import evaluate_many
 from ptxlab.errors import PtxlabError
+from ptxlab.judge.judgement import STAGES, Judgement
 from ptxlab.judge.limits import Limits
 from tests.clients.needs import need
 
@@ -359,4 +359,7 @@ def test_a_file_without_a_reference_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "reference.py"
     file.write_text("def get_inputs(): return []\n")
     with pytest.raises(PtxlabError, match="has no Model, get_init_inputs"):
+        list(evaluate_many([file], file, arch="sm_80", gpus=()))
+    file.write_text("__global__ void k() {}")
+    with pytest.raises(PtxlabError, match="SyntaxError"):
         list(evaluate_many([file], file, arch="sm_80", gpus=()))

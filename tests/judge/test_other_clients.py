@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ptxlab.judge.judgement import Judgement
 
 from ptxlab import evaluate_many
+from ptxlab.judge.judgement import Judgement
 from ptxlab.judge.limits import Limits
 from tests.clients.needs import need
 

@@ -10,12 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from ptxlab.judge.speed import ADVICE, Speed, plain, predicted
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge import messages
 from ptxlab.judge.arguments import Array, drawn, others, smaller
 from ptxlab.judge.references import ReferenceFunction, read_reference
+from ptxlab.judge.speed import ADVICE, Speed, plain, predicted
 from ptxlab.prediction.model import Changed
 from ptxlab.prediction.what_if import CHANGES
 

@@ -132,10 +132,11 @@ def execute(args: argparse.Namespace) -> int:
 
 def _reference(text: str) -> Any:
     """Return the file that is told, or a function for an expression: ``C=A@B``."""
+    from ptxlab.judge.task import is_kernel
     from ptxlab.verbs.launching.expression import evaluate
     from ptxlab.verbs.launching.values import split
 
-    if text.endswith((".py", ".cu")):
+    if text.endswith(".py") or is_kernel(text):
         return text
     name, expression = split(text)
     words = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression))

@@ -36,7 +36,7 @@ def answer(verb: str, arguments: Sequence[str], source: str = "", page: int = 1)
 
     Raises PtxlabError for an argument that would write a file.
     """
-    if any(each.startswith(("-o", "--o")) for each in arguments):
+    if any(map(_means_output, arguments)):
         raise PtxlabError("a tool writes no files", hint="the answer has what --output would write")
     text = _said(verb, tuple(arguments), source)
     pages = max(1, -(-len(text) // PAGE))
@@ -44,6 +44,11 @@ def answer(verb: str, arguments: Sequence[str], source: str = "", page: int = 1)
     part = text[PAGE * (number - 1) : PAGE * number]
     more = f"; page={number + 1} has more" if number < pages else ""
     return part if pages == 1 else f"{part}\n[page {number} of {pages}{more}]"
+
+
+def _means_output(argument: str) -> bool:
+    name = argument.partition("=")[0]
+    return argument.startswith("-o") or (len(name) > 2 and "--output".startswith(name))
 
 
 @lru_cache(16)  # the same call asks for the next page

@@ -106,6 +106,7 @@ def test_it_stands_on_its_line(here: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["right.cu"], "what is right?"),
         (["right.cu", *LAUNCH, "--size", "n=0"], "is not NAME=N"),
+        (["right.cu", *LAUNCH, "--reference", "trusted.ptx"], "follows from CUDA C alone"),
         (["right.cu", *LAUNCH, "--gpu", "h1000"], "h1000"),
         (["right.cu", *LAUNCH, "--arg", "m=tma(x,box=8)"], "tensor map"),
         (["right.cu", *LAUNCH, "--grid", "{k}"], "there is no 'k'"),

@@ -15,6 +15,11 @@ from ptxlab.verbs.mcp import tools
 from tests.clients.needs import need
 
 
+def test_what_begins_as_output_does_is_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "_said", lambda verb, arguments, source: " ".join(arguments))
+    assert tools.answer("fragments", ["--op", "m16n8k16"]) == "--op m16n8k16"
+
+
 def test_an_answer_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_said", lambda *told: "a" * tools.PAGE + "b" * 10)
     first, second = (tools.answer("ops", [], page=number) for number in (1, 2))
@@ -24,7 +29,7 @@ def test_an_answer_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tools.answer("ops", [], page=-1) == first
 
 
-@pytest.mark.parametrize("option", ["-o", "-oevil", "--output", "--out=evil"])
+@pytest.mark.parametrize("option", ["-o", "-oevil", "--output", "--out=evil", "--o"])
 def test_a_tool_writes_no_file(option: str) -> None:
     with pytest.raises(PtxlabError, match="writes no files"):
         tools.answer("explain", ["mma.m16n8k16.bf16", option, "evil"])
