@@ -164,6 +164,8 @@ class Row:
     every_predicate: Literal["", "read", "written"] = ""
     slot: int = 0
     """The source slot that its first source lies in."""
+    flops: int = 0
+    """Floating-point operations of a thread; a fused multiply-add is two, as in NVIDIA's figures."""
     factors: str = ""
     """The type of a product's factors where no modifier says."""
     scoreboard: str = ""
@@ -227,5 +229,11 @@ def rows(
         yield row
         if uniform:
             yield replace(
-                row, opcode=f"U{opcode}", pipe="uniform", scoreboard="", latency="", slot=0
+                row,
+                opcode=f"U{opcode}",
+                pipe="uniform",
+                scoreboard="",
+                latency="",
+                slot=0,
+                flops=0,
             )

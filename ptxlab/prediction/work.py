@@ -14,12 +14,6 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import ZERO_REGISTER, SassRegister
 from ptxlab.prediction.timing import product_shape
 
-_OF_A_LANE = {
-    "FFMA": 2, "FADD": 1, "FMUL": 1, "FFMA2": 4, "FADD2": 2, "FMUL2": 2, "HFMA2": 4, "HADD2": 2, "HMUL2": 2,
-    "DFMA": 2, "DADD": 1, "DMUL": 1,
-}  # fmt: skip
-"""By opcode, without what its modifiers say; of HFMA2 and those like it in both halves."""
-
 _WARPS = 4
 """Which issue a warpgroup's product together."""
 
@@ -47,4 +41,4 @@ def _of_a_warp(i: DecodedInstruction) -> float:
         m, n, k = product_shape(i)
         return 2 * m * n * k / (_WARPS if i.does == "product" else 1)
     moves = any(isinstance(s, SassRegister) and s.number == ZERO_REGISTER for s in i.sources[:2])
-    return 0 if moves else WARP * _OF_A_LANE.get(i.sass.opcode, 0)
+    return 0 if moves or i.row is None else WARP * i.row.flops

@@ -197,9 +197,9 @@ def _changed(nth: int, modifiers: Modifiers) -> int:
 _WHOLE_PAIR = ("U64", "S64")
 
 ROWS = (
-    *rows("FMUL", "fma", _rounded_once(_multiply), uniform=True),
-    *rows("FADD", "fma", _rounded_once(_add), uniform=True, floats=True),
-    *rows("FFMA", "fma", _rounded_once(_multiply_add), uniform=True, floats=True),
+    *rows("FMUL", "fma", _rounded_once(_multiply), uniform=True, flops=1),
+    *rows("FADD", "fma", _rounded_once(_add), uniform=True, floats=True, flops=1),
+    *rows("FFMA", "fma", _rounded_once(_multiply_add), uniform=True, floats=True, flops=2),
     *rows("FMNMX", "alu", _least_or_most, floats=True),
     *rows("FSEL", "alu", _select, uniform=True, floats=True),
     *rows("FSETP", "alu", _compare, uniform=True),
@@ -234,9 +234,12 @@ ROWS = (
         slot=1,
     ),
     *rows("FRND FCHK", "xu", reads=_source_words("F64"), scoreboard="xu"),
-    *rows("HFMA2 HADD2", "fma2", _half_constant),
-    *rows("HMUL2", "fma2"),
+    *rows("HFMA2", "fma2", _half_constant, flops=4),
+    *rows("HADD2", "fma2", _half_constant, flops=2),
+    *rows("HMUL2", "fma2", flops=2),
     *rows("HSETP2 HMNMX2", "alu", latency="half_alu"),
     *rows("F2FP", "alu"),
-    *rows("DFMA DADD DMUL DSETP", "fp64", reads=pairs, scoreboard="fp64", words=2),
+    *rows("DFMA", "fp64", reads=pairs, scoreboard="fp64", words=2, flops=2),
+    *rows("DADD DMUL", "fp64", reads=pairs, scoreboard="fp64", words=2, flops=1),
+    *rows("DSETP", "fp64", reads=pairs, scoreboard="fp64", words=2),
 )
