@@ -83,13 +83,16 @@ def test_nvidia_mma_is_d_of_the_instruction() -> None:
 
 
 def test_nvidia_mma_of_hopper_is_d_of_wgmma() -> None:
-    """PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16": accumulator D, of four warps below each other."""
-    text = "#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], instrShape = [16, 32, 16]}>"
+    """PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16": accumulator D, of four warps below each other.
+
+    A second warpgroup is beside the first.
+    """
+    text = "#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 2], instrShape = [16, 32, 16]}>"
     layout = thread_values(text)
     assert layout is not None
-    thread, i = np.indices((128, 16))
-    row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (i // 2 % 2)
-    col = 2 * (thread % 4) + i % 2 + 8 * (i // 4)
+    thread, i = np.indices((256, 16))
+    row = 16 * (thread // 32 % 4) + thread % 32 // 4 + 8 * (i // 2 % 2)
+    col = 32 * (thread // 128) + 2 * (thread % 4) + i % 2 + 8 * (i // 4)
     assert (layout(thread, i) == row + 64 * col).all()
 
 
