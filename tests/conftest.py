@@ -66,11 +66,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_runtest_setup() -> None:
-    # Who looks for garbage in a test looks for its own: to look through all that was made before takes a second.
-    gc.freeze()
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Have a worker tell of a test that passes but once: to tell of its setup and teardown, too, takes as long as it."""
