@@ -2,7 +2,7 @@
 
 import sys
 
-from ptxlab.main import main
+from ptxlab.main import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

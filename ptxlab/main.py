@@ -18,7 +18,7 @@ from ptxlab.cli.progress import ticking
 from ptxlab.cli.readers import suggestion
 from ptxlab.cli.verbs import VERBS, find_verb
 from ptxlab.errors import PtxlabError
-from ptxlab.garbage import seldom
+from ptxlab.garbage import no_more, seldom
 
 OF_OTHERS = ("exec", "lab", "mcp")
 """Verbs whose terminal is that of another program, or that serve until they are ended, unless they write a file."""
@@ -29,6 +29,13 @@ exit status:
   1  a check or comparison     4  the input was rejected
      failed                  130  interrupted
   2  usage                    70  a bug of ptxlab"""
+
+
+def command() -> int:
+    """Be the command ``ptxlab``, a process of its own: ``main`` with what it was started with."""
+    status = main()
+    no_more()
+    return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -47,6 +48,7 @@ class Browser:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            start_new_session=True,
         )
         self._base = f"http://127.0.0.1:{self._port()}/session"
         # The one that never had a window does the same in a third of the time.
@@ -72,6 +74,10 @@ class Browser:
         finally:
             self._driver.terminate()
             self._driver.wait(timeout=20)
+            with suppress(
+                ProcessLookupError
+            ):  # a browser that has not ended yet would go on for ever
+                os.killpg(self._driver.pid, signal.SIGKILL)
 
     def open(self, url: str) -> None:
         """Load a page anew and wait until it was drawn: keys pressed before that are lost."""
