@@ -57,7 +57,7 @@ def test_the_wheel_says_what_the_project_says(wheel: zipfile.ZipFile) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("ptxlab", ptxlab.__version__)
     assert metadata["License-Expression"] == "Apache-2.0"
     assert b"Apache License" in wheel.read(f"{folder}/licenses/LICENSE")
-    assert b"ptxlab = ptxlab.main:main" in wheel.read(f"{folder}/entry_points.txt")
+    assert b"ptxlab = ptxlab.main:command" in wheel.read(f"{folder}/entry_points.txt")
     assert set(metadata.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
 
 

@@ -193,10 +193,10 @@ NESTS = {
     INNER: @p4 mov.u32 r14, r10; @p4 add.u32 r21, r21, r10;
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
     "what has no machine code": """
-        mov.u32 r10, 0; cvt.rn.f32.u32 f1, r0; mul.f32 f1, f1, 0f3B800000;
-    INNER: ex2.approx.f32 f2, f1; fma.rn.f32 f1, f2, 0f3F000000, f1; lg2.approx.f32 f1, f1;
-        shfl.sync.bfly.b32 r11, r21, 5, 31, -1; add.u32 r21, r21, r11; mov.b32 r12, f1;
-        and.b32 r14, r10, 3; setp.eq.u32 p4, r14, 2; xor.b32 r13, r21, r10;
+        mov.u32 r10, 0; cvt.rn.f32.u32 f1, r0; mul.f32 f1, f1, 0f3B800000; mov.f32 f2, f1;
+    INNER: and.b32 r14, r10, 3; setp.eq.u32 p4, r14, 2; fma.rn.f32 f2, f2, 0f3F000000, f1;
+        @p4 sin.approx.f32 f2, f1; fma.rn.f32 f1, f2, 0f3F000000, f1; cos.approx.f32 f1, f1;
+        shfl.sync.bfly.b32 r11, r21, 5, 31, -1; add.u32 r21, r21, r11; mov.b32 r12, f1; xor.b32 r13, r21, r10;
         @p4 shfl.sync.down.b32 r13|p5, r21, 3, 31, -1; @p5 add.u32 r21, r21, 1; add.u32 r21, r21, r13; xor.b32 r21, r21, r12;
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;
         mov.u32 r15, %clock; xor.b32 r21, r21, r15;""",
