@@ -415,7 +415,17 @@ def test_every_kernel_has_a_check() -> None:
     assert RUNS.keys() == CHECKS.keys()
 
 
-@pytest.mark.parametrize("kernel", RUNS)
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        # Of the rungs with wgmma the first and the last always run.
+        pytest.param(
+            name,
+            marks=[pytest.mark.thorough] * bool(re.match("wgmma_(?!persistent)", name)),
+        )
+        for name in RUNS
+    ],
+)
 def test_run_line_does_what_it_says(device: Device, kernel: str) -> None:
     run = RUNS[kernel]
     before, after = execute(device, run, resources.path(run.file))

@@ -56,7 +56,10 @@ def softmax(kernel: str, rows: int, columns: int) -> Prediction:
 
 @pytest.mark.parametrize(
     "kernel",
-    ["thread_a_row", "cta_a_row", pytest.param("warp_a_row", marks=pytest.mark.thorough)],
+    [
+        "thread_a_row",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("warp_a_row", "cta_a_row")),
+    ],
 )
 def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(
     kernel: str, monkeypatch: pytest.MonkeyPatch
