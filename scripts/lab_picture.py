@@ -42,10 +42,8 @@ def pictures(folder: Path) -> list[bytes]:
             browser.js(f"VIEWS.{tab}.tab.click()")
             browser.until(f"running === null && VIEWS.{tab}.shown !== null", 60)
             browser.js(f"look({{ line: {AT}, from: 'picture' }})")
-            while (
-                tab == "step" and browser.js("return held('d0')") is None
-            ):  # answered when the frame has moved
-                sleep(0.1)
+            if tab == "step":  # which answers when its frame has moved
+                browser.until("held('d0') != null", 60)
             sleep(1)  # what is in a frame is drawn after it is there
             taken.append(browser.picture(QUALITY))
     return taken

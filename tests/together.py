@@ -42,6 +42,11 @@ def in_one_test(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[T
     return together
 
 
+def thorough(values: Iterable[Any]) -> list[Any]:
+    """Return values as parameters that a change can spare: others beside them always run."""
+    return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
+
+
 def one_of_each(cases: Iterable[Any], *classes: Callable[[Any], Hashable]) -> list[Any]:
     """Return the cases as parameters, those thorough of which others before them always run.
 

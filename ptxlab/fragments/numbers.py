@@ -119,6 +119,12 @@ def contents(layout: OperandLayout, fill: Fill) -> tuple[Numbers, Array]:
     return Numbers(patterns, values, np.zeros(1, np.int64)), which.reshape(own.shape)
 
 
+def shape_of(layout: OperandLayout) -> tuple[int, ...]:
+    """Return [rows, cols] of an operand, of several matrices [matrices, rows, cols]."""
+    several = (layout.matrices,) if layout.matrices > 1 else ()
+    return (*several, layout.rows, layout.cols)
+
+
 def filled(layout: OperandLayout, fill: Fill) -> Array:
     """Return an operand's elements as integers, [rows, cols], of several matrices [matrices, ...].
 
@@ -128,8 +134,7 @@ def filled(layout: OperandLayout, fill: Fill) -> Array:
         if layout.operand in fill.contents:
             return fill.contents[layout.operand].astype(np.int64)
         fill = "numbered"
-    several = (layout.matrices,) if layout.matrices > 1 else ()
-    shape = (*several, layout.rows, layout.cols)
+    shape = shape_of(layout)
     count = np.arange(np.prod(shape)).reshape(shape)
     if layout.operand in "CD":
         return count if fill == "addressing" else np.zeros_like(count)

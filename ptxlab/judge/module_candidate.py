@@ -72,9 +72,8 @@ class ModuleCandidate:
         self._session.device.most_instructions = job["limits"]["instructions"]
         self._remarks: list[str] = []
         use_emulator(session=self._session)
-        with suppress(
-            PtxlabError
-        ):  # where PyTorch has loaded a GPU's own, what calls the driver finds that
+        # Where PyTorch has loaded a GPU's own, what calls the driver finds that.
+        with suppress(PtxlabError):
             install(job["arch"], session=self._session)
             loaded().gpu.say = self._remarks.append  # type: ignore[method-assign, assignment]
         self._model: Any = None

@@ -79,21 +79,18 @@ class KernelTask:
             if callable(arguments)
             else self.full_sizes
         )
-        if (
-            isinstance(reference, str | os.PathLike)
-            and not is_cuda(reference)
-            and is_kernel(reference)
-        ):
+        file = reference if isinstance(reference, str | os.PathLike) else ""
+        if is_kernel(file) and not is_cuda(file):
             raise Unsupported(
-                f"{os.fspath(reference)} is a kernel, and how far from it others may be follows from CUDA C alone",
+                f"{os.fspath(file)} is a kernel, and how far from it others may be follows from CUDA C alone",
                 hint="give the .cu that it was made from, or a function in NumPy",
             )
         names = list(told(arguments, self.sizes))
         self.reference: Reference
-        if isinstance(reference, str | os.PathLike) and is_cuda(reference):
+        if file and is_cuda(file):
             trusted = trusted_launch or {}
             self.reference = ReferenceKernel(
-                reference,
+                file,
                 names,
                 lambda sizes: {
                     **self.config(sizes),

@@ -9,20 +9,12 @@ from functools import cache
 
 from ptxlab.errors import PtxlabError, nearest
 from ptxlab.matrix.form import AsyncInstruction, Form
-from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
-from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED, MMA_SPARSE, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.naming import spelling, tensor_memory, warpgroup
+from ptxlab.matrix.naming import row_moves, spelling, tensor_memory, warp, warpgroup
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 from ptxlab.numbers.synonyms import type_called
 
-MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
-    *MMA,
-    *MMA_BLOCK_SCALED,
-    *MMA_SPARSE,
-    *MMA_SPARSE_BLOCK_SCALED,
-    *WMMA,
-)
+MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (*warp(), *WMMA)
 """Every warp-level instruction that multiplies matrices."""
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -52,7 +44,7 @@ def forms() -> tuple[Form, ...]:
 
 def warp_level() -> tuple[Form, ...]:
     """Return the forms that a warp executes, family by family."""
-    return (*MULTIPLICATIONS, *WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX)
+    return (*MULTIPLICATIONS, *WMMA_MOVES, *row_moves())
 
 
 def opcodes() -> tuple[str, ...]:

@@ -57,7 +57,8 @@ def _spelled(table: Callable[[], tuple[Form, ...]]) -> dict[tuple[str, ...], For
     return forms
 
 
-def _warp() -> tuple[Form, ...]:
+def warp() -> tuple[MatrixInstruction, ...]:
+    """Return the products of warps in registers."""
     from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED, MMA_SPARSE, MMA_SPARSE_BLOCK_SCALED
 
     return (*MMA, *MMA_BLOCK_SCALED, *MMA_SPARSE, *MMA_SPARSE_BLOCK_SCALED)
@@ -69,7 +70,8 @@ def _wmma() -> tuple[Form, ...]:
     return (*WMMA, *WMMA_MOVES)
 
 
-def _moves() -> tuple[Form, ...]:
+def row_moves() -> tuple[Form, ...]:
+    """Return what moves matrices by their rows, between registers and shared memory or among registers."""
     from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 
     return (*LDMATRIX, *STMATRIX, MOVMATRIX)
@@ -91,11 +93,11 @@ def tensor_memory() -> tuple[Form, ...]:
 
 
 _TABLES: dict[str, Callable[[], tuple[Form, ...]]] = {
-    "mma": _warp,
+    "mma": warp,
     "wmma": _wmma,
-    "ldmatrix": _moves,
-    "stmatrix": _moves,
-    "movmatrix": _moves,
+    "ldmatrix": row_moves,
+    "stmatrix": row_moves,
+    "movmatrix": row_moves,
     "wgmma": warpgroup,
     "tcgen05": tensor_memory,
 }

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ptxlab.isa.targets import WARP
+from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import ZERO_REGISTER, SassRegister
 from ptxlab.prediction.timing import product_shape
-
-_WARPS = 4
-"""Which issue a warpgroup's product together."""
 
 
 def operations(
@@ -39,6 +36,6 @@ def operations(
 def _of_a_warp(i: DecodedInstruction) -> float:
     if i.does == "product" or (i.row is not None and i.row.pipe == "tensor"):
         m, n, k = product_shape(i)
-        return 2 * m * n * k / (_WARPS if i.does == "product" else 1)
+        return 2 * m * n * k / (WARPGROUP // WARP if i.does == "product" else 1)
     moves = any(isinstance(s, SassRegister) and s.number == ZERO_REGISTER for s in i.sources[:2])
     return 0 if moves or i.row is None else WARP * i.row.flops

@@ -170,10 +170,9 @@ def parameters(function: Function, source: SourceText | None = None) -> tuple[Pa
         offset = -(-end // alignment) * alignment
         size = count * scalar.bytes
         pointer = declaration.pointer is not None
-        own = declarator.name.removeprefix(f"{function.name}_")
-        name = (
-            names[index] if index < len(names) else own
-        )  # one that instruments a kernel adds some
+        name = declarator.name.removeprefix(f"{function.name}_")
+        if index < len(names):  # who instruments a kernel adds some behind those of the source
+            name = names[index]
         laid_out.append(
             Parameter(index, name, scalar.name, count, size, alignment, offset, pointer)
         )

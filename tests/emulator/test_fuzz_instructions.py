@@ -17,6 +17,7 @@ from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.numbers.types import TYPES
 from tests.time_limit import at_most
+from tests.together import thorough
 
 ALWAYS, PROGRAMS = 8, 40
 IN_A_PROGRAM = 40
@@ -140,7 +141,7 @@ def sound(seed: int) -> tuple[list[str], str]:
     "seed",
     [
         *range(ALWAYS),
-        *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(ALWAYS, PROGRAMS)),
+        *thorough(range(ALWAYS, PROGRAMS)),
     ],
 )
 def test_each_is_refused_or_runs_and_so_do_those_that_run_together(seed: int) -> None:

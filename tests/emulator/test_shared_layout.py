@@ -12,6 +12,7 @@ import pytest
 import ptxlab
 from ptxlab.device.protocol import Device
 from ptxlab.toolchain import disassemble, link_ptx
+from tests.together import thorough
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 TYPES = {"b8": 1, "b16": 2, "f32": 4, "u64": 8, "v4 .f32": 16}
@@ -99,7 +100,7 @@ def stored_constants(sass: str, function: str) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    "seed", [1, 2, 3, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (4, 5))]
+    "seed", [1, 2, 3, *thorough((4, 5))]
 )  # nvJitLink 13 aborts on the module of seed 0
 def test_variables_lie_where_ptxas_puts_them(device: Device, seed: int) -> None:
     layout = Layout(seed)

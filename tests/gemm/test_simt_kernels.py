@@ -27,6 +27,7 @@ from tests.gemm.simt import (
     rewrite,
     whole_numbers,
 )
+from tests.together import thorough
 
 __all__ = ["rewrite"]
 
@@ -200,9 +201,7 @@ def works(device: Device) -> Works:
 
 
 # test_rows_aligned_and_not computes as much with the same kernels.
-@pytest.mark.parametrize(
-    "name", [KERNELS[0], *(pytest.param(n, marks=pytest.mark.thorough) for n in KERNELS[1:])]
-)
+@pytest.mark.parametrize("name", [KERNELS[0], *thorough(KERNELS[1:])])
 def test_without_a_slip_it_works(works: Works, name: str) -> None:
     assert works(name)
 

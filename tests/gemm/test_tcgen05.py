@@ -34,6 +34,7 @@ from tests.gemm.mapped import (
     whole_numbers,
 )
 from tests.gemm.simt import one_of_each
+from tests.together import thorough
 
 __all__ = ["rewrite"]
 
@@ -124,7 +125,7 @@ def test_nothing_races_with_numbers_of_8_and_of_32_bits(name: str, dtype: str) -
 # The least and the most that may land: what is between them is checked for races in every rung below.
 @pytest.mark.parametrize(
     "name",
-    [RUNGS[0], *(pytest.param(n, marks=pytest.mark.thorough) for n in RUNGS[1:-1]), RUNGS[-1]],
+    [RUNGS[0], *thorough(RUNGS[1:-1]), RUNGS[-1]],
 )
 def test_whenever_products_and_copies_land(name: str) -> None:
     problem = Problem(130, 136, 200)
@@ -137,9 +138,7 @@ def test_whenever_products_and_copies_land(name: str) -> None:
     assert len(results) == 1
 
 
-@pytest.mark.parametrize(
-    "name", [*(pytest.param(n, marks=pytest.mark.thorough) for n in RUNGS[:-1]), RUNGS[-1]]
-)
+@pytest.mark.parametrize("name", [*thorough(RUNGS[:-1]), RUNGS[-1]])
 def test_a_larger_one(blackwell: Device, name: str) -> None:
     result = run(blackwell, Problem(256, 512, 256), ALGORITHMS[name])
     assert result.passed

@@ -18,7 +18,7 @@ from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain.nvjitlink import link_ptx
 from scripts import certify
-from tests.together import in_one_test
+from tests.together import in_one_test, thorough
 
 FAMILIES = {
     "10x": ("sm_100f", "sm_110f"),
@@ -139,8 +139,7 @@ def test_only_variants_of_wmma_are_not_in_the_list() -> None:
     [
         "sm_75", "sm_90a", "sm_100a", "sm_120a",
         # What runs on these stands in the measured list, and is what runs on those but for a line or two.
-        *(pytest.param(target, marks=pytest.mark.thorough)
-          for target in ("sm_80", "sm_89", "sm_90", "sm_103a", "sm_107", "sm_107a", "sm_110a", "sm_121a")),
+        *thorough(("sm_80", "sm_89", "sm_90", "sm_103a", "sm_107", "sm_107a", "sm_110a", "sm_121a")),
     ],
 )  # fmt: skip
 def test_a_target_takes_its_forms_and_no_others(target: str) -> None:

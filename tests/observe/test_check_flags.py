@@ -11,6 +11,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
+from tests.together import thorough
 
 HEAD = """\
 .version 8.0
@@ -229,7 +230,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     "schedule",
-    ["late", *(pytest.param(s, marks=pytest.mark.thorough) for s in ("early", "random:3"))],
+    ["late", *thorough(("early", "random:3"))],
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_libcudacxx(kernel: str, schedule: str, pipelines: str) -> None:

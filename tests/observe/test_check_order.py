@@ -18,6 +18,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import check
+from tests.together import thorough
 
 WARPS = 3
 EVERYONE = frozenset(range(32 * WARPS))
@@ -240,17 +241,13 @@ def checked(steps: list[Step]) -> Rules:
     return rules
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(6, 12))]
-)
+@pytest.mark.parametrize("seed", [*range(6), *thorough(range(6, 12))])
 def test_barriers_of_whole_ctas_and_warps(seed: int) -> None:
     steps = random_steps(seed, whole=True)
     assert checked(steps) == judge(steps)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(10, 20))]
-)
+@pytest.mark.parametrize("seed", [*range(10), *thorough(range(10, 20))])
 def test_barriers_of_any_kind(seed: int) -> None:
     steps = random_steps(seed, whole=False)
     assert checked(steps) == judge(steps)

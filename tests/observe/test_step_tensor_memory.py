@@ -16,6 +16,7 @@ from ptxlab.verbs.step import text as view
 from tests.emulator.blackwell.cells import device, module
 from tests.emulator.blackwell.operands import Problem
 from tests.emulator.blackwell.test_product import issued
+from tests.together import thorough
 
 
 def launched(
@@ -50,7 +51,7 @@ def cells_after(recording: Recording, last: int) -> Array:
 
 @pytest.mark.parametrize(
     "schedule",
-    ["late", *(pytest.param(s, marks=pytest.mark.thorough) for s in ("early", "random:3"))],
+    ["late", *thorough(("early", "random:3"))],
 )
 @pytest.mark.parametrize(
     ("problem", "cta"),

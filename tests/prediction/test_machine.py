@@ -10,13 +10,14 @@ from ptxlab.machine.values import Array, Bank, Where
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.program_slice import read_by
 from tests.prediction.running import Both
+from tests.together import thorough
 
 ARCHS = (
     "sm_80",
     pytest.param("sm_86", marks=pytest.mark.thorough),
     pytest.param("sm_89", marks=pytest.mark.thorough),
     "sm_120a",  # the last of those with a set of instructions alike, and the first of those
-    *(pytest.param(arch, marks=pytest.mark.thorough) for arch in ("sm_75", "sm_90a", "sm_100a")),
+    *thorough(("sm_75", "sm_90a", "sm_100a")),
 )
 
 HEAD = """\

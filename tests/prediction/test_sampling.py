@@ -19,6 +19,7 @@ from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.trace import Loop, SampledLoop
 from ptxlab.prediction.unfilled import UnfilledDevice
+from tests.together import thorough
 
 SOFTMAX = Path(__file__).parent / "softmax.cu"
 THREADS = {"thread_a_row": 128, "warp_a_row": 128, "cta_a_row": 256}
@@ -58,7 +59,7 @@ def softmax(kernel: str, rows: int, columns: int) -> Prediction:
     "kernel",
     [
         "thread_a_row",
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("warp_a_row", "cta_a_row")),
+        *thorough(("warp_a_row", "cta_a_row")),
     ],
 )
 def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(

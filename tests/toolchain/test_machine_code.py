@@ -15,6 +15,7 @@ from ptxlab.machine.sass import read_target
 from ptxlab.toolchain import assemble_cuda, disassemble, link_ptx
 from ptxlab.toolchain.fatbin import is_cubin, members
 from ptxlab.toolchain.machine_code import entries
+from tests.together import thorough
 from tests.toolchain.binaries import CUBIN, LZ4, PTX, ZSTD, container, executable, member
 
 SOURCE = """
@@ -46,10 +47,7 @@ SIZED = "\n.visible .entry sized()\n.reqntid 32, 3, 2\n{ bar.sync 3; ret; }\n"
     [
         "sm_75",  # in another format than later ones, and the first of those
         "sm_90a",
-        *(
-            pytest.param(arch, marks=pytest.mark.thorough)
-            for arch in ("sm_80", "sm_100a", "sm_120a")
-        ),
+        *thorough(("sm_80", "sm_100a", "sm_120a")),
     ],
 )
 def test_a_cubin_says_what_ptxas_said(arch: str) -> None:

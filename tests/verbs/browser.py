@@ -74,9 +74,8 @@ class Browser:
         finally:
             self._driver.terminate()
             self._driver.wait(timeout=20)
-            with suppress(
-                ProcessLookupError
-            ):  # a browser that has not ended yet would go on for ever
+            # A browser that has not ended yet would go on for ever.
+            with suppress(ProcessLookupError):
                 os.killpg(self._driver.pid, signal.SIGKILL)
 
     def open(self, url: str) -> None:

@@ -18,9 +18,6 @@ STACK_NAME, SHARED_NAME, DYNAMIC_NAME = "stack", "shared_memory", "dynamic_share
 RESERVED_NAME = "reserved_shared_memory"
 _ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?P<symbol>[\w$.]+)(?: \+ (?P<addend>\S+?))?\)?\)*$")
 
-_LAST = {True: (8, 12), False: ()}
-"""Where the address of the last byte stands behind that of the first, if it does."""
-
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -111,7 +108,8 @@ class ConstantBanks:
         for first, space in ((WINDOW, "shared"), (bank.local, "local")):
             if offset in (first, first + 4):
                 return self._half(name, offset - first, [f"cvta.{space}.u64 wide, 0;"])
-        if bank.generic is not None and offset - bank.generic in (0, 4, *_LAST[bank.ends is None]):
+        halves = (0, 4, 8, 12) if bank.ends is None else (0, 4)  # the address of the last byte too
+        if bank.generic is not None and offset - bank.generic in halves:
             return self._generic(name, offset - bank.generic)
         if offset == bank.ends and self._parameters:
             return [f"mov.u32 {name}, {bank.parameters + self._size - 1};"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.numbers import Fill, OperandLayout, OwnFill, decode, encode
+from ptxlab.fragments.numbers import Fill, OperandLayout, OwnFill, decode, encode, shape_of
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.launching import values
@@ -63,8 +63,7 @@ def _array(layout: OperandLayout, text: str, seed: tuple[int, ...]) -> Array:
 
 def _fitting(layout: OperandLayout, array: Array, text: str) -> Array:
     """Return the numbers of an operand, one for all or one for each of its elements."""
-    several = (layout.matrices,) if layout.matrices > 1 else ()
-    shape = (*several, layout.rows, layout.cols)
+    shape = shape_of(layout)
     try:
         numbers = np.broadcast_to(array, shape)
     except ValueError:

@@ -17,6 +17,7 @@ from ptxlab.matrix.wgmma import THREADS, TRANSPOSABLE, WGMMA
 from ptxlab.syntax import parse
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.toolchain import link_ptx
+from tests.together import thorough
 
 ARCH, N = "sm_90a", 16
 SUMS = N // 2
@@ -104,9 +105,7 @@ def results(module: PtxModule, forms: int) -> np.ndarray:
 FORMS = [form for form in WGMMA if form.n == N]
 
 
-@pytest.mark.parametrize(
-    "kept", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(1, 6))]
-)
+@pytest.mark.parametrize("kept", [0, *thorough(range(1, 6))])
 def test_both_engines_agree(kept: int) -> None:
     assert different(FORMS[kept::6]) == []
 

@@ -14,6 +14,7 @@ import ptxlab
 from ptxlab import Unsupported
 from ptxlab.main import main
 from ptxlab.prediction.chip import find, names
+from tests.together import thorough
 
 SOURCE = """\
 // Run: ptxlab run scale.cu --grid 4 --block 128 --arg "x=randn(512,f32)" --arg n=512
@@ -251,9 +252,7 @@ extern "C" __global__ void counted(const float *in, float *out) {
 """
 
 
-@pytest.mark.parametrize(
-    "gpu", ["a100", *(pytest.param(gpu, marks=pytest.mark.thorough) for gpu in ("h100", "rtx5090"))]
-)
+@pytest.mark.parametrize("gpu", ["a100", *thorough(("h100", "rtx5090"))])
 def test_variables_decide(gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "counted.cu"
     file.write_text(COUNTED)
