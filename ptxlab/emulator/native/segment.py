@@ -231,8 +231,10 @@ class Segment:
             return None
         if shape in self.compiled:
             return self.compiled[shape]
+        if self._made == MOST_SHAPES:
+            return None  # of others of these functions this says nothing
         compiled, self._made = None, self._made + 1
-        written = self.written_in(shape, frame) if self._made <= MOST_SHAPES else None
+        written = self.written_in(shape, frame)
         if written is not None:
             try:
                 compiled = _compiled(written, len(self.bounds))

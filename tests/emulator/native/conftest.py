@@ -11,6 +11,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
+from ptxlab.emulator.native import dispatch_loop, engine, heat, warp_operation
 from ptxlab.emulator.native.segment import Segment, specializations_of
 from ptxlab.emulator.run import executable
 from ptxlab.errors import LaunchError
@@ -20,14 +21,27 @@ Words = npt.NDArray[np.uint8]
 Both = Callable[..., Words]
 
 
+def begin_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know neither programs nor what is hot in them, as a process that begins."""
+    heat_of_process = heat.Heat()
+    for module in (engine, dispatch_loop, warp_operation):
+        monkeypatch.setattr(module, "PROCESS", heat_of_process)
+    monkeypatch.setattr(executable, "_RECENT", [])
+
+
+@pytest.fixture(autouse=True)
+def beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests have made hot would cut a kernel's blocks into other parts."""
+    begin_process(monkeypatch)
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Collects for each segment that is reached whether it ran as machine code.
 
-    No segment is known from another test, which may have met so many faults that it is given up.
+    No segment is known from another test, which may have met so many shapes that there are to be no more.
     """
     specializations_of.cache_clear()
-    monkeypatch.setattr(executable, "_RECENT", [])
     done: list[bool] = []
     natively = Segment._natively
 
@@ -55,8 +69,8 @@ def both(monkeypatch: pytest.MonkeyPatch, calls: list[bool]) -> Iterator[Both]:
 
     def run(text: str, data: Array, grid: Any = 1, block: Any = 256) -> Any:
         results, messages = [], []
-        for engine in ("array", "native"):
-            monkeypatch.setenv("PTXLAB_ENGINE", engine)
+        for name in ("array", "native"):
+            monkeypatch.setenv("PTXLAB_ENGINE", name)
             device = open_device("emulator", arch="sm_90a")
             buffer, message = device.upload(data), ""
             try:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ptxlab import open_device
-from ptxlab.emulator.native import dispatch_loop, engine, heat, warp_operation
-from ptxlab.emulator.run import executable
+from ptxlab.emulator.native import dispatch_loop, engine
 from ptxlab.native import compiler
+from tests.emulator.native.conftest import begin_process
 from tests.emulator.native.test_engines import kernel
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
@@ -19,13 +19,6 @@ LONG = "add.u32 r3, r0, 5; xor.b32 r3, r3, r1; mul.lo.u32 r3, r3, r2; st.global.
 INSTRUCTIONS = 5 + 4
 SPENT = INSTRUCTIONS * (engine.STEP + 32 * engine.THREAD)
 """What a launch of one warp takes by the rule."""
-
-
-def begin_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    heat_of_process = heat.Heat()
-    for module in (engine, dispatch_loop, warp_operation):
-        monkeypatch.setattr(module, "PROCESS", heat_of_process)
-    monkeypatch.setattr(executable, "_RECENT", [])
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +30,6 @@ def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(engine, "FUNCTION", 0)
     monkeypatch.setattr(engine, "FEW", 4)
     monkeypatch.setattr(engine, "COMPILING", 7 * SPENT // (2 * INSTRUCTIONS))
-    begin_process(monkeypatch)
 
 
 def launches_until_compiled(calls: list[bool], text: str, most: int = 9, grid: int = 1) -> int:
