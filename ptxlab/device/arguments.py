@@ -37,7 +37,7 @@ def pack(kernel_name: str, parameters: Sequence[Parameter], args: Sequence[Any])
     Integers and bools bind to integer and untyped parameters, in range; floats to floating-point
     ones, rounded, and to ``.b32`` and ``.b64`` by their bits; numpy and ml_dtypes scalars likewise,
     where nothing is lost; buffers to 64-bit integer ones, by address; arrays, structured scalars,
-    bytes and tensor maps to a struct or array passed by value, of exactly its size.
+    bytes and tensor maps to a struct or array passed by value, of exactly its size; tuples to a struct, of its members.
 
     Raises PtxlabError naming the kernel and the parameter.
     """
@@ -111,7 +111,7 @@ def _bind(parameter: Parameter, value: Any) -> bytes:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     # A struct of one byte is declared as .b8 [1].
-    record = isinstance(value, bytes | bytearray | memoryview | np.ndarray | np.void)
+    record = isinstance(value, tuple | bytes | bytearray | memoryview | np.ndarray | np.void)
     if parameter.count != 1 or scalar.bits == 128 or (scalar.name == "b8" and record):
         return _aggregate(parameter, scalar, value)
     if isinstance(value, bool | int | np.bool_ | np.integer) or _is_small_integer(value):
@@ -183,7 +183,9 @@ def _rounded(scalar: ScalarType, value: float) -> np.generic:
 
 def _aggregate(parameter: Parameter, scalar: ScalarType, value: Any) -> bytes:
     """Bind a struct or array by value: the bytes of the same size, element types as declared."""
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, tuple) and scalar.name == "b8":
+        data, _ = _laid_out(value)
+    elif isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
     elif isinstance(value, int) and scalar.bits == 128 and parameter.count == 1:
         if not -(1 << 127) <= value < 1 << 128:
@@ -196,11 +198,41 @@ def _aggregate(parameter: Parameter, scalar: ScalarType, value: Any) -> bytes:
         data = value.tobytes()
     else:
         raise _Mismatch(
-            _describe(value), f"give {parameter.size} bytes, or a numpy array or record"
+            _describe(value),
+            f"give {parameter.size} bytes, a numpy array or record, or a tuple of a struct's members",
         )
     if len(data) != parameter.size:
+        if isinstance(value, tuple):
+            raise _Mismatch(f"members of {len(data)} bytes together, and is {parameter.size}")
         raise _Mismatch(f"{_describe(value)}: that is {len(data)} bytes, not {parameter.size}")
     return data
+
+
+def _laid_out(members: tuple[Any, ...]) -> tuple[bytes, int]:
+    """Return the bytes of a struct and its alignment, as C lays it out.
+
+    Members are buffers, whose address counts, numbers of numpy, tensor maps, and tuples for structs.
+    """
+    data, widest = bytearray(), 1
+    for member in members:
+        if isinstance(member, tuple):
+            held, alignment = _laid_out(member)
+        elif isinstance(member, Buffer):
+            held, alignment = member.address.to_bytes(8, "little"), 8
+        elif isinstance(member, DeviceTensorMap):
+            held, alignment = member.data, 64
+        elif isinstance(member, np.generic | np.ndarray) and not member.dtype.hasobject:
+            held, alignment = member.tobytes(), member.dtype.alignment
+        else:
+            raise _Mismatch(
+                f"{_describe(member)} as a member",
+                f"a member has a size: numpy.int32({member!r})"
+                if isinstance(member, int | float)
+                else "members are buffers, numbers of numpy, and tuples of these",
+            )
+        data += bytes(-len(data) % alignment) + held
+        widest = max(widest, alignment)
+    return bytes(data + bytes(-len(data) % widest)), widest
 
 
 def _is_float(dtype: np.dtype[Any]) -> bool:

@@ -2,7 +2,8 @@
 
 Sources: NVIDIA's architecture papers and data sheets: T4 data sheet, A100 Tensor Core GPU Architecture (and its L2
 cache bandwidth), H100 Tensor Core GPU Architecture, H200 data sheet, Ampere GA102, Ada and RTX
-Blackwell and RTX Blackwell PRO GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief. Dense rates;
+Blackwell and RTX Blackwell PRO GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief, data sheets of
+A10, A30, A40, L4, L40S, H100 PCIe and GH200, specifications of GeForce RTX 40 and 50. Dense rates;
 clocks are the highest the chip boosts to, so that nothing exceeds a peak. An SM of all of them issues
 four instructions a clock, one for each of its schedulers: CUDA C++ Programming Guide, "Compute
 Capabilities".
@@ -89,6 +90,9 @@ _AMPERE_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, s4=4096)
 _ADA_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, s4=4096, fp8=1024, fp8_to_f16=2048)
 _BLACKWELL_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, fp8=1024, fp8_to_f16=2048, fp4=4096)
 _BLACKWELL_PRO_TENSOR = _tensor(1024, s8=2048, fp8=2048, fp4=4096)
+_AMPERE_PRO_TENSOR = _tensor(1024, s8=2048, s4=4096)
+_ADA_PRO_TENSOR = _tensor(1024, s8=2048, s4=4096, fp8=2048)
+_GA100_TENSOR = _tensor(2048, s8=4096, s4=8192)
 _TURING_TENSOR = {
     ("f16", "f32"): 1024,
     ("f16", "f16"): 1024,
@@ -103,23 +107,22 @@ _B200_MMA_SYNC = 0.25
 
 GPUS: tuple[Gpu, ...] = (
     Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64, l2_mib=4),
-    Gpu(
-        "A100 SXM",
-        80,
-        108,
-        1410,
-        128,
-        _tensor(2048, s8=4096, s4=8192),
-        "HBM2e",
-        2039,
-        l2=5120,
-        l2_mib=40,
-    ),
+    Gpu("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, l2=5120, l2_mib=40),
+    Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24),
     Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),
-    Gpu("RTX A6000", 86, 84, 1800, 256, _tensor(1024, s8=2048, s4=4096), "GDDR6", 768, l2_mib=6),
+    Gpu("RTX A6000", 86, 84, 1800, 256, _AMPERE_PRO_TENSOR, "GDDR6", 768, l2_mib=6),
+    Gpu("A40", 86, 84, 1740, 256, _AMPERE_PRO_TENSOR, "GDDR6", 696, l2_mib=6),
+    Gpu("A10", 86, 72, 1695, 256, _AMPERE_PRO_TENSOR, "GDDR6", 600, l2_mib=6),
     Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048), "LPDDR5", 204.8, l2_mib=4),
     Gpu("RTX 4090", 89, 128, 2520, 256, _ADA_TENSOR, "GDDR6X", 1008, l2_mib=72),
+    Gpu("RTX 4080 SUPER", 89, 80, 2550, 256, _ADA_TENSOR, "GDDR6X", 736, l2_mib=64),
+    Gpu("RTX 4080", 89, 76, 2505, 256, _ADA_TENSOR, "GDDR6X", 716.8, l2_mib=64),
     Gpu("RTX 4070 Ti SUPER", 89, 66, 2610, 256, _ADA_TENSOR, "GDDR6X", 672, l2_mib=48),
+    Gpu("RTX 4070 Ti", 89, 60, 2610, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=48),
+    Gpu("RTX 4070 SUPER", 89, 56, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=48),
+    Gpu("RTX 4070", 89, 46, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=36),
+    Gpu("L40S", 89, 142, 2520, 256, _ADA_PRO_TENSOR, "GDDR6", 864, l2_mib=96),
+    Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48),
     Gpu(
         "H200 SXM",
         90,
@@ -145,6 +148,30 @@ GPUS: tuple[Gpu, ...] = (
         l2_mib=50,
     ),
     Gpu(
+        "H100 PCIe",
+        90,
+        114,
+        1755,
+        256,
+        _HOPPER_TENSOR,
+        "HBM2e",
+        2039,
+        mma_sync=_HOPPER_MMA_SYNC,
+        l2_mib=50,
+    ),
+    Gpu(
+        "GH200",
+        90,
+        132,
+        1980,
+        256,
+        _HOPPER_TENSOR,
+        "HBM3",
+        4000,
+        mma_sync=_HOPPER_MMA_SYNC,
+        l2_mib=50,
+    ),
+    Gpu(
         "B200",
         100,
         148,
@@ -157,6 +184,9 @@ GPUS: tuple[Gpu, ...] = (
         l2_mib=126,
     ),
     Gpu("RTX 5090", 120, 170, 2407, 256, _BLACKWELL_TENSOR, "GDDR7", 1792, l2_mib=96),
+    Gpu("RTX 5080", 120, 84, 2617, 256, _BLACKWELL_TENSOR, "GDDR7", 960, l2_mib=64),
+    Gpu("RTX 5070 Ti", 120, 70, 2452, 256, _BLACKWELL_TENSOR, "GDDR7", 896, l2_mib=48),
+    Gpu("RTX 5070", 120, 48, 2512, 256, _BLACKWELL_TENSOR, "GDDR7", 672, l2_mib=48),
     Gpu(
         "RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _BLACKWELL_PRO_TENSOR, "GDDR7", 1792, l2_mib=128
     ),

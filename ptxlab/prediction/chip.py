@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
+from ptxlab.files import read_text
 from ptxlab.isa.gpus import GPUS, Gpu
 
 _FOLDER = "chips"
@@ -20,6 +23,18 @@ UNKNOWN = {
     87: "nobody says what its L2 cache delivers in a clock",
 }
 """What keeps a chip from having a file, by compute capability."""
+
+_UNMEASURED = {
+    "gb300": "nobody measured its latencies",
+    "b300": "nobody measured its latencies",
+    "thor": "nobody measured what its caches and memory deliver",
+}
+"""What keeps a GPU from being one of ``isa.gpus``."""
+
+_OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync")
+"""What a file may say of a GPU, beside what it says of its chip."""
+
+_LIKE = f'like = "rtx4090", and what differs: {", ".join(_OWN[:5])}; of its chip [holds], [latency], [memory]'
 
 
 _PORT = 64
@@ -31,7 +46,7 @@ class MemorySystem:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
     of shared memory or L1; ``l2_bytes`` come from beyond the SM.
 
-    ``l1_kib`` are shared memory's too; ``l2_mib`` is what the L2 cache keeps of what comes again. ``clock`` is
+    ``l1_kib`` are shared memory's too; ``l2_part`` of the L2 cache keeps what comes again. ``clock`` is
     the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
     the tensor memory accelerator, where that is said to be more, which takes ``row`` cycles for a row of a box.
     ``dram`` is the part of the data sheet's bandwidth that loads alone or stores alone reach, and ``turnaround`` what is
@@ -42,7 +57,7 @@ class MemorySystem:
     wavefront: int
     l2_bytes: float
     l1_kib: int
-    l2_mib: int
+    l2_part: float
     clock: int
     dram: float
     turnaround: float
@@ -62,6 +77,11 @@ class Chip:
     holds: dict[str, int]
     latency: dict[str, int]
     memory: MemorySystem
+
+    @property
+    def l2_bytes(self) -> int:
+        """How many bytes of what comes again its L2 cache keeps."""
+        return int(self.gpu.l2_mib * self.memory.l2_part * (1 << 20))
 
     def at(self, clock: int) -> Chip:
         """Return the chip at a clock in MHz: DRAM does not wait for it."""
@@ -118,7 +138,7 @@ def gpu_driven(name: str, capability: int, sms: int) -> Gpu:
 
     Raises PtxlabError where none has all of its words, or another has them: an RTX 3090 Ti has other SMs.
     """
-    words = set(re.findall(r"[a-z]+\d*|\d+", name.lower()))
+    words = set(re.findall(r"[a-z]+(?:\d+[a-z]?)?\b|[a-z]+\d*|\d+", name.lower()))
     for gpu in GPUS:
         own = set(gpu.name.lower().split()) - {"sxm"}
         if own <= words and (gpu.capability, gpu.sms) == (capability, sms):
@@ -130,10 +150,14 @@ def gpu_driven(name: str, capability: int, sms: int) -> Gpu:
 
 
 def find(name: str) -> Chip:
-    """Return the GPU called ``name`` as it is predicted.
+    """Return the GPU called ``name`` as it is predicted, or the one that a file tells of: ``mine.toml``.
 
     Raises PtxlabError where there is none, Unsupported where its chip's constants are not known.
     """
+    if name.lower().endswith(".toml"):
+        return _told(name)
+    if reason := _UNMEASURED.get(spelled(name)):
+        raise _not_predicted(name, reason)
     return chip_of(gpu_called(name))
 
 
@@ -141,12 +165,51 @@ def chip_of(gpu: Gpu) -> Chip:
     """Return a GPU as it is predicted. Raises Unsupported where its chip's constants are not known."""
     constants = _constants().get(gpu.capability)
     if constants is None:
-        raise Unsupported(
-            f"the time of {gpu.name} is not predicted: {UNKNOWN[gpu.capability]}",
-            hint=f"that of {', '.join(names())} is",
+        raise _not_predicted(gpu.name, UNKNOWN[gpu.capability])
+    return Chip(gpu, constants["holds"], constants["latency"], MemorySystem(**constants["memory"]))
+
+
+def _not_predicted(name: str, reason: str) -> Unsupported:
+    return Unsupported(
+        f"the time of {name} is not predicted: {reason}", hint=f"that of {', '.join(names())} is"
+    )
+
+
+def _told(file: str) -> Chip:
+    """Return the GPU that a file tells of: ``like`` which one it is, and what differs. Raises PtxlabError for one that does not."""
+    try:
+        told = tomllib.loads(read_text(file))
+    except (OSError, ValueError) as error:
+        raise PtxlabError(f"{file} tells of no GPU: {error}", hint=_LIKE) from None
+    like = told.pop("like", None)
+    if not isinstance(like, str) or like.endswith(".toml"):
+        raise PtxlabError(f"{file} does not say which GPU it is like", hint=_LIKE)
+    base = find(like)
+    tables = {name: told.pop(name, {}) for name in ("holds", "latency", "memory")}
+    gpu = replace(base.gpu, **_known(file, {key: getattr(base.gpu, key) for key in _OWN}, told))
+    holds, latency, memory = (
+        {**table, **_known(file, table, tables[name])}
+        for name, table in (
+            ("holds", base.holds), ("latency", base.latency), ("memory", asdict(base.memory)),
         )
-    memory = MemorySystem(**constants["memory"] | constants.get(spelled(gpu.name), {}))
-    return Chip(gpu, constants["holds"], constants["latency"], memory)
+    )  # fmt: skip
+    return Chip(gpu, holds, latency, MemorySystem(**memory))
+
+
+def _known(file: str, table: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """Return what is ``given`` in place of what a ``table`` has. Raises PtxlabError for what it has not, or no such value."""
+    if not isinstance(given, dict):
+        raise PtxlabError(f"{file}: {given!r} is no table", hint=_LIKE)
+    for name, value in given.items():
+        if name not in table:
+            raise PtxlabError(
+                f"{file}: {name!r} is told of no GPU: {', '.join(table)} are",
+                hint=did_you_mean(name, table),
+            )
+        takes = str if name == "name" else int if name in ("sms", "clock") else (int, float)
+        if not isinstance(value, takes) or value in (True, False) or str(value).startswith("-"):
+            raise PtxlabError(f"{file}: {name} is {value!r}, and such as {table[name]!r} here")
+    return given
 
 
 @cache

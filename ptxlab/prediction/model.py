@@ -161,7 +161,7 @@ class LaunchModel:
         else:
             together = min(fits.ctas, -(-ctas // sms))
             grid = UnevenGrid(model, self._survey, together, sms)
-            size = chip.memory.l2_mib << 20
+            size = chip.l2_bytes
             reuse = reuse_of_uneven(code, self._launch, grid.touched, sms * together, size)
             reuse = what_if.reuse(reuse)
             run, uneven = grid.run(reuse)

@@ -6,13 +6,11 @@ The constants of a chip stand beside their sources in ptxlab/prediction/chips.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
-
-import numpy as np
 
 from ptxlab.device.emulator import EmulatorKernel, MachineCodeModule
 from ptxlab.device.loading import (
@@ -23,9 +21,8 @@ from ptxlab.device.loading import (
     load_cubin,
 )
 from ptxlab.device.memory import Buffer
-from ptxlab.device.protocol import Arguments, Device, Kernel, Module
+from ptxlab.device.protocol import Arguments, Kernel, Module
 from ptxlab.device.shapes import clusters
-from ptxlab.device.tensor_maps import DeviceTensorMap
 from ptxlab.device.variable import ModuleVariable
 from ptxlab.errors import Location
 from ptxlab.isa.targets import TARGETS, Target
@@ -34,8 +31,8 @@ from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch, constant_bank
-from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.sass import SassInstruction
+from ptxlab.prediction.arguments import memory_reached, put_on
 from ptxlab.prediction.chip import Chip, find, names
 from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.kept import kept
@@ -45,8 +42,6 @@ from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter
-from ptxlab.tensormap.encoding import MAP_BYTES
-from ptxlab.tensormap.encoding import decode as decode_map
 from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
 from ptxlab.toolchain.cubin import Used
 
@@ -62,6 +57,7 @@ def predict(
     *,
     kernel: str | None = None,
     shared: int = 0,
+    cluster: Dim | None = None,
     options: Sequence[str] = (),
     clock: int | None = None,
     what_if: Sequence[str] = (),
@@ -69,8 +65,9 @@ def predict(
     """Predict how long a kernel would take on a GPU that is not here.
 
     ``source`` is a .cu or .ptx file, or PTX text, compiled for that very GPU, or machine code for it; ``gpu`` is one of
-    ``ptxlab.prediction.chip.names()``; the other parameters are those of ``Kernel.launch``, ``shared`` in
-    bytes, with NumPy arrays of any shape and type where the kernel takes pointers. ``clock`` in MHz, the
+    ``ptxlab.prediction.chip.names()``, or a file that tells of one, ``mine.toml``; the other parameters are those of
+    ``LaunchConfig.of``, ``shared`` in bytes, with NumPy arrays of any shape and type where the kernel takes pointers, in a tuple
+    where these are members of a struct, and ``MapOf`` for tensor maps. ``options`` are NVRTC's. ``clock`` in MHz, the
     GPU's boost clock unless given. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
     of which ``ptxlab.prediction.what_if.CHANGES`` has all; ``"all"`` is each alone.
 
@@ -83,10 +80,8 @@ def predict(
     with closing(UnfilledDevice(target_of(chip))) as device:
         assembly, module = load_for(device, source, options)
         chosen = module.kernel(kernel)
-        passed = [
-            device.upload(arg) if isinstance(arg, np.ndarray) and arg.ndim else arg for arg in args
-        ]
-        config = LaunchConfig.of(grid, block, shared)
+        config = LaunchConfig.of(grid, block, shared, cluster)
+        passed = put_on(device, tuple(args), {})
         return of_launch(assembly, chosen, config, passed, chip, clock, what_if=what_if)
 
 
@@ -239,7 +234,7 @@ def as_machine_code(
         kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
     )
     reached = () if isinstance(passed, bytes) else passed
-    regions = _regions(kernel.device, [*reached, *memory, *variables], floats)
+    regions = memory_reached(kernel.device, [*reached, *memory, *variables], floats)
     return code, Launch(target, _clustered(kernel, config), parameters, regions, banks, floats)
 
 
@@ -267,32 +262,3 @@ def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
     ptx = assembly.module.source
     text = ptx.text.splitlines()[sass.line - 1]
     return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)
-
-
-def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[MemoryRange]:
-    """Return the memory that arguments lead to, each once."""
-    ranges = (memory for arg in passed for memory in _reached(device, arg, floats))
-    return list({memory.base: memory for memory in ranges}.values())
-
-
-def _reached(device: Device, arg: Any, floats: bool) -> Iterator[MemoryRange]:
-    """Yield the memory that an argument leads to: a buffer, or what a tensor map, also one in memory, is of."""
-    buffer = arg.buffer if isinstance(arg, DeviceTensorMap) else arg
-    if not isinstance(buffer, Buffer):
-        return
-    yield MemoryRange(buffer.address, buffer.nbytes, _held(buffer, floats))
-    if buffer.nbytes == MAP_BYTES and buffer.dtype == np.uint8:
-        try:
-            tensor_map = decode_map(buffer.numpy().tobytes())
-        except ValueError:
-            return
-        if tensor_map.address:
-            yield MemoryRange(tensor_map.address, tensor_map.nbytes)
-
-
-def _held(buffer: Buffer, floats: bool) -> Any:
-    """Return what a buffer holds if that is known, and integers, which may be indices, or ``floats`` are asked for."""
-    device = buffer.device
-    if isinstance(device, UnfilledDevice) and not device.knows(buffer.address):
-        return None
-    return buffer.numpy() if floats or buffer.dtype.kind in "iu" else None

@@ -105,7 +105,7 @@ class ResidentModel:
         launch, chip, issued = self._launch, self._chip, followed.issued
         reached = self.touched(followed, launch.ctas)
         first = issued.kinds[issued.kind_of[0]]
-        together, size = len(followed.ctas) * chip.gpu.sms, chip.memory.l2_mib << 20
+        together, size = len(followed.ctas) * chip.gpu.sms, chip.l2_bytes
         return reuse(
             self._code, launch, reached, first, issued.numbers, followed.loops, together, size
         )

@@ -5,7 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxlab.device.arguments import pack
@@ -81,6 +81,37 @@ def test_layout_and_bytes_are_those_of_c(kinds: list[str]) -> None:
     parameters = layout(*(declare(kind, f"p{i}") for i, kind in enumerate(kinds)))
     expected = struct.pack("@" + "".join(NATIVE[kind] for kind in kinds), *values)
     assert pack("k", parameters, values) == expected
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from([*sorted(NATIVE), "pointer", "inner"]), min_size=1, max_size=9))
+def test_members_of_a_struct_lie_as_in_c(kinds: list[str]) -> None:
+    """Its end is padded too, which the struct module does for a last member that is as wide as the widest."""
+    members: list[Any] = []
+    numbers: list[float] = []
+    native, inner = "", (np.uint8(7), np.float64(0.5))
+    for n, kind in enumerate(kinds):
+        if kind == "inner":  # it begins where the widest of its own may, and ends padded
+            members.append(inner)
+            native, numbers = native + "0dB7xd", [*numbers, 7, 0.5]
+        elif kind == "pointer":
+            members.append(Memory())
+            native, numbers = native + "Q", [*numbers, Memory.address]
+        else:
+            members.append(TYPES[kind].dtype.type(n))
+            native, numbers = native + NATIVE[kind], [*numbers, n]
+    wide = any(kind in ("pointer", "inner", "s64", "f64") for kind in kinds)
+    widest = "q" if wide else max((NATIVE[kind] for kind in kinds), key=struct.calcsize)
+    expected = struct.pack(f"@{native}0{widest}", *numbers)
+    assert bind("b8", tuple(members), dimensions=(len(expected),)) == expected
+    assert f"{len(expected)} bytes" in refuse("b8", tuple(members), dimensions=(len(expected) + 8,))
+
+
+@pytest.mark.parametrize(
+    ("member", "told"), [(5, "numpy.int32(5)"), ([1], "members are"), (None, "members are")]
+)
+def test_a_member_without_a_size_is_refused(member: Any, told: str) -> None:
+    assert told in refuse("b8", (np.int32(1), member), dimensions=(8,))
 
 
 def test_two_dimensions_and_vectors() -> None:

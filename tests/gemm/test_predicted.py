@@ -139,7 +139,10 @@ def test_a_gpu_is_found_however_it_is_spelled(name: str) -> None:
         ("NVIDIA GeForce RTX 3090", 86, 82, "RTX 3090"),
         ("NVIDIA RTX A6000", 86, 84, "RTX A6000"),
         ("Tesla T4", 75, 40, "T4"),
-        ("NVIDIA H100 PCIe", 90, 114, None),
+        ("NVIDIA H100 PCIe", 90, 114, "H100 PCIe"),
+        ("NVIDIA L40S", 89, 142, "L40S"),
+        ("NVIDIA L40", 89, 142, None),
+        ("NVIDIA GeForce RTX 4080", 89, 76, "RTX 4080"),
         ("NVIDIA GeForce RTX 3090 Ti", 86, 84, None),
     ],
 )

@@ -45,7 +45,7 @@ PROGRAMS = joined(
 @pytest.mark.parametrize(("name", "whole"), [("a100", 40), ("h100", 50), ("b200", 126)])
 def test_of_two_halves_each_keeps_what_the_other_has(name: str, whole: int) -> None:
     """What NVIDIA prints of the L2 cache is at full speed for half as many bytes."""
-    assert find(name).memory.l2_mib == whole / 2
+    assert find(name).l2_bytes == whole / 2 * 2**20
 
 
 @pytest.mark.parametrize("lines", [80, 110, 160])

@@ -139,13 +139,13 @@ def _spot(axes: Axes, step: ExplainedRung) -> RungSpot:
 
 
 def _grid(axes: Axes) -> Iterator[str]:
-    """Yield a line for every power of ten, with its number, and the names of the axes."""
+    """Yield a line for every round number, and the names of the axes."""
     right, bottom = LEFT + WIDTH, TOP + HEIGHT
-    for value in _tens(axes.least, axes.most):
+    for value in _round_numbers(axes.least, axes.most):
         x = n(axes.x(value))
         yield f'<path class="g" d="M{x},{n(TOP)}V{n(bottom)}"/>'
         yield f'<text class="i" x="{x}" y="{n(bottom + 13)}">{value:g}</text>'
-    for value in _tens(axes.lowest, axes.highest):
+    for value in _round_numbers(axes.lowest, axes.highest):
         y = axes.y(value)
         yield f'<path class="g" d="M{n(LEFT)},{n(y)}H{n(right)}"/>'
         yield f'<text class="i e" x="{n(LEFT - 6)}" y="{n(y + 3)}">{value:g}</text>'
@@ -267,6 +267,11 @@ def _part(value: float, least: float, most: float) -> float:
     return math.log(value / least) / math.log(most / least)
 
 
-def _tens(least: float, most: float) -> list[float]:
-    first, last = math.ceil(math.log10(least)), math.floor(math.log10(most))
-    return [10.0**power for power in range(first, last + 1)]
+def _round_numbers(least: float, most: float) -> list[float]:
+    """Return the powers of ten, and twice and five times these where no two are seen."""
+    powers = range(math.floor(math.log10(least)), math.floor(math.log10(most)) + 1)
+    seen = [
+        [times * 10.0**power for power in powers for times in each] for each in ((1,), (1, 2, 5))
+    ]
+    tens, more = ([value for value in each if least <= value <= most] for each in seen)
+    return tens if len(tens) > 1 else more

@@ -36,8 +36,8 @@ said of published kernels, and how far off it was.
 DEFAULT = "rtx3090"
 
 OPTIONS = """
---gpu NAME   a100, rtx3090, rtx4090 ...; again for more, side by side (default rtx3090, or the first of
-             --arch); an unknown name lists them all
+--gpu NAME   a100, rtx3090, rtx4090 ..., or a file that tells of one, mine.toml; again for more, side by side
+             (default rtx3090, or the first of --arch); an unknown name lists them all
 --clock MHZ  of its SMs (default the boost clock)
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
              are made together; again for more; "all" is each alone, the one that saves most first

@@ -75,9 +75,10 @@ def _is_number(text: str) -> bool:
 
 def _fit(marks: list[Point]) -> Point:
     steps = [(b - a) / (at - other) for (other, a), (at, b) in pairwise(marks)]
-    assert max(steps) - min(steps) < 0.2  # the axis is logarithmic
-    (power, at), *_ = marks
-    return at - power * steps[0], steps[0]
+    nearest = min(at - other for (other, _), (at, _) in pairwise(marks))
+    assert (max(steps) - min(steps)) * nearest < 0.2  # the axis is logarithmic, in tenths of pixels
+    (power, at), *_, (last, end) = marks
+    return at - power * (step := (end - at) / (last - power)), step
 
 
 def read(value: float, scale: Point) -> float:

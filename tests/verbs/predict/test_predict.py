@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import ptxlab
-from ptxlab import Unsupported
+from ptxlab import PtxlabError, Unsupported
 from ptxlab.main import main
+from ptxlab.prediction.arguments import MapOf
 from ptxlab.prediction.chip import find, names
-from tests.together import thorough
+from tests.together import in_one_test, thorough
 
 SOURCE = """\
 // Run: ptxlab run scale.cu --grid 4 --block 128 --arg "x=randn(512,f32)" --arg n=512
@@ -94,7 +95,10 @@ def test_an_unknown_gpu_lists_those_there_are(
 
 @pytest.mark.parametrize(
     ("target", "able"),
-    [("sm_90a", "GPUs that run it: h200, h100"), ("sm_103a", "no GPU here runs it")],
+    [
+        ("sm_90a", "GPUs that run it: h200, h100, h100pcie, gh200"),
+        ("sm_103a", "no GPU here runs it"),
+    ],
 )
 def test_a_program_for_another_target_is_told_who_runs_it(target: str, able: str) -> None:
     program = f".version 8.8\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
@@ -109,6 +113,83 @@ def test_every_gpu_of_a_chip_is_found() -> None:
     with pytest.raises(Unsupported, match="nobody says what its L2 cache delivers"):
         find("agxorin")
     assert find("RTX 3090").gpu.name == "RTX 3090"
+
+
+@pytest.mark.parametrize(("name", "why"), [("GB300", "latencies"), ("thor", "caches and memory")])
+def test_a_gpu_that_nobody_measured_is_refused_by_name(name: str, why: str) -> None:
+    with pytest.raises(Unsupported, match=f"the time of {name} is not predicted: .*{why}"):
+        find(name)
+
+
+def test_a_gpu_of_ones_own_is_told_in_a_file(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.toml").write_text(
+        'like = "rtx4090"\nname = "Mine"\nsms = 2\nclock = 1000\nbandwidth = 100\n[latency]\nl2 = 600\n'
+    )
+    assert main(["predict", scale, "--gpu", "mine.toml", "--gpu", "rtx4090", "--json"]) == 0
+    mine, like = json.loads(capsys.readouterr().out)["predictions"]
+    assert (mine["gpu"], mine["arch"], mine["clock_mhz"]) == ("Mine", "sm_89", 1000)
+    assert mine["cycles"] > like["cycles"] + 200, "its L2 cache is further away"
+    assert (find("mine.toml").gpu.bandwidth, find("rtx4090").gpu.bandwidth) == (100, 1008)
+
+
+@in_one_test(
+    ("told", "why"),
+    [
+        ("sms = 3", "does not say which GPU it is like"),
+        ('like = "mine.toml"', "does not say which GPU it is like"),
+        ('like = "a100', "tells of no GPU"),
+        ('like = "agxorin"', "is not predicted"),
+        ('like = "a100"\nsm = 3', "'sm' is told of no GPU"),
+        ('like = "a100"\nsms = "many"', "sms is 'many'"),
+        ('like = "a100"\nsms = 2.5', "sms is 2.5"),
+        ('like = "a100"\nclock = true', "clock is True"),
+        ('like = "a100"\nl2_mib = -4', "l2_mib is -4"),
+        ('like = "a100"\nlatency = 3', "3 is no table"),
+        ('like = "a100"\n[latency]\nl3 = 3', "'l3' is told of no GPU"),
+    ],
+)
+def test_a_file_that_tells_of_no_gpu_is_refused(told: str, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(told)
+    with pytest.raises(PtxlabError, match=why):
+        find(str(file))
+
+
+STRUCT = """\
+struct Arguments { const float* x; int n; float* y; };
+extern "C" __global__ void scale(Arguments a) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < a.n) a.y[i] = 2 * a.x[i];
+}
+extern "C" __global__ void scale_apart(const float* x, int n, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+}
+"""
+
+
+def test_pointers_may_be_members_of_a_struct(tmp_path: Path) -> None:
+    file = tmp_path / "struct.cu"
+    file.write_text(STRUCT)
+    x, y, n = np.zeros(1 << 20, np.float32), np.zeros(1 << 20, np.float32), np.int32(1 << 20)
+    launch = (file, "a100", 4096, 256)
+    together = ptxlab.predict(*launch, [(x, n, y)], kernel="scale")
+    apart = ptxlab.predict(*launch, [x, n, y], kernel="scale_apart")
+    assert together.seconds == pytest.approx(apart.seconds, rel=1e-3)
+    assert together.used["dram"] == pytest.approx(apart.used["dram"], rel=1e-3)
+
+
+def test_a_tensor_map_and_a_cluster_are_given_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    """As on the command line, where the file's header has the arguments."""
+    words = ["predict", "ptx/tma_load_swizzle.ptx", "--gpu", "h100", "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    a, tile, raw = (np.zeros(shape, np.uint16) for shape in ((40, 128), (16, 64), (16, 64)))
+    args = [a, MapOf(a, {"box": (16, 64), "swizzle": "128B"}), tile, raw, 32, 30]
+    prediction = ptxlab.predict(words[1], "h100", 1, 128, args, cluster=1)
+    assert round(prediction.cycles) == told["cycles"]
 
 
 def test_every_constant_of_a_chip_has_its_source() -> None:
