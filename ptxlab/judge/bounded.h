@@ -1,16 +1,28 @@
 // A number that carries how far from it a right kernel's of f32 may be. A trusted kernel is compiled with it in place of
 // float and double: it computes as ptxlab/judge/rounding.py has a reference in NumPy compute, sums in any order among it.
 // A number is a sum of terms, of which so many roundings were made, whose magnitudes add up, and that are off by error.
+// A program with half or bf16 defines PTXLAB_TERM: as how many roundings a term of a sum counts on a tensor core.
 #pragma once
 
 #define PTXLAB_UNIT 5.9604644775390625e-8f
 #define PTXLAB_ULP 1.1920928955078125e-7f
+#ifdef PTXLAB_TERM
+#define half ptxlab_half
+#define __half ptxlab_half
+#define nv_bfloat16 ptxlab_bf16
+#define __nv_bfloat16 ptxlab_bf16
+#else
+#define PTXLAB_TERM 1
+#endif
+
+template <int fraction_bits, int smallest_exponent> struct ptxlab_narrow;
 
 struct ptxlab_bounded {
     double value;
     float magnitude, roundings, error;
 
     ptxlab_bounded() = default;
+    template <int f, int e> ptxlab_bounded(ptxlab_narrow<f, e> x) : ptxlab_bounded((const ptxlab_bounded&)x) {}
     template <class T> ptxlab_bounded(T number) : value(number), roundings(0) {
         error = (float)fabs(value - (double)(float)value);
         magnitude = (float)fabs(value);
@@ -34,7 +46,7 @@ struct ptxlab_bounded {
 };
 
 __device__ inline ptxlab_bounded ptxlab_plus(ptxlab_bounded a, ptxlab_bounded b, double sign) {
-    return {a.value + sign * b.value, a.magnitude + b.magnitude, a.roundings + b.roundings + 1, a.error + b.error};
+    return {a.value + sign * b.value, a.magnitude + b.magnitude, a.roundings + b.roundings + PTXLAB_TERM, a.error + b.error};
 }
 __device__ inline ptxlab_bounded operator+(ptxlab_bounded a, ptxlab_bounded b) { return ptxlab_plus(a, b, 1); }
 __device__ inline ptxlab_bounded operator-(ptxlab_bounded a, ptxlab_bounded b) { return ptxlab_plus(a, b, -1); }
@@ -55,6 +67,50 @@ __device__ inline ptxlab_bounded operator/(ptxlab_bounded a, ptxlab_bounded b) {
     __device__ inline ptxlab_bounded& operator sign##=(ptxlab_bounded& a, ptxlab_bounded b) { return a = a sign b; }
 PTXLAB_ASSIGNED(+) PTXLAB_ASSIGNED(-) PTXLAB_ASSIGNED(*) PTXLAB_ASSIGNED(/)
 #undef PTXLAB_ASSIGNED
+
+// A number of fewer digits, rounded as it is stored; what two of them make is one again.
+template <int fraction_bits, int smallest_exponent> struct ptxlab_narrow : ptxlab_bounded {
+    ptxlab_narrow() = default;
+    template <class T> ptxlab_narrow(T number) : ptxlab_bounded(rounded(number)) {}
+    static ptxlab_bounded rounded(ptxlab_bounded x) {
+        int exponent = x.value == 0 ? smallest_exponent : max(ilogb(x.value), smallest_exponent);
+        double ulp = ldexp(1.0, exponent - fraction_bits);
+        if (x.exact() && rint(x.value / ulp) * ulp == x.value) return x;
+        float size = (float)fabs(x.value) + x.off(), half_ulp = (float)ldexp(0.5, -fraction_bits);
+        return whole(x.value, x.off() + half_ulp * size + (float)ldexp(0.5, smallest_exponent - fraction_bits));
+    }
+};
+typedef ptxlab_narrow<10, -14> ptxlab_half;
+typedef ptxlab_narrow<7, -126> ptxlab_bf16;
+#define PTXLAB_NARROW(sign, name) \
+    template <int f, int e> __device__ ptxlab_narrow<f, e> operator sign(ptxlab_narrow<f, e> a, ptxlab_narrow<f, e> b) { \
+        return (ptxlab_bounded)a sign(ptxlab_bounded) b; \
+    } \
+    template <int f, int e> __device__ ptxlab_narrow<f, e>& operator sign##=(ptxlab_narrow<f, e>& a, ptxlab_bounded b) { \
+        return a = (ptxlab_bounded)a sign b; \
+    } \
+    template <int f, int e> __device__ ptxlab_narrow<f, e> name(ptxlab_narrow<f, e> a, ptxlab_narrow<f, e> b) { return a sign b; }
+PTXLAB_NARROW(+, __hadd) PTXLAB_NARROW(-, __hsub) PTXLAB_NARROW(*, __hmul) PTXLAB_NARROW(/, __hdiv)
+#undef PTXLAB_NARROW
+template <int f, int e>
+__device__ ptxlab_narrow<f, e> __hfma(ptxlab_narrow<f, e> a, ptxlab_narrow<f, e> b, ptxlab_narrow<f, e> c) {
+    return (ptxlab_bounded)a * (ptxlab_bounded)b + (ptxlab_bounded)c;
+}
+__device__ inline ptxlab_bounded __half2float(ptxlab_half x) { return x; }
+__device__ inline ptxlab_bounded __bfloat162float(ptxlab_bf16 x) { return x; }
+__device__ inline ptxlab_half __float2half(ptxlab_bounded x) { return x; }
+__device__ inline ptxlab_half __float2half_rn(ptxlab_bounded x) { return x; }
+__device__ inline ptxlab_bf16 __float2bfloat16(ptxlab_bounded x) { return x; }
+__device__ inline ptxlab_bf16 __float2bfloat16_rn(ptxlab_bounded x) { return x; }
+
+// Terms may come in any order; what stands there meanwhile depends on it, and is not returned.
+__device__ inline void atomicAdd(ptxlab_bounded* sum, ptxlab_bounded x) {
+    ::atomicAdd(&sum->value, x.value);
+    ::atomicAdd(&sum->magnitude, x.magnitude);
+    ::atomicAdd(&sum->roundings, x.roundings + PTXLAB_TERM);
+    ::atomicAdd(&sum->error, x.error);
+}
+template <int f, int e> void atomicAdd(ptxlab_narrow<f, e>*, ptxlab_bounded) = delete;
 
 // Where rounding decides which of two is larger, a right kernel may go another way.
 #define PTXLAB_COMPARED(sign) \

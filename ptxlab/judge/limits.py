@@ -15,6 +15,6 @@ class Limits:
 
     seconds: float = 120.0
     memory: int = 4 << 30
-    file: int = 64 << 20
+    file: int = 256 << 20
     instructions: int | None = None
     elements: int = 1 << 18

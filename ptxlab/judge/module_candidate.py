@@ -98,8 +98,7 @@ class ModuleCandidate:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Have an error be the fault of the launch that is behind it, or say what the driver refused meanwhile."""
-        self._remarks.clear()
+        """Have an error be the fault of the launch that is behind it, or say what the driver has refused last."""
         self._session.fault = None
         try:
             yield
@@ -242,7 +241,10 @@ class ModuleCandidate:
                 yield name
 
     def predict(self, gpu: str, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Predict the launches of a call, of whose inputs of floats shape and type are told; nothing is run."""
+        """Predict the launches of a call, of whose inputs of floats shape and type are told; nothing is run.
+
+        Of inputs that are integers, and of the module's own, the numbers are known.
+        """
         torch, session = self._torch, self._session
         chip = find(gpu)
         tensors = [
@@ -260,7 +262,13 @@ class ModuleCandidate:
             session.runs = True
         if not session.launches:
             raise Unsupported("it launches no kernel")
-        return plain([predicted(chip, *launch) for launch in session.launches])
+        own = self._model.buffers() if isinstance(self._model, torch.nn.Module) else ()
+        integers = [
+            each for each in (*tensors, *own)
+            if isinstance(each, torch.Tensor) and not each.is_floating_point() and each.is_contiguous()
+        ]  # fmt: skip
+        known = {each.data_ptr(): each.cpu().numpy() for each in integers}
+        return plain([predicted(chip, known, *launch) for launch in session.launches])
 
 
 def _bits(torch: Any, tensor: Any) -> Any:

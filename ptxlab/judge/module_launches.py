@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,17 @@ def _memory(borrowed: Borrowed) -> Any:
 
 
 def predicted(
-    chip: Any, kernel: Kernel, config: LaunchConfig, parameters: bytes, memory: Sequence[Borrowed]
+    chip: Any,
+    known: Mapping[int, Any],
+    kernel: Kernel,
+    config: LaunchConfig,
+    parameters: bytes,
+    memory: Sequence[Borrowed],
 ) -> Any:
-    """Predict a launch: all ``memory`` that its parameters point to is of floats, whose numbers nobody asks for."""
+    """Predict a launch: ``memory`` that its parameters point to is of floats, whose numbers nobody asks for.
+
+    But those that are ``known``, arrays by their addresses.
+    """
     assert isinstance(kernel, EmulatorKernel)
     device = UnfilledDevice(target_of(chip))
     assembly, module = _loaded(chip, kernel, device)
@@ -78,6 +86,7 @@ def predicted(
         span = next((m for m in memory if m.address <= number < m.address + max(m.nbytes, 1)), None)
         if span is not None:
             told: Any = Shaped((max(1, span.nbytes // 4),), "float32")
+            told = known.get(span.address, told)
             buffer = held.setdefault(span.address, device.upload(told))
             block[at : at + 8] = (buffer.address + number - span.address).to_bytes(8, "little")
     loaded = module.kernel(kernel.name)

@@ -202,18 +202,22 @@ class ModuleTask:
         return ModuleCase(name, sizes, inputs, answers, dtypes, _listed(initial), state, hard)
 
     def shapes(self) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Return what the module is made of at full sizes, and its inputs without their numbers."""
+        """Return what the module is made of at full sizes, and its inputs: of those that are not integers only the shapes."""
         self._with(self.full_sizes)
         initial = self._names["get_init_inputs"]()
         with torch.device("meta"), _OnProcessor():
             inputs = self._names["get_inputs"]()
+        if any(_is_integers(each) for each in inputs):
+            torch.manual_seed(self.seed)
+            with _OnProcessor():
+                inputs = self._names["get_inputs"]()
         shaped: list[Any] = []
         for each in inputs:
-            if isinstance(each, torch.Tensor):
+            if isinstance(each, torch.Tensor) and not _is_integers(each):
                 dtype = str(each.dtype).removeprefix("torch.")
                 shaped.append({"shaped": [list(each.shape), dtype]})
             else:
-                shaped.append(each)
+                shaped.append(_plain(each))
         return _listed(initial), shaped, {}
 
 
@@ -229,6 +233,10 @@ class _OnProcessor(TorchFunctionMode):  # type: ignore[misc]
         args = tuple(each for each in args if not _is_cuda(each))
         alone = function is torch.Tensor.to and len(args) == 1 and not kept
         return args[0] if alone else function(*args, **kept)
+
+
+def _is_integers(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not value.is_floating_point()
 
 
 def _is_cuda(value: Any) -> bool:

@@ -1,15 +1,15 @@
 """What a kernel should leave, said by a trusted kernel in CUDA C: compiled with a number that carries its bound as its float.
 
-``bounded.h`` is in place of float and double, so that the kernel computes in float64, and beside each number how far a
-right kernel of f32 may be from it, whatever order it adds up in. What such a number cannot do, packed types and
-atomic operations above all, does not compile.
+``bounded.h`` is in place of float, double, half and bf16, so that the kernel computes in float64, and beside each number how
+far a right kernel may be from it, whatever order it adds up in. What such a number cannot do, packed types above
+all, does not compile.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,14 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.loading import find_file
 from ptxlab.errors import LaunchError, PtxlabError, ToolchainError, Unsupported
 from ptxlab.files import read_text
+from ptxlab.gemm.reference import error_bound
 from ptxlab.isa.targets import Target
 from ptxlab.judge.comparison import poisoned
 from ptxlab.judge.kernel_candidate import bound
 from ptxlab.judge.references import Reference
 from ptxlab.judge.rounding import Bounded
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.numbers.formats import BF16, F16, F32
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.toolchain.host_headers import INCLUDE, without_host_headers
@@ -39,9 +41,15 @@ _NUMBER = np.dtype(
 _HEADER = Path(__file__).with_name("bounded.h")
 _UNIT = 2.0**-24
 _UNCARRIED = re.compile(
-    r"\b(?:(?:float|double)[1-4]|half2|__half2?|__nv_bfloat16\w*|asm|union|atomic\w+|__\w+_as_\w+)\b"
+    r"\b(?:(?:float|double)[1-4]|half2|__half2|(?:__)?nv_bfloat162|asm|union|__\w+_as_\w+)\b"
 )
 """What looks into the bits of a number, or is made of several."""
+_NARROW = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"]cuda_(?:bf|fp)16\.h[>\"][^\n]*", re.MULTILINE
+)
+"""The headers of half and bf16, in place of which ``bounded.h`` stands."""
+_TYPES = (F32.dtype, F16.dtype, BF16.dtype)
+"""The types of floats that its arrays may be of; the first alone where it includes neither."""
 
 
 class ReferenceKernel(Reference):
@@ -57,7 +65,8 @@ class ReferenceKernel(Reference):
     ) -> None:
         self.takes, self.path, self.config = names, path, config
         self._device = EmulatorDevice(target, console=_undecided)
-        self._kernel = self._device.load(_compiled(os.fspath(path), target)).kernel(name)
+        module, self._types = _compiled(os.fspath(path), target)
+        self._kernel = self._device.load(module).kernel(name)
         self._written: list[str] | None = None
 
     def expected(
@@ -67,10 +76,11 @@ class ReferenceKernel(Reference):
             if (
                 isinstance(value, np.ndarray)
                 and value.dtype.kind not in "iub"
-                and value.dtype != np.float32
+                and value.dtype not in self._types
             ):
                 raise Unsupported(
-                    f"{name} is of {value.dtype}, and a trusted kernel is one of f32 and integers"
+                    f"{name} is of {value.dtype}, and a trusted kernel is one of f32 and integers",
+                    hint="of f16 and bf16 too where it includes cuda_fp16.h or cuda_bf16.h",
                 )
         left = self._left(arguments, sizes)
         if self._written is None:
@@ -85,7 +95,9 @@ class ReferenceKernel(Reference):
         """Return what the arrays hold behind a launch."""
         given = bound(self._kernel, arguments)
         held = {
-            name: self._device.upload(_carrying(value).view(np.uint8) if _is_f32(value) else value)
+            name: self._device.upload(
+                _carrying(value).view(np.uint8) if _is_float(value) else value
+            )
             for name, value in given.items()
             if isinstance(value, np.ndarray)
         }
@@ -102,13 +114,15 @@ class ReferenceKernel(Reference):
             for buffer in held.values():
                 buffer.close()
         return {
-            name: array.view(_NUMBER).reshape(given[name].shape) if _is_f32(given[name]) else array
+            name: array.view(_NUMBER).reshape(given[name].shape)
+            if _is_float(given[name])
+            else array
             for name, array in left.items()
         }
 
 
-def _is_f32(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.float32
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype in _TYPES
 
 
 def _undecided(text: str) -> None:
@@ -118,18 +132,19 @@ def _undecided(text: str) -> None:
         )
 
 
-def _compiled(path: str, target: Target) -> PtxModule:
-    text = without_host_headers(read_text(find_file(path)))
+def _compiled(path: str, target: Target) -> tuple[PtxModule, Sequence[Any]]:
+    """Return the program, and of what types of floats its arrays may be."""
+    text, narrow = _NARROW.subn("", without_host_headers(read_text(find_file(path))))
     uncarried = _UNCARRIED.search(text) or INCLUDE.search(text)
     if uncarried is not None:
         raise Unsupported(
-            f"{path} has {uncarried[0].strip()}, and a trusted kernel computes with float, double and integers alone",
+            f"{path} has {uncarried[0].strip()}, and a trusted kernel computes with float, double, half, bf16 and integers alone",
             hint="the simplest kernel that is right is the best reference",
         )
     try:
         ptx = compile_cuda(
             _with_header(text), path=path, arch=target.name, include_paths=[_HEADER.parent],
-            options=["--device-as-default-execution-space"],
+            options=["--device-as-default-execution-space", *([f"-DPTXLAB_TERM={_term(target)}f"] if narrow else [])],
         )  # fmt: skip
     except ToolchainError as error:
         error.hint = (
@@ -139,7 +154,14 @@ def _compiled(path: str, target: Target) -> PtxModule:
     module = parse(ptx, f"{path} (PTX)")
     kernels = {entry.name: len(entry.parameters) for entry in module.entries}
     names = source_parameters([text], kernels)
-    return replace(module, source=replace(module.source, arguments=names))
+    types = _TYPES if narrow else _TYPES[:1]
+    return replace(module, source=replace(module.source, arguments=names)), types
+
+
+def _term(target: Target) -> float:
+    """Return as how many roundings to f32 a term of a sum counts on the tensor cores of a target."""
+    ones = np.ones((1, 1), F16.dtype)
+    return error_bound("any", target.dot16, ones, ones, "f32").coefficient / _UNIT
 
 
 def _with_header(text: str) -> str:
@@ -151,8 +173,8 @@ def _with_header(text: str) -> str:
 
 def _carrying(value: Any) -> Any:
     numbers = np.zeros(np.shape(value), _NUMBER)
-    numbers["value"] = value
-    numbers["magnitude"] = np.abs(value)
+    numbers["value"] = np.asarray(value, np.float64)
+    numbers["magnitude"] = np.abs(numbers["value"])
     return numbers
 
 

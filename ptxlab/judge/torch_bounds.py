@@ -62,10 +62,12 @@ class _BoundedInterpreter(torch.fx.Interpreter):  # type: ignore[misc]
 
     def number(self, value: Any) -> Bounded:
         if isinstance(value, Bounded):
-            return value
+            if value.value.dtype is not torch.bool:
+                return value
+            return Bounded(value.value.double(), value.error.double(), self.rules.dtype)
         if isinstance(value, torch.Tensor):
             zeros = torch.zeros(value.shape, dtype=torch.float64)
-            return Bounded(value, zeros, self.rules.dtype)
+            return Bounded(value.double(), zeros, self.rules.dtype)
         told = self.rules.constant(float(value))
         held, error = (
             torch.tensor(float(each), dtype=torch.float64) for each in (told.value, told.error)

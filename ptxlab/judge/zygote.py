@@ -39,23 +39,30 @@ _TICK = 0.5
 
 
 def serve(commands: socket.socket) -> None:
-    """Fork a keeper for each message, until there are no more."""
+    """Fork a keeper for each message, until there are no more, and wait until all of them have cleared up."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         data, descriptors, _, _ = socket.recv_fds(commands, 1 << 16, 1)
         if not data or not descriptors:
-            return
+            break
         if os.fork() == 0:
-            commands.close()
-            _keep(socket.socket(fileno=descriptors[0]))
-            os._exit(0)
+            try:
+                commands.close()
+                _keep(socket.socket(fileno=descriptors[0]))
+            finally:
+                os._exit(0)
         os.close(descriptors[0])
+    with suppress(
+        ChildProcessError
+    ):  # raised when the last one is gone, as nobody asks how they ended
+        os.wait()
 
 
 def _keep(connection: socket.socket) -> None:
     """Run a candidate in a process of its own, and end it at its time, or when nobody listens any more."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    die_with_parent(signal.SIGKILL)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    die_with_parent(signal.SIGTERM)
     try:
         job = messages.receive(connection)
     except (EOFError, ValueError, OSError):
@@ -106,6 +113,8 @@ def _tell(connection: socket.socket, status: int) -> None:
 def _be_candidate(
     connection: socket.socket, job: dict[str, Any], limits: Limits, home: str, left: list[str]
 ) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with_parent(signal.SIGKILL)
     os.setsid()
     os.chdir(home)
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab import evaluate_many
+from ptxlab import evaluate, evaluate_many
 from ptxlab.judge.judgement import Judgement
 from ptxlab.judge.limits import Limits
 from tests.clients.needs import need
@@ -135,3 +135,36 @@ def test_what_a_client_copies_by_itself_is_memory_too(judged: dict[str, Judgemen
 def _marked(judgement: Judgement) -> int:
     text = Path(judgement.candidate).read_text(encoding="utf-8")
     return text[: text.index("# HERE")].count("\n") + 1
+
+
+def test_integers_that_are_given_decide_what_is_predicted(tmp_path: Path) -> None:
+    (tmp_path / "reference.py").write_text("""
+import torch
+N, K = 16, 64
+class Model(torch.nn.Module):
+    def forward(self, x, lengths):
+        return (x * (torch.arange(x.shape[1]) < lengths[:, None])).sum(1)
+def get_inputs(): return [torch.rand(N, K), torch.full((N,), 50) + torch.randint(0, 9, (N,))]
+def get_init_inputs(): return []
+""")
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text("""
+import torch, triton, triton.language as tl
+@triton.jit
+def rows(x, lengths, y, K):
+    row, total = tl.program_id(0), 0.0
+    for column in range(tl.minimum(tl.load(lengths + row), K)):
+        total += tl.load(x + row * K + column)
+    tl.store(y + row, total)
+class ModelNew(torch.nn.Module):
+    def forward(self, x, lengths):
+        y = torch.empty(x.shape[:1], device=x.device)
+        rows[(x.shape[0],)](x, lengths, y, x.shape[1])
+        return y
+""")
+    limits = Limits(elements=1 << 11, seconds=300)
+    judgement = evaluate(candidate, tmp_path / "reference.py", gpus=("a100",), limits=limits)
+    assert judgement.passed, (judgement, judgement.error, judgement.tricks)
+    (speed,) = judgement.speeds
+    assert speed.seconds is not None, speed.unknown
+    assert speed.seconds > 5e-6  # as many loads as the largest length, each behind the sum before

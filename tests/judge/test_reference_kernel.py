@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from ptxlab.arrays import Array
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.judge.comparison import wrong
 from ptxlab.judge.reference_kernel import ReferenceKernel
 from ptxlab.judge.references import ReferenceFunction
+from ptxlab.numbers.formats import BF16, F16
 
 SM_80 = TARGETS["sm_80"]
 KERNELS = """
@@ -46,16 +47,39 @@ extern "C" __global__ void split(const float* x, float* y) {
 }
 int main() { gemm<<<1, 1>>>(0, 0, 0, 0, 0, 0); printf("the host is none of it"); }
 """
+NARROW = """
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+template <class T> __device__ void product(const T* A, const T* B, float* C, int n, int k) {
+    for (int i = threadIdx.x % 2; i < k; i += 2)
+        atomicAdd(&C[threadIdx.x / 2], (float)A[i] * (float)B[i * n + threadIdx.x / 2]);
+}
+extern "C" __global__ void of_half(const half* A, const __half* B, float* C, int n, int k) { product(A, B, C, n, k); }
+extern "C" __global__ void of_bf16(const nv_bfloat16* A, const __nv_bfloat16* B, float* C, int n, int k) {
+    product(A, B, C, n, k);
+}
+extern "C" __global__ void stored(const half* x, half* y, int* count) {
+    half sum = x[0] * x[1] + __float2half(0.5f);
+    y[threadIdx.x] = sum;
+    if (sum > half(0)) atomicAdd(count, 1);
+}
+"""
 
 
 @pytest.fixture(scope="module")
 def trusted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     file = tmp_path_factory.mktemp("trusted") / "kernels.cu"
     file.write_text(KERNELS)
+    narrow = file.with_name("narrow.cu")
+    narrow.write_text(NARROW)
 
     def make(name: str, arguments: dict[str, Any], grid: int, block: int) -> Any:
         kernel = ReferenceKernel(
-            file, list(arguments), lambda sizes: {"grid": grid, "block": block}, SM_80, name
+            narrow if name in NARROW else file,
+            list(arguments),
+            lambda sizes: {"grid": grid, "block": block},
+            SM_80,
+            name,
         )
         return kernel, kernel.expected(arguments, SM_80, {})
 
@@ -118,6 +142,37 @@ def test_what_is_written_in_place_is_taken(trusted: Callable[..., Any]) -> None:
     assert not expected["count"].error.any()
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("of_half", F16.dtype), pytest.param("of_bf16", BF16.dtype, marks=pytest.mark.thorough)],
+)
+def test_a_product_of_half_has_the_bound_of_tensor_cores(
+    trusted: Callable[..., Any], name: str, dtype: Any
+) -> None:
+    rng = np.random.default_rng(2)
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in (60, (60, 4)))
+    given = {"A": a, "B": b, "C": np.zeros(4, np.float32), "n": 4, "k": 60}
+    _, expected = trusted(name, given, 1, 8)
+    want = expected["C"]
+    np.testing.assert_allclose(want.value, a.astype(float) @ b.astype(float), rtol=1e-12)
+    same = in_numpy(lambda A, B, C: {"C": A @ B}, given)["C"]
+    assert 0.9 < (want.error / same.error).min() < (want.error / same.error).max() < 1.1
+
+
+def test_half_is_rounded_where_it_is_stored(trusted: Callable[..., Any]) -> None:
+    x = np.array([1.5, 3.0009765625], np.float16)
+    _, expected = trusted(
+        "stored", {"x": x, "y": np.zeros(2, np.float16), "count": np.zeros(1, np.int32)}, 1, 2
+    )
+    exact = 1.5 * float(x[1]) + 0.5
+    np.testing.assert_allclose(expected["y"].value, exact)
+    roundings = 2.0**-11 * (exact - 0.5 + exact)  # of the product, which is no half, and of the sum
+    np.testing.assert_allclose(expected["y"].error, roundings, rtol=0.01)
+    assert expected["count"].value.tolist() == [2]
+    in_half = np.float16(np.float16(1.5) * x[1]) + np.float16(0.5)
+    assert not wrong(np.full(2, in_half), expected["y"])[0].any()
+
+
 def test_what_gives_no_bound_is_refused(trusted: Callable[..., Any], tmp_path: Path) -> None:
     x = np.ones(4, np.float32)
     with pytest.raises(Unsupported, match="rounding decides"):
@@ -126,6 +181,10 @@ def test_what_gives_no_bound_is_refused(trusted: Callable[..., Any], tmp_path: P
         trusted("split", {"x": x.astype(np.float16), "y": x}, 1, 4)
     with pytest.raises(PtxlabError, match="out of bounds"):
         trusted("split", {"x": x, "y": 0 * x}, 1, 5)
+    file = tmp_path / "added.cu"
+    file.write_text("#include <cuda_fp16.h>\n__global__ void k(half* x) { atomicAdd(x, half(1)); }")
+    with pytest.raises(ToolchainError, match="deleted"):
+        ReferenceKernel(file, ["x"], lambda sizes: {}, SM_80)
     file = tmp_path / "packed.cu"
     file.write_text("__global__ void k(float4* x) { x[0].x = 1; }")
     with pytest.raises(Unsupported, match="has float4"):

@@ -64,6 +64,21 @@ def test_what_f32_computes_is_inside(torch: Any, name: str) -> None:
         assert wrong(module(x.half()).float().numpy(), want)[0].any()
 
 
+def test_a_mask_is_a_factor(torch: Any) -> None:
+    x, lengths = torch.randn(5, 7), torch.tensor([0, 3, 7, 1, 2])
+
+    def masked(x: Any, lengths: Any) -> Any:
+        return (x * (torch.arange(7) < lengths[:, None]) * (x > 0)).sum(1)
+
+    want = expected(torch, masked, x, lengths)
+    exact = [
+        row[:length][row[:length] > 0].sum()
+        for row, length in zip(x.double(), lengths, strict=True)
+    ]
+    np.testing.assert_allclose(want.value, exact, rtol=1e-12)
+    assert not wrong(masked(x, lengths).numpy(), want)[0].any()
+
+
 def test_indices_are_exact(torch: Any) -> None:
     x = torch.randn(5, 7)
     want = expected(torch, lambda x: x.argmax(1), x)
