@@ -52,7 +52,10 @@ LONGEST = 1 << 16
 """Times until a dispatch loop is tried again that did not pay: twice as many each time, up to this."""
 
 BUDGET_OF_THREADS = 1 << 28
-"""Instructions of threads in one run, some hundredths of a second: as often somebody looks at the clock."""
+"""Instructions of threads in one run, some hundredths of a second: as often somebody looks at the clock.
+
+Those of a wave that do not go along count too: who goes along is a mask.
+"""
 
 
 def run_loop(group: Converged) -> tuple[int, BasicBlock | None]:
@@ -219,10 +222,10 @@ class DispatchLoop:
 
     def run(self, group: Converged) -> tuple[int, BasicBlock | None]:
         """Run a group; return how many instructions each thread has executed, and the block to be left, if any."""
-        state, frame, threads = self._state, group.frame, group.threads
+        state, frame = self._state, group.frame
         began = frame.wave.clock
         state[INSTRUCTIONS] = state[TASKS] = 0
-        state[BUDGET] = max(1, BUDGET_OF_THREADS // threads.size)
+        state[BUDGET] = max(1, BUDGET_OF_THREADS // self.width)
         left = self._run(group)
         self._given.clear()
         done = state[INSTRUCTIONS] + (0 if left is None else left.instructions)

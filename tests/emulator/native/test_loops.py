@@ -140,10 +140,16 @@ def test_a_fault_in_the_middle_is_the_same_and_so_is_memory_then(
 def test_a_call_ends_so_that_somebody_can_look_at_the_clock(
     monkeypatch: pytest.MonkeyPatch, both: Both, calls: list[int]
 ) -> None:
+    """It takes as long for a thread of each CTA as for all."""
     monkeypatch.setattr(dispatch_loop, "BUDGET_OF_THREADS", 256 * 200)
-    both(turns(SHARED, 300))
-    assert max(calls) <= 100
-    assert len(calls) > 10
+    alone = turns(SHARED.replace("bar.sync 0;", ""), 400)
+    alone = alone.replace("AGAIN:", "setp.ne.u32 p3, r23, 0; @p3 bra L; AGAIN:")
+    alone = alone.removesuffix("}\n") + "L: ret; }"
+    for text in (turns(SHARED, 300), alone):
+        calls.clear()
+        both(text)
+        assert max(calls) <= 100
+        assert len(calls) > 10
 
 
 @pytest.mark.parametrize("guard", ["", "@p4"])
