@@ -23,7 +23,9 @@ def half(a):
     return a // 2
 
 def wait(n):
+    import time
     while n:
+        time.sleep(0.01)
         n -= 1
 """
 TESTS = """

@@ -11,6 +11,12 @@ import pytest
 
 Test = Callable[..., None]
 
+PLUGINS = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_PLUGINS": "ptxlab.testing.plugin,pytest_timeout,xdist.plugin",
+}
+"""For the environment of tests that tests start: no others of pytest's plugins, which take half a second to load."""
+
 
 def in_one_test(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test], Test]:
     """Have a test go through all ``cases`` of its parameters ``names``, and say which of them it fails with.

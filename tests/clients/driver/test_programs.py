@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from tests.clients.needs import need
 from tests.test_readme import blocks
+from tests.together import PLUGINS
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -146,20 +148,13 @@ def test_a_suite_and_exec_find_the_driver(tmp_path: Path) -> None:
         "def test_arch():\n    assert Device().arch == '86'\n\n\n"
         "if __name__ == '__main__':\n    test_arch()\n"
     )
-    run_pytest = [
-        "pytest",
-        "-p",
-        "ptxlab.testing.plugin",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        "/dev/null",
-    ]
+    run_pytest = ["pytest", "-p", "no:cacheprovider", "-c", "/dev/null"]
     run_exec = ["ptxlab", "exec", "--arch", "sm_86", "--", sys.executable]
     for command in ([*run_pytest, "--ptxlab-driver", "sm_86"], run_exec):
         done = subprocess.run(
-            [sys.executable, "-m", *command, str(test)], capture_output=True, text=True
-        )
+            [sys.executable, "-m", *command, str(test)],
+            env=os.environ | PLUGINS, capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
 
 

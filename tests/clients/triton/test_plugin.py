@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.together import PLUGINS
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,7 +55,7 @@ def test_large():
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "ptxlab.testing.plugin", "-rsf", *options]
+    command = [sys.executable, "-m", "pytest", "-rsf", *options]
     return subprocess.run(
         [
             *command,
@@ -67,6 +70,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env=os.environ | PLUGINS,
     )
 
 
