@@ -408,6 +408,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "block_scaled": check_blocks_of_scales,
 }
 
+ALIKE = "wgmma_(?!m64)|tcgen05_p|tcgen05_specialised|thread_tiled|warp_tiled|block_tiled$"
 RUNS = {run.kernel: run for name in PROGRAMS for run in map(run_of, header_of(name).runs)}
 
 
@@ -418,11 +419,8 @@ def test_every_kernel_has_a_check() -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        # Of the rungs with wgmma the first and the last always run.
-        pytest.param(
-            name,
-            marks=[pytest.mark.thorough] * bool(re.match("wgmma_(?!persistent)", name)),
-        )
+        # Of the kernels of each family one always runs.
+        pytest.param(name, marks=[pytest.mark.thorough] * bool(re.match(ALIKE, name)))
         for name in RUNS
     ],
 )

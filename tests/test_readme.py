@@ -60,14 +60,28 @@ def no_gpu(ordinal: int, target: object) -> NoReturn:
     raise DeviceUnavailable("no GPU can be used: no NVIDIA driver is installed")
 
 
-def repeated(command: str, expected: str) -> Any:
-    """Return a case; a thorough one of a command that takes seconds, as it goes through all rungs or a large launch.
+LONG = (
+    *(
+        "gemm --all",
+        "--format svg -o roofline",
+        "--gpu a6000",
+        "fragments --ptx ptx/gemm",
+        "-o atlas.html",
+    ),
+    *(
+        "bench --tiles",
+        "dump kernels/tensor_core.cu",
+        "trace kernels/tensor_core.cu",
+        "nvfp4 --size 64",
+    ),
+    *("gemm --explain", "tcgen05_pair --size", "mxfp8 --size"),
+)
+"""What all rungs, a large launch or a kernel of many lines has; its verb has other commands on the pages."""
 
-    Its verb has others on the same page.
-    """
-    long = any(
-        words in command for words in ("gemm --all", "--format svg -o roofline", "--gpu a6000")
-    )
+
+def repeated(command: str, expected: str) -> Any:
+    """Return a case; a thorough one of a command that takes long."""
+    long = any(words in command for words in LONG)
     return pytest.param(command, expected, marks=[pytest.mark.thorough] * long)
 
 
@@ -80,7 +94,7 @@ def repeated(command: str, expected: str) -> Any:
             for command, expected in sessions(page)
             if not any(file in command for file in MADE_BY_OTHERS)
         ),
-        *((command, "...") for command in asked("questions.md")),
+        *(repeated(command, "...") for command in asked("questions.md")),
     ],
 )
 def test_each_command_prints_what_is_shown(

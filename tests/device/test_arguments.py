@@ -5,7 +5,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxlab.device.arguments import pack
@@ -14,6 +13,7 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Declaration, Declarator, Function
+from tests.fuzzed import fuzzed
 from tests.together import in_one_test
 
 BF16 = ml_dtypes.bfloat16
@@ -74,7 +74,7 @@ def test_layout_of_a_mixed_block() -> None:
 NATIVE = {"u8": "B", "s16": "h", "u32": "I", "s64": "q", "f32": "f", "f64": "d"}
 
 
-@given(st.lists(st.sampled_from(sorted(NATIVE)), max_size=12))
+@fuzzed(st.lists(st.sampled_from(sorted(NATIVE)), max_size=12))
 def test_layout_and_bytes_are_those_of_c(kinds: list[str]) -> None:
     """A kernel's block is laid out like a C struct, which the struct module knows by itself."""
     values = [float(i) if kind[0] == "f" else i for i, kind in enumerate(kinds)]
@@ -83,8 +83,7 @@ def test_layout_and_bytes_are_those_of_c(kinds: list[str]) -> None:
     assert pack("k", parameters, values) == expected
 
 
-@settings(max_examples=40)
-@given(st.lists(st.sampled_from([*sorted(NATIVE), "pointer", "inner"]), min_size=1, max_size=9))
+@fuzzed(st.lists(st.sampled_from([*sorted(NATIVE), "pointer", "inner"]), min_size=1, max_size=9))
 def test_members_of_a_struct_lie_as_in_c(kinds: list[str]) -> None:
     """Its end is padded too, which the struct module does for a last member that is as wide as the widest."""
     members: list[Any] = []
@@ -207,7 +206,7 @@ def test_nan_of_any_type_is_nan(kind: str, given_as: Any) -> None:
     assert np.isnan(bound.astype(np.float64)).all()
 
 
-@given(st.floats(-1e38, 1e38))
+@fuzzed(st.floats(-1e38, 1e38))
 def test_bf16_is_rounded_once(value: float) -> None:
     """Against exact fractions: the result is the nearest bf16, and the even one of two."""
     bits = int.from_bytes(bind("bf16", value), "little")

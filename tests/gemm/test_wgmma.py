@@ -32,6 +32,7 @@ from tests.gemm.mapped import (
     whole_numbers,
 )
 from tests.gemm.simt import one_of_each
+from tests.together import thorough
 
 __all__ = ["rewrite"]
 
@@ -152,17 +153,8 @@ def test_a_slip_is_noticed(device: Device, rewrite: Rewrite, name: str, old: str
         assert not is_right(device, PROBLEM, slipped, QUICK)
 
 
-# The last has the producers and the clusters of the two before it.
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[pytest.mark.thorough] * (name in ("wgmma_specialised", "wgmma_cluster")),
-        )
-        for name in RUNGS
-    ],
-)
+# The last has what those before it have.
+@pytest.mark.parametrize("name", [*thorough(RUNGS[:-1]), RUNGS[-1]])
 def test_without_a_slip_it_works_and_nothing_races(device: Device, name: str) -> None:
     report, d = checked(device, rung(name), QUICK)
     assert report.verdict == "clean", report.findings

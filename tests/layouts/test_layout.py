@@ -8,12 +8,12 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 import ptxlab.layouts.layout
 import ptxlab.matrix.thread_value
 from ptxlab.layouts.layout import IDENTITY, ComposedLayout, Layout, Swizzle, table
+from tests.fuzzed import fuzzed
 from tests.together import in_one_test
 
 sizes = st.integers(1, 5)
@@ -38,7 +38,7 @@ def test_examples_in_docstrings(module: ModuleType) -> None:
     assert result.failed == 0
 
 
-@given(flat_shapes, st.data())
+@fuzzed(flat_shapes, st.data())
 def test_every_coordinate_in_both_spellings(shape: tuple[int, ...], data: st.DataObject) -> None:
     stride = tuple(data.draw(st.integers(0, 20)) for _ in shape)
     layout = Layout(shape, stride)
@@ -53,7 +53,7 @@ def test_every_coordinate_in_both_spellings(shape: tuple[int, ...], data: st.Dat
     assert layout.cosize == max(offsets) + 1
 
 
-@given(flat_shapes)
+@fuzzed(flat_shapes)
 def test_majors_are_numpys_orders(shape: tuple[int, ...]) -> None:
     grid = np.indices(shape)
     for layout, order in ((Layout.row_major(shape), "C"), (Layout.col_major(shape), "F")):
@@ -160,7 +160,7 @@ def test_a_table_of_any_size_stays_aligned() -> None:
         assert [int(row.split("|")[0]) for row in rows] == list(range(len(rows)))
 
 
-@given(st.sampled_from([(4, 8), (8, (2, 4)), ((2, 2), (4, 2)), (6, 4), ((2, 2), 8, 2)]), st.data())
+@fuzzed(st.sampled_from([(4, 8), (8, (2, 4)), ((2, 2), (4, 2)), (6, 4), ((2, 2), 8, 2)]), st.data())
 def test_tiles_are_the_blocks_of_the_table(shape: tuple[object, ...], data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from([Layout.row_major, Layout.col_major]))(shape)  # type: ignore[arg-type]
     sizes = tuple(part.size for part in whole.parts)

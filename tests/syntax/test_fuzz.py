@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.syntax import parse, to_text
+from tests.fuzzed import fuzzed
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "ptx").glob("*.ptx"))
 TEXTS = [
@@ -50,28 +50,17 @@ def check(text: str) -> None:
         assert parse(to_text(module)) == module
 
 
-FIXED = settings(
-    max_examples=250,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
 def test_sound_text_is_read(text: str) -> None:
     assert parse(to_text(parse(text))) == parse(text)
 
 
-@FIXED
-@given(st.sampled_from(TEXTS), st.floats(0, 1, exclude_max=True))
+@fuzzed(st.sampled_from(TEXTS), st.floats(0, 1, exclude_max=True))
 def test_truncated(text: str, part: float) -> None:
     check(text[: int(part * len(text))])
 
 
-@FIXED
-@given(
+@fuzzed(
     st.sampled_from(TEXTS),
     st.lists(
         st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 12), PIECES),
@@ -86,21 +75,18 @@ def test_mutated(text: str, edits: list[tuple[float, int, str]]) -> None:
     check(text)
 
 
-@FIXED
-@given(st.lists(PIECES, max_size=60))
+@fuzzed(st.lists(PIECES, max_size=60))
 def test_rubble_in_a_body(pieces: list[str]) -> None:
     check(f".version 8.0\n.target sm_90a\n.func f {{ mov.b32 {''.join(pieces)}; }}")
 
 
-@FIXED
-@given(st.text(max_size=80))
+@fuzzed(st.text(max_size=80))
 def test_any_text(text: str) -> None:
     check(text)
     check(f".version 8.0\n.target sm_90a\n{text}")
 
 
-@FIXED
-@given(st.sampled_from(TEXTS), st.integers(0, 400), st.integers(0, 12), PIECES)
+@fuzzed(st.sampled_from(TEXTS), st.integers(0, 400), st.integers(0, 12), PIECES)
 def test_skimming_finds_the_same(text: str, at: int, removed: int, inserted: str) -> None:
     """A module whose bodies are read later is the same module, or refused as well."""
     text = text[:at] + inserted + text[at + removed :]
