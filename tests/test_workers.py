@@ -29,6 +29,7 @@ from ptxlab.main import main
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 from ptxlab.workers import VARIABLE, cores, executor, results, usual
+from tests.together import thorough
 
 PLACE = Location("x.ptx", 3, 5, "    bad;")
 
@@ -98,20 +99,23 @@ def alone(device: Device) -> Iterator[Alone]:
         )
 
 
-@pytest.mark.parametrize("where", ["1", "2", "cluster"])
+@pytest.mark.parametrize(
+    ("where", "kinds"),
+    [("1", "all"), ("2", "all"), ("cluster", "some"), *thorough([("cluster", "all")])],
+)
 def test_jobs_are_done_the_same_everywhere(
-    where: str, device: Device, request: pytest.FixtureRequest, tmp_path: Path
+    where: str, kinds: str, device: Device, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """All kinds of jobs in the same processes, whose start takes longer than the jobs."""
     with address_of(where) as address, executor(address) as workers:
         results_are_in_order_and_errors_whole(workers)
-        if device.kind == "emulator":
+        if kinds == "some":
+            candidates_are_judged_the_same(address, tmp_path)
+        elif device.kind == "emulator":
             alone = request.getfixturevalue("alone")
             instructions_are_verified_the_same(workers, device, alone)
             the_ladder_is_the_same(workers, device, alone)
             tiles_are_the_same(workers, device, alone)
-            if where == "cluster":
-                candidates_are_judged_the_same(address, tmp_path)
 
 
 def results_are_in_order_and_errors_whole(workers: Executor | None) -> None:

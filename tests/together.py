@@ -49,8 +49,11 @@ def in_one_test(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[T
 
 
 def thorough(values: Iterable[Any]) -> list[Any]:
-    """Return values as parameters that a change can spare: others beside them always run."""
-    return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
+    """Return values, or tuples of them, as parameters that a change can spare: others beside them always run."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.thorough)
+        for value in values
+    ]
 
 
 def one_of_each(cases: Iterable[Any], *classes: Callable[[Any], Hashable]) -> list[Any]:

@@ -5,8 +5,9 @@ Nothing here is a list: the emulator and ptxas are asked. Hardware speaks throug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from typing import TypeVar
 
@@ -32,16 +33,23 @@ ROOMS = ("isa", "numbers", "layouts", "matrix", "tensormap", "syntax", "emulator
 """The rooms whose source says what the emulator runs."""
 
 
-def emulated() -> frozenset[str]:
-    """Return the names of all forms that the emulator runs.
+def emulated(forms: Iterable[Form]) -> frozenset[str]:
+    """Return the names of the forms that the emulator runs, of all families that have some of ``forms``.
 
-    Asking takes seconds, so the answer is kept on disk until the source of the emulator changes.
+    Asking about a large family takes a second, so the answer is kept on disk until the source of the emulator
+    changes.
     """
+    families = dict.fromkeys(form.family for form in forms)
+    return frozenset(name for family in families for name in _emulated_of(family))
 
+
+@cache
+def _emulated_of(family: str) -> tuple[str, ...]:
     def asked() -> bytes:
-        return "\n".join(sorted(run_by_emulator(catalog.forms()))).encode()
+        of_family = [form for form in catalog.forms() if form.family == family]
+        return "\n".join(sorted(run_by_emulator(of_family))).encode()
 
-    return frozenset(cached("emulated", [source(*ROOMS)], asked).decode().splitlines())
+    return tuple(cached("emulated", [source(*ROOMS), family], asked).decode().splitlines())
 
 
 def run_by_emulator(forms: Sequence[Form]) -> set[str]:

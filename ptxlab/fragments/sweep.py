@@ -130,7 +130,7 @@ def _able(device: Device, forms: Sequence[Form], every_n: bool) -> set[str]:
     """Return the keys of what the device, or one of its kind, can run, and is to."""
     some = [form for form in forms if tried(form) and (every_n or _sampled(form))]
     if device.kind == "emulator":
-        names = emulated()
+        names = emulated(some)
         some = [form for form in some if form.name in names]
     return {form.key for form in some}
 

@@ -47,11 +47,13 @@ def warp_level() -> tuple[Form, ...]:
     return (*MULTIPLICATIONS, *WMMA_MOVES, *row_moves())
 
 
+@cache
 def opcodes() -> tuple[str, ...]:
     """Return what matrix instructions begin with, up to the first dot."""
     return tuple(dict.fromkeys(form.name.split(".")[0] for form in forms()))
 
 
+@cache
 def families() -> tuple[str, ...]:
     """Return the families, in the order of their forms."""
     return tuple(dict.fromkeys(form.family for form in forms()))

@@ -55,6 +55,6 @@ def execute(args: argparse.Namespace) -> int:
         and (args.ptx is None or form.minimum_ptx <= args.ptx)
         and all(map(form.runs_on, targets))
     ]
-    known = (instructions, emulated(), proven(), targets)
+    known = (instructions, emulated(instructions), proven(), targets)
     emit(args, lambda: view.text(*known, terminal_width(args)), lambda: view.as_json(*known))
     return 0
