@@ -104,6 +104,7 @@ def test_what_is_in_the_wheel_works_without_the_checkout(
     assert where.stdout.startswith(str(tmp_path / "site"))
 
 
+@pytest.mark.thorough
 def test_the_source_archive_holds_what_building_and_testing_need(tmp_path: Path) -> None:
     with tarfile.open(build("sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

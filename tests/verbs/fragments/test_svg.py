@@ -17,7 +17,7 @@ from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.view.palette import SCHEMES, lane_colour
-from tests.together import in_one_test
+from tests.together import in_one_test, thorough
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = re.compile(r"(\w+)\[(\d+)(?:\.\.(\d+))?,(\d+)(?:\.\.(\d+))?\]: (.*)")
@@ -79,8 +79,13 @@ def expected(layout: FragmentLayout, matrix: int) -> set[tuple[int, ...]]:
     }
 
 
-@in_one_test("instruction", DIFFERENT)
-def test_every_cell_says_what_the_layout_says(instruction: MatrixInstruction) -> None:
+@pytest.mark.parametrize("instructions", [[*DIFFERENT][::3], *thorough([[*DIFFERENT]])], ids=len)
+def test_every_cell_says_what_the_layout_says(instructions: list[MatrixInstruction]) -> None:
+    for instruction in instructions:
+        cells_say_what_the_layout_says(instruction)
+
+
+def cells_say_what_the_layout_says(instruction: MatrixInstruction) -> None:
     text = svg(instruction)
     assert len(text.encode()) < 160_000
     root = ElementTree.fromstring(text)
