@@ -66,6 +66,8 @@ def composite(table: Any, function: Any) -> bool:
     )
 
 
+# It changes with PyTorch.
+@pytest.mark.thorough
 def test_what_is_read_of_the_table_is_what_it_says(torch: Any, table: Any) -> None:
     operations = import_module("ptxlab.clients.torch.operations")
     kernels = import_module("ptxlab.clients.torch.kernels")

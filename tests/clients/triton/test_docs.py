@@ -23,6 +23,8 @@ def test_the_program_prints_what_its_comments_say(
     assert capsys.readouterr().out.splitlines() == re.findall(r"# prints (.*)", program)
 
 
+# A launch from a program in CuTe DSL always goes this way.
+@pytest.mark.thorough
 def test_exec_prints_what_is_shown(
     kernels: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
