@@ -94,6 +94,8 @@ def outcomes(project: Path) -> dict[str, tuple[str, list[str]]]:
     }
 
 
+# That one counts as seen is always tried below.
+@pytest.mark.thorough
 def test_a_mistake_counts_as_seen_where_a_test_fails_because_of_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,7 +27,7 @@ from ptxlab.machine.sass import sass
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import compile_cuda, link_ptx
-from tests.gemm.simt import QUICK, one_of_each
+from tests.gemm.simt import EACH_WAY, QUICK, one_of_each
 from tests.together import in_one_test
 
 KERNEL = ALGORITHMS["tensor_core"]
@@ -122,7 +122,7 @@ def test_infinities_stay_in_their_row_and_column(
     assert not np.isfinite(d[:, -1]).any()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", EACH_WAY)
 def test_tf32_is_rounded_to_nearest(keeping: Device, layout: str) -> None:
     """Times one: D is A and then B with 10 bits after the point, ties away from zero."""
     size = 64

@@ -14,7 +14,7 @@ import pytest
 
 from tests.clients.needs import need
 from tests.test_readme import blocks
-from tests.together import PLUGINS
+from tests.together import PLUGINS, thorough
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -126,7 +126,7 @@ def test_tinygrad(emulating: Callable[[str], Done]) -> None:
     assert run_program("tinygrad_tensors.py", emulating, chosen) == ""
 
 
-@pytest.mark.parametrize("package", ["cuda.core", "numba"])
+@pytest.mark.parametrize("package", ["cuda.core", *thorough(["numba"])])
 def test_the_page_about_clients_keeps_its_word(package: str) -> None:
     if package == "numba":
         need("numba_cuda")

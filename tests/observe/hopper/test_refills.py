@@ -12,6 +12,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
 from tests.emulator.hopper.conftest import hopper_text
+from tests.together import thorough
 
 Schedules = Callable[..., CheckReport]
 
@@ -80,7 +81,7 @@ def stages(groups: int, meet: str, again: str = "") -> str:
     return text.replace("GROUPS", str(arrivals))
 
 
-@pytest.fixture(params=["late", pytest.param("early", marks=pytest.mark.thorough), "random:7"])
+@pytest.fixture(params=["late", *thorough(("early", "random:7"))])
 def checked(request: pytest.FixtureRequest) -> Schedules:
     """Check a body under a schedule, with 16 KiB of output and of input."""
     device = open_device("emulator", arch="sm_90a", schedule=request.param)

@@ -14,6 +14,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.main import main
 from ptxlab.toolchain import compile_cuda
+from tests.together import thorough
 
 FOREIGN = Path(__file__).with_name("foreign")
 
@@ -49,7 +50,9 @@ def test_what_triton_compiles(
     assert "/kernels/kernels.py" in sources
 
 
-@pytest.mark.parametrize(("name", "at"), [("matmul", "mma.sync"), ("softmax", "shfl.sync")])
+@pytest.mark.parametrize(
+    ("name", "at"), [("matmul", "mma.sync"), *thorough([("softmax", "shfl.sync")])]
+)
 def test_every_verb_looks_into_what_triton_compiles(
     name: str, at: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
