@@ -88,8 +88,10 @@ def test_an_answer_on_record_is_that_to_the_same_question_wherever_it_is_asked(
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        pytest.param(SAID, ["-lineinfo"], marks=pytest.mark.thorough),
-        (SAID.replace("IT;", "IT; assert(threadIdx.x);"), []),
+        (SAID, ["-lineinfo"]),
+        pytest.param(
+            SAID.replace("IT;", "IT; assert(threadIdx.x);"), [], marks=pytest.mark.thorough
+        ),
         pytest.param(SAID.replace("IT;", "__FILE__[threadIdx.x];"), [], marks=pytest.mark.thorough),
     ],
     ids=["lines", "assert", "file"],
