@@ -280,5 +280,5 @@ class AsynchronousCopies:
         value = self._registers.value(operand, threads)
         if value is None:
             raise Unsupported(f"'{i.sass.text}' depends on data that is not computed")
-        words: Array = np.broadcast_to(value, threads.shape)
+        words: Array = value if np.ndim(value) else np.broadcast_to(value, threads.shape)
         return words

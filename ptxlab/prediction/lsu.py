@@ -6,7 +6,7 @@ they share (arXiv 2503.20481); what L1 has not, and every copy, comes through th
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 
 from ptxlab.prediction.chip import Chip
@@ -35,6 +35,7 @@ class LoadStoreUnit:
         self._unit_free = [0.0] * PARTITIONS
         self._stage_free = 0.0
         self._beyond_free = self._rows_free = 0.0
+        self.sectors: dict[str, float] = defaultdict(float)
         self._l1: OrderedDict[int, float] = OrderedDict()
         self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
 
@@ -60,6 +61,7 @@ class LoadStoreUnit:
         there = max(self._beyond_free, self._rows_free)
         if copy.key is None:
             return there
+        self.sectors["loaded"] += len(copy.sectors) / copy.ctas
         return there + self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
 
     def request(self, warp: Warp, t: InstructionTiming, asks: Served, now: float) -> None:
@@ -109,12 +111,16 @@ class LoadStoreUnit:
                 latest = max(latest, l1[sector])
             else:
                 missed += 1
+        if t.cached:
+            self.sectors["asked"] += len(sectors)
+            self.sectors["missed"] += missed
         if missed:
             took = missed * SECTOR / self._memory.l2_bytes
             self._beyond_free = max(self._beyond_free, now) + took
             self._busy["l2"] += took
             if not t.loads:
                 return now
+            self.sectors["loaded"] += missed
             far = self._latency["l2" if _hits(sectors, t.hits) else "dram"]
             latest = max(latest, now + far, self._beyond_free + far - took)
             if t.cached:

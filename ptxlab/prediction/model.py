@@ -21,6 +21,7 @@ from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.l2 import Reuse, reuse_of_uneven
 from ptxlab.prediction.lines import PredictedLine
+from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import divides
@@ -62,7 +63,9 @@ class Prediction(Readable):
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
     ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over, ``uneven`` how CTAs differ, None
     where they do not. ``tflops`` counts what machine code computes, tensor cores and FMA pipes together, of all lanes; None
-    with tcgen05, whose sizes are in descriptors. ``what_if`` are the changes that were asked about, first those that save most time.
+    with tcgen05, whose sizes are in descriptors; ``peak_tflops`` are those of the pipe that most of them are on.
+    ``dram_bytes`` are loaded and stored, of ``peak_bandwidth`` GB/s at most. ``hits`` are the parts of the sectors that loads
+    ask of L1 and of L2 which are there, by cache, of those that are asked. ``what_if`` are the changes that were asked about, first those that save most time.
     """
 
     gpu: str
@@ -83,6 +86,10 @@ class Prediction(Readable):
     uneven: Uneven | None
     not_modelled: tuple[str, ...]
     tflops: float | None
+    peak_tflops: float | None
+    dram_bytes: float
+    peak_bandwidth: float
+    hits: dict[str, float]
     kernel: str = ""
     lines: tuple[PredictedLine, ...] = ()
     what_if: tuple[Changed, ...] = ()
@@ -171,13 +178,14 @@ class LaunchModel:
         used = _used(run, chip) | {"dram": memory_seconds / seconds}
         seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
         stalls, by_instruction = _shares(run)
-        computed = operations(code, run.stalls)
+        flop, peak = operations(code, run.stalls, chip) or (None, None)
         return Prediction(
             chip.gpu.name, self._launch.target.name, self._clock, cycles, seconds,
             seconds * (1 - MODELLED), seconds * (1 + MODELLED),
             _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
             *divmod(ctas, sms * fits.ctas), uneven,
-            _not_modelled(code), None if computed is None else computed * runs / seconds / 1e12,
+            _not_modelled(code), None if flop is None else flop * runs / seconds / 1e12,
+            peak and chip.gpu.tflops(peak), reuse.loaded + reuse.stored, chip.gpu.bandwidth, _hits(run, runs, reuse),
         )  # fmt: skip
 
 
@@ -220,6 +228,14 @@ def _used(run: Run, chip: Chip) -> dict[str, float]:
     )
     used["issue"] = run.issued / run.cycles / PARTITIONS
     return used
+
+
+def _hits(run: Run, runs: float, reuse: Reuse) -> dict[str, float]:
+    """Return what part of the sectors that are loaded L1 has, and of those that it has not L2."""
+    asked, missed, loaded = (run.sectors.get(name, 0.0) for name in ("asked", "missed", "loaded"))
+    of_l1 = {"L1": 1 - missed / asked} if asked else {}
+    of_l2 = {"L2": max(0.0, 1 - reuse.loaded / (loaded * SECTOR * runs))} if loaded else {}
+    return of_l1 | of_l2
 
 
 def _bound(used: dict[str, float]) -> str:

@@ -71,7 +71,7 @@ class Sm:
         return self._until(end + 1)
 
     def _until(self, now: float) -> Run:
-        return Run(now, self.issued, dict(self.stalls), dict(self.busy))
+        return Run(now, self.issued, dict(self.stalls), dict(self.busy), dict(self._lsu.sectors))
 
     def _cycle(self, part: int, now: float) -> float:
         """Issue what a sub-partition can at ``now``; return when to look again."""

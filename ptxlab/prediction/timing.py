@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import WARP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.latencies import DEPTH_OF_PRODUCT
 from ptxlab.machine.operands import (
@@ -21,6 +22,7 @@ from ptxlab.machine.products import BITS, other_factors, product
 from ptxlab.machine.row import Row
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.refusal import NotFollowed
+from ptxlab.prediction.warps import PARTITIONS
 
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
@@ -43,6 +45,8 @@ _KINDS = {
 
 _WARPGROUP_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)$")
 _SHARED_BYTES = 128
+_FUSED = {"fma": 2, "fma2": 4, "fp64": 2}
+"""FLOP of a lane by what a pipe has most of: a product and a sum, of two halves at once."""
 _AS_F16 = {"e4m3": 2, "s8": 2}
 """So many times the rate of f16: NVIDIA H100 data sheet."""
 
@@ -160,6 +164,16 @@ def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...
     if pipe == "tmem":
         return (pipe,), holds["tmem" if i.dest else "tmem_store"] * i.written
     return ((pipe,), holds[pipe]) if pipe in holds else ((), 0)
+
+
+def peak(i: DecodedInstruction, chip: Chip) -> float | None:
+    """Return the most FLOP a clock and SM where an instruction is computed, None where nobody says."""
+    if i.does == "product":
+        return chip.gpu.tensor.get(_warpgroup_types(i))
+    if i.known.pipe == "tensor":
+        return chip.gpu.tensor.get(_product(i)[1:])
+    pipes, hold = _pipes(i, i.known.pipe, chip)
+    return PARTITIONS * len(pipes) * WARP * _FUSED[i.known.pipe] / hold
 
 
 def product_shape(i: DecodedInstruction) -> tuple[int, int, int]:

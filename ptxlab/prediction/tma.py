@@ -8,6 +8,7 @@ shared address, for a load its mbarrier, and the coordinates; two more the addre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from ptxlab.tensormap.encoding import MAP_BYTES
 
 UNIT = 16
 """Bytes of a unit of what a bulk copy is told to copy, in the lower half of a word; the upper has CTAs."""
+
+_BOXES = 512
+"""So many boxes are kept, of which CTAs that run in step copy the same: 10 MB of sectors of 16 KB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +48,22 @@ def copied(data: bytes, coordinates: list[int], key: Key | None, ctas: int, text
     if len(data) != MAP_BYTES:
         raise Unsupported(f"'{text}' has a tensor map that is not known")
     try:
-        box = box_of(data)
-        rows = box.rows(coordinates)
+        nbytes, sectors, lines = _box(data, tuple(coordinates))
     except ValueError as error:
         raise Unsupported(f"'{text}' has no tensor map that is one: {error}") from None
+    return Copy(key, nbytes, sectors, ctas, lines)
+
+
+@lru_cache(_BOXES)
+def _box(data: bytes, coordinates: tuple[int, ...]) -> tuple[int, tuple[int, ...], int]:
+    """Return the bytes that a copy of a box counts for, its sectors, and its rows of up to a line each."""
+    box = box_of(data)
+    rows = box.rows(coordinates)
     length = rows.stop - rows.start
     along = np.append(np.arange(0, length, SECTOR), max(length - 1, 0))
     places = rows.addresses[:, None] + along if length else rows.addresses[:, None]
     sectors = np.unique(places // SECTOR)
-    lines = len(rows.addresses) * -(-length // LINE)
-    return Copy(key, box.counted, tuple(sectors.tolist()), ctas, lines)
+    return box.counted, tuple(sectors.tolist()), len(rows.addresses) * -(-length // LINE)
 
 
 def in_a_row(address: int, units: int, key: Key | None, ctas: int) -> Copy:

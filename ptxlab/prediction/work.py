@@ -7,30 +7,34 @@ warp are counted, those that are switched off too, as the time of an instruction
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import ZERO_REGISTER, SassRegister
-from ptxlab.prediction.timing import product_shape
+from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.timing import peak, product_shape
 
 
 def operations(
-    code: Sequence[DecodedInstruction], stalls: Mapping[tuple[int, str], float]
-) -> float | None:
-    """Return what was computed in a run of an SM, None where sizes of products are in descriptors, as with tcgen05.
+    code: Sequence[DecodedInstruction], stalls: Mapping[tuple[int, str], float], chip: Chip
+) -> tuple[float, float | None] | None:
+    """Return what was computed in a run of an SM, and the most a clock of the pipe that most of it is on, None where nobody says.
 
-    ``stalls`` are a run's: a warp is selected once for each instruction that it issues.
+    None where sizes of products are in descriptors, as with tcgen05. ``stalls`` are a run's: a warp is selected once for
+    each instruction that it issues.
     """
-    total = 0.0
+    by_peak: dict[float | None, float] = defaultdict(float)
     for (number, why), times in stalls.items():
         if why != "selected":
             continue
         i = code[number]
         if i.does == "tensor product":
             return None
-        total += times * _of_a_warp(i)
-    return total
+        if each := _of_a_warp(i):
+            by_peak[peak(i, chip)] += times * each
+    return sum(by_peak.values()), max(by_peak, key=lambda each: by_peak[each], default=None)
 
 
 def _of_a_warp(i: DecodedInstruction) -> float:

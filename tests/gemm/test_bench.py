@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv as csv_format
+import csv
 import io
 import json
 import re
@@ -34,7 +34,7 @@ from ptxlab.gemm.verification import ROWS, Verification, drawn
 from ptxlab.isa.gpus import GPUS
 from ptxlab.isa.targets import TARGETS
 from ptxlab.verbs.bench import text as view
-from ptxlab.verbs.bench.text import csv
+from ptxlab.view.csv import as_csv
 from tests.gemm.fake_gpu import LIBRARY, installed
 
 QUICK = Procedure(rest=0.0, seconds=0.0, cold=2)
@@ -347,7 +347,7 @@ def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
     assert results["naive"]["tflops"] == results["naive"]["sustained"]["tflops"]
     assert results["naive"]["beside"]["sustained"]["median"] == pytest.approx(1e-3)
     assert results["naive"]["flop_per_clk_sm"] is None, "no clock, no FLOP a clock"
-    lines = list(csv_format.DictReader(io.StringIO(csv(data["results"]))))
+    lines = list(csv.DictReader(io.StringIO(as_csv(data["results"]))))
     assert [line["algorithm"] for line in lines] == [r["algorithm"] for r in data["results"]]
     assert [line["seconds"] for line in lines if line["algorithm"] == "coalescing"] == [""]
     assert float(lines[1]["burst.median"]) == pytest.approx(4e-3)

@@ -5,10 +5,8 @@ Schema ``ptxlab.bench/2``. ``seconds`` and ``tflops`` are the sustained ones, nu
 
 from __future__ import annotations
 
-import csv as csv_format
-import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -51,17 +49,6 @@ def as_json(bench: Bench) -> dict[str, Any]:
         "results": [_result(result, bench.machine) for result in bench.results],
         "absent": [asdict(absent) for absent in bench.absent],
     }
-
-
-def csv(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return JSON objects as CSV, a line each: members of members are called ``burst.median``."""
-    lines = [dict(_flat("", result)) for result in results]
-    stream = io.StringIO()
-    columns = dict.fromkeys(name for line in lines for name in line)
-    writer = csv_format.DictWriter(stream, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return stream.getvalue()
 
 
 def svg(bench: Bench) -> str:
@@ -263,13 +250,3 @@ def _span(result: BenchResult, timing: Timing) -> str:
 def _speed(tflops: float) -> str:
     """Write TFLOP/s with three digits at least, and no exponent."""
     return f"{tflops:,.{max(0, 2 - math.floor(math.log10(tflops)))}f}" if tflops > 0 else "0"
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, member in value.items():
-            yield from _flat(f"{name}.{key}" if name else key, member)
-    elif isinstance(value, list):
-        yield name, " ".join(map(str, value))
-    else:
-        yield name, value

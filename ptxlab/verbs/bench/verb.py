@@ -139,7 +139,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.gemm.bench import bench, beside_measured
     from ptxlab.gemm.machine import machine_of
     from ptxlab.verbs.bench import text as view
-    from ptxlab.verbs.bench.text import csv
+    from ptxlab.view.csv import as_csv
 
     planned = entries(args, GPU_SIZES)
     with stopwatch_of(device) as stopwatch:
@@ -155,7 +155,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     if args.record:
         record(args.record, data)
     text, svg = (lambda: view.text(timed, terminal_width(args))), (lambda: view.svg(timed))
-    emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
+    emit(args, text, data, csv=lambda: as_csv(data["results"]), svg=svg)
     return 0 if timed.passed else 1
 
 
@@ -200,7 +200,7 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
     from ptxlab.gemm.side_by_side import Absent, RungJob, each
     from ptxlab.prediction.chip import find
     from ptxlab.verbs.bench import facts as view
-    from ptxlab.verbs.bench.text import csv
+    from ptxlab.view.csv import as_csv
 
     if args.record:
         raise PtxlabError("there is nothing to record: a speed needs a GPU")
@@ -235,7 +235,7 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
         args,
         lambda: view.text(counted_facts, absent, width, predicted),
         data,
-        csv=lambda: csv(data["results"]),
+        csv=lambda: as_csv(data["results"]),
         svg=lambda: view.svg(counted_facts),
     )
     return 0 if data["passed"] else 1
@@ -252,7 +252,7 @@ def compare_tiles(args: argparse.Namespace, device: Device, executor: Executor |
     from ptxlab.gemm import tile_file
     from ptxlab.gemm.tiles import compare_counted, compare_timed
     from ptxlab.verbs.bench import tiles as view
-    from ptxlab.verbs.bench.text import csv
+    from ptxlab.view.csv import as_csv
 
     timed = device.kind == "cuda"
     planned = entries(args, GPU_SIZES if timed else EMULATOR_SIZES)
@@ -278,7 +278,7 @@ def compare_tiles(args: argparse.Namespace, device: Device, executor: Executor |
         args,
         lambda: view.text(comparison, kept, terminal_width(args)),
         data,
-        csv=lambda: csv(data["tiles"]),
+        csv=lambda: as_csv(data["tiles"]),
     )
     return 0
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.model import MODELLED, Prediction
 from ptxlab.syntax.names import called
+from ptxlab.view.csv import as_csv
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, at_line, read_sources, source_text
 from ptxlab.view.text import fields
@@ -67,7 +68,7 @@ def _alone(prediction: Prediction) -> list[str]:
             f"(the model is {MODELLED:.0%} off on average)",
         ),
         ("cycles", f"{prediction.cycles:,.0f}"),
-        *([("rate", f"{prediction.tflops:.3g} TFLOP/s")] if prediction.tflops else []),
+        ("rate", ", ".join(_rates(prediction))),
         (
             "bound",
             f"{prediction.bound}: {prediction.bound_by} is used {prediction.used[prediction.bound_by]:.0%} of the time",
@@ -83,6 +84,21 @@ def _alone(prediction: Prediction) -> list[str]:
         ("not in it", ", ".join(prediction.not_modelled)),
     ]
     return fields(rows)
+
+
+def _rates(prediction: Prediction) -> Iterator[str]:
+    """Yield what is computed and moved in a second, of how much, and what the caches have."""
+    if prediction.tflops:
+        of = prediction.peak_tflops
+        part = f" ({prediction.tflops / of:.0%} of {of:.3g})" if of else ""
+        yield f"{prediction.tflops:.3g} TFLOP/s{part}"
+    moved, most = _bandwidth(prediction), prediction.peak_bandwidth
+    yield f"DRAM {moved:.3g} GB/s ({moved / most:.0%} of {most:,.0f})"
+    yield from (f"{cache} hits {part:.0%}" for cache, part in prediction.hits.items())
+
+
+def _bandwidth(prediction: Prediction) -> float:
+    return prediction.dram_bytes / prediction.seconds / 1e9
 
 
 def _compared(predictions: Sequence[Prediction], width: int | None) -> list[str]:
@@ -173,7 +189,9 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "kernel": prediction.kernel,
         **members(prediction, "gpu", "arch", "clock_mhz"),
         "cycles": round(prediction.cycles),
-        **members(prediction, "seconds", "low", "high", "tflops"),
+        **members(prediction, "seconds", "low", "high", "tflops", "peak_tflops"),
+        "bandwidth": _bandwidth(prediction),
+        **members(prediction, "peak_bandwidth", "dram_bytes", "hits"),
         **members(prediction, "bound", "bound_by", "used", "stalls"),
         "lines": [
             {
@@ -190,6 +208,13 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         **members(prediction, "not_modelled"),
         "what_if": [asdict(each) for each in prediction.what_if],
     }
+
+
+def csv(data: Mapping[str, Any]) -> str:
+    """Return predictions that are plain data as CSV, a line each, without what is said of lines."""
+    rows = data.get("predictions", [data])
+    left_out = ("lines", "what_if", "schema")
+    return as_csv([{key: row[key] for key in row if key not in left_out} for row in rows])
 
 
 def compared_text(pairs: Sequence[tuple[str, Prediction]], width: int | None) -> str:

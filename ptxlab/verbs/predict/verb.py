@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
     add(parser, OPTIONS, **READERS)
-    add_common(parser, many_targets=True)
+    add_common(parser, ("csv",), many_targets=True)
     parser.set_defaults(device="emulator", device_options=())
 
 
@@ -75,17 +75,17 @@ def execute(args: argparse.Namespace) -> int:
             for each in (*before, asked)
             for chip in gpus
         ]
-        emit(
-            args,
-            lambda: view.compared_text(pairs, terminal_width(args)),
-            lambda: view.compared_json(pairs),
-        )
+        compared = view.compared_json(pairs)
+        text = view.compared_text(pairs, terminal_width(args))
+        emit(args, text, compared, csv=lambda: view.csv(compared))
         return 0
     predictions = [predicted(asked, chip, args.clock, args.what_if) for chip in gpus]
+    data = view.as_json(predictions)
     emit(
         args,
         lambda: view.text(predictions, terminal_width(args)),
-        lambda: view.as_json(predictions),
+        data,
+        csv=lambda: view.csv(data),
     )
     return 0
 

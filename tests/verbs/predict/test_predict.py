@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -39,6 +40,10 @@ def test_it_says_how_long_and_why(scale: str, capsys: pytest.CaptureFixture[str]
     assert "scale on RTX 4090 (sm_89) at 2,520 MHz" in text
     assert "if (i < n) x[i] = 2 * x[i];" in text, "the line that waits"
     assert "long scoreboard" in text
+    assert re.search(
+        r"rate +\S+ TFLOP/s \(0% of 82.6\), DRAM \S+ GB/s \(\d+% of 1,008\), L1 hits 0%, L2 hits 0%",
+        text,
+    )
     assert max(map(len, text.splitlines())) <= 160
 
 
@@ -66,6 +71,10 @@ def test_several_gpus_stand_side_by_side(scale: str, capsys: pytest.CaptureFixtu
     assert "scale.cu:4  if (i < n)" in text, "a line is named with its file"
     assert main(["predict", scale, "--gpu", "a100", "--gpu", "rtx4090", "--json"]) == 0
     both = json.loads(capsys.readouterr().out)["predictions"]
+    assert main(["predict", scale, "--gpu", "a100", "--gpu", "rtx4090", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["gpu"] for row in rows] == ["A100 SXM", "RTX 4090"]
+    assert [float(row["used.dram"]) for row in rows] == [each["used"]["dram"] for each in both]
     assert main(["predict", scale, "--arch", "sm_89", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == both[1], "--arch alone is its first GPU"
 

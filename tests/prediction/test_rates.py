@@ -1,0 +1,66 @@
+"""What a prediction says of rates and caches, of kernels that are counted by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.predict import predict
+
+# Each thread of a warp loads the same word a turn, the next one in the next: of eight in a sector L1 has seven.
+LOOPS = """\
+extern "C" __global__ void uniform(const float* x, int n, float* y) {
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    y[blockIdx.x * 32 + threadIdx.x] = sum;
+}
+extern "C" __global__ void doubles(double* x, int n) {
+    double sum = x[threadIdx.x];
+    for (int i = 0; i < n; i++) sum = fma(sum, 1.5, 0.5);
+    x[threadIdx.x] = sum;
+}
+extern "C" __global__ void products(unsigned* x, int n) {
+    unsigned a = x[threadIdx.x], d = a, e = a;
+    for (int i = 0; i < n; i++)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %2, %2, %2}, {%2, %2}, {%0, %1};"
+                     : "+r"(d), "+r"(e) : "r"(a));
+    x[threadIdx.x] = d + e;
+}
+"""
+TURNS, CTAS = 256, 64
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Prediction]:
+    file = tmp_path_factory.mktemp("rates") / "loops.cu"
+    file.write_text(LOOPS)
+    x, y = np.zeros(TURNS, np.float32), np.zeros(32 * CTAS, np.float32)
+    return {
+        name: predict(file, "a100", CTAS, 32, [x, TURNS, *more], kernel=name)
+        for name, *more in (("doubles",), ("products",), ("uniform", y))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "flop", "peak"),
+    [("doubles", 2 * 32, 9.7), ("products", 2 * 16 * 8 * 16, 312)],
+)
+def test_what_is_computed_stands_beside_what_could_be(
+    name: str, flop: int, peak: float, told: dict[str, Prediction]
+) -> None:
+    """NVIDIA A100 data sheet: 9.7 TFLOP/s of FP64, 312 of FP16 on tensor cores."""
+    prediction = told[name]
+    assert prediction.peak_tflops == pytest.approx(peak, rel=0.01)
+    assert prediction.tflops == pytest.approx(
+        flop * TURNS * CTAS / prediction.seconds / 1e12, rel=1e-3
+    )
+
+
+def test_caches_have_what_was_loaded_before(told: dict[str, Prediction]) -> None:
+    """Of all turns, those that are not run too; each CTA has an SM and its L1 to itself."""
+    prediction = told["uniform"]
+    assert prediction.hits["L1"] == pytest.approx(7 / 8, abs=0.01)
+    assert prediction.hits["L2"] == pytest.approx(1 - 1 / CTAS, abs=0.01)
+    assert prediction.dram_bytes == pytest.approx(4 * TURNS + 4 * 32 * CTAS)
+    assert prediction.peak_bandwidth == 2039
