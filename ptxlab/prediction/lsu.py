@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.requests import LINE, SECTOR, Served
+from ptxlab.prediction.run import PARTITIONS
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
-from ptxlab.prediction.warps import PARTITIONS, Skipped, Warp
+from ptxlab.prediction.warps import Skipped, Warp
 
 QUEUE = 5
 """Memory instructions that wait before a sub-partition's address unit: four and a latch; arXiv 2503.20481."""

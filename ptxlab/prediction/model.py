@@ -23,19 +23,15 @@ from ptxlab.prediction.l2 import Reuse, reuse_of_uneven
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.resident import ResidentModel
-from ptxlab.prediction.run import Run
+from ptxlab.prediction.run import OF_SM, PARTITIONS, Run
 from ptxlab.prediction.slow_paths import divides
 from ptxlab.prediction.survey import Survey, survey
 from ptxlab.prediction.uneven import Uneven, UnevenGrid
-from ptxlab.prediction.warps import PARTITIONS
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.prediction.work import operations
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""
-
-_OF_SM = ("lsu", "l2", "tma")
-"""What an SM has one of, and not one in each sub-partition."""
 
 MOSTLY = 0.6
 """What is used for less of the time does not bound it: waiting does."""
@@ -175,7 +171,9 @@ class LaunchModel:
             cycles, runs = run.cycles, sms
         memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
         seconds = max(cycles / (self._clock * 1e6), memory_seconds)
-        used = _used(run, chip) | {"dram": memory_seconds / seconds}
+        running = cycles / (self._clock * 1e6) / seconds
+        used = {name: part * running for name, part in _used(run, chip).items()}
+        used["dram"] = memory_seconds / seconds
         seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
         stalls, by_instruction = _shares(run)
         flop, peak = operations(code, run.stalls, chip) or (None, None)
@@ -218,8 +216,8 @@ def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:
 def _used(run: Run, chip: Chip) -> dict[str, float]:
     """Return which part of the time each pipe is held, of all that there are of it."""
     used: dict[str, float] = {
-        name: run.busy[name] / run.cycles / (1 if name in _OF_SM else PARTITIONS)
-        for name in (*_OF_SM, "tensor", "alu", "xu", "fp64", "tmem")
+        name: run.held(name) / run.cycles
+        for name in (*OF_SM, "tensor", "alu", "xu", "fp64", "tmem")
         if name in run.busy
     }
     halves = [name for name in ("fmaheavy", "fmalite") if name in chip.holds]

@@ -138,7 +138,7 @@ class ResidentModel:
             ran = made(chip, timed, warps, self._shared * len(followed.ctas)).run()
             return [*(run for warp in warps for run in warp.passed), ran]
 
-        return followed.part.run(run, requests)
+        return followed.part.run(run, requests).steady()
 
 
 def _warps(

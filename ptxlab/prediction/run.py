@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+PARTITIONS = 4
+"""Sub-partitions of an SM, each with warps of its own."""
+
+OF_SM = ("lsu", "l2", "tma")
+"""What an SM has one of, and not one in each sub-partition."""
 
 
 @dataclass(slots=True)
@@ -20,6 +26,14 @@ class Run:
     stalls: dict[tuple[int, str], float]
     busy: dict[str, float]
     sectors: dict[str, float] = field(default_factory=dict)
+
+    def held(self, pipe: str) -> float:
+        """Return for how many cycles a pipe was held, of all that there are of it."""
+        return self.busy.get(pipe, 0.0) / (1 if pipe in OF_SM else PARTITIONS)
+
+    def steady(self) -> Run:
+        """Return what it is if others follow: who ends before what it stored has left the SM leaves them the pipe held."""
+        return replace(self, cycles=max(self.cycles, *map(self.held, self.busy), 0.0))
 
     @classmethod
     def summed(cls, parts: Sequence[tuple[float, Run]]) -> Run:

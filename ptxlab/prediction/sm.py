@@ -15,12 +15,12 @@ from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
 from ptxlab.prediction.rendezvous import Rendezvous
-from ptxlab.prediction.run import Run
+from ptxlab.prediction.run import PARTITIONS, Run
 from ptxlab.prediction.tensor_core import TensorCore, TensorMemory
 from ptxlab.prediction.tensor_work import Columns, Commit, TensorCopy, TensorProduct
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
-from ptxlab.prediction.warps import NEVER, PARTITIONS, Orders, Warp
+from ptxlab.prediction.warps import NEVER, Orders, Warp
 
 READ_WINDOW = 3
 

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.run import PARTITIONS
 from ptxlab.prediction.tensor_work import Columns, Commit, TensorCopy, TensorProduct
-from ptxlab.prediction.warps import PARTITIONS, Warp
+from ptxlab.prediction.warps import Warp
 
 GRANULES = 16
 """Of 32 columns, that an SM's Tensor Memory has; PTX ISA, "Tensor Memory Allocation"."""

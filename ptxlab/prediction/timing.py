@@ -22,7 +22,7 @@ from ptxlab.machine.products import BITS, other_factors, product
 from ptxlab.machine.row import Row
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.refusal import NotFollowed
-from ptxlab.prediction.warps import PARTITIONS
+from ptxlab.prediction.run import PARTITIONS
 
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""

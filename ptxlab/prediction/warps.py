@@ -11,9 +11,6 @@ from ptxlab.prediction.run import Run
 from ptxlab.prediction.tensor_work import Queued
 from ptxlab.prediction.tma import Copy
 
-PARTITIONS = 4
-"""Sub-partitions of an SM, each with warps of its own."""
-
 NEVER = float("inf")
 _NOTHING: Served = (0, 0, [])
 

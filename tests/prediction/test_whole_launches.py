@@ -56,6 +56,14 @@ SUMS = (
 }
 """
 )
+FILLED = (
+    HEAD.replace("PARAMETERS", ".param .u64 out")
+    + """  ld.param.u64 p, [out]; mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mad.lo.u32 t2, t1, 1024, t0;
+  mad.wide.u32 p, t2, 16, p;
+"""
+    + "".join(f"  st.global.v4.b32 [p+{4096 * n}], {{t0, t0, t0, t0}};\n" for n in range(4))
+    + "  ret;\n}\n"
+)
 X = np.zeros(1 << 20, np.float32)
 
 
@@ -360,3 +368,18 @@ def test_the_slow_path_of_a_division_is_passed_by() -> None:
     assert passed(branch, plain, other, plain, end) == {}
     assert passed(branch, plain, slow, slow, end) == {}
     assert passed(f"@P0 {slow}", plain, end, plain, end) == {0: False}
+
+
+def test_stores_take_as_long_as_what_is_beyond_the_sm_takes_for_them() -> None:
+    """Warps end before; a full A100 of 864 CTAs stores 16 KB in each, at 36 bytes a clock and SM, or at DRAM's rate."""
+    out = np.zeros(864 * 4096, np.float32)
+    told = predict(FILLED, "a100", 864, 256, [out], what_if=["dram=inf"])
+    without, nbytes = told.what_if[0], 16384 * 864
+    assert without.seconds - LAUNCH_SECONDS == pytest.approx(nbytes / (36 * 108 * 1.41e9), rel=0.01)
+    assert without.bound_by == "l2"
+    assert told.dram_bytes == nbytes
+    assert told.seconds > without.seconds
+    assert max(told.used.values()) == told.used["dram"] == 1
+    assert told.used["l2"] == pytest.approx(
+        nbytes / (36 * 108 * 1.41e9) / (told.seconds - LAUNCH_SECONDS), rel=0.01
+    )
