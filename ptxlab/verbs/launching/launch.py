@@ -259,6 +259,7 @@ def fill_in(args: argparse.Namespace, path: Path) -> None:
     args.arg = merged(given.arg, args.arg)
     args.set = merged(given.set, args.set)
     args.D = merged(given.D, args.D)
+    args.use_fast_math = args.use_fast_math or given.use_fast_math
     args.I = args.I + given.I
 
 

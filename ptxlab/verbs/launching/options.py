@@ -51,6 +51,8 @@ COMPILATION = """
 -D NAME=VALUE  a macro for a .cu file
 -I FOLDER      where a .cu file's headers are
 --std NAME     the C++ of a .cu file, such as c++20
+--use_fast_math
+               as nvcc has it: f32 rounds subnormal numbers to zero, divides and takes roots and sines in a short way
 --toolchain RELEASE
                the nvJitLink that assembles: of a release of CUDA, such as 12.8, or in a folder
 """
@@ -128,6 +130,7 @@ def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:
     options = [f"-D{macro}" for macro in args.D]
     options += [f"--include-path={folder}" for folder in args.I]
     options += [f"--std={args.std}"] if args.std else []
+    options += ["--use_fast_math"] * args.use_fast_math
     if args.kernel and "<" in args.kernel:
         options.append(f"--instance={args.kernel}")
     return options + ["--generate-line-info"] * line_info

@@ -33,7 +33,7 @@ HEADER = """\
 //
 // Run: ptxlab run FILE --kernel first --grid 4 --block 32 --shared 64 --cooperative --std c++17
 //      -I here -D N=1 -D M=2 --arg n=5 --arg m=6 --set v=7
-// Run: ptxlab run FILE --kernel second --grid 2 --block 64
+// Run: ptxlab run FILE --kernel second --grid 2 --block 64 --use_fast_math
 """
 
 
@@ -59,6 +59,9 @@ def test_a_header_says_what_the_user_leaves_out(tmp_path: Path) -> None:
     other = filled(tmp_path, "--kernel", "second")
     assert (other.grid, other.block, other.shared, other.arg) == ((2,), (64,), None, [])
     assert filled(tmp_path, "--kernel", "third").grid is None
+    asked = (args, other, filled(tmp_path, "--use_fast_math"))
+    told = ["--use_fast_math" in compilation(each, line_info=False) for each in asked]
+    assert told == [False, True, True]
 
 
 @pytest.mark.parametrize(
