@@ -139,12 +139,20 @@ def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> No
     """Write a result in the form the user chose, to stdout or to the file of ``--output``.
 
     ``data`` is its JSON, ``others`` holds the texts of further formats by name. Each may be a function
-    that makes it, so that only the one that is wanted is made.
+    that makes it, so that only the one that is wanted is made. PNG is drawn of the SVG.
     """
     if args.format == "json":
         from ptxlab.view.json import write  # here, because it brings numpy, which help can spare
 
         chosen: Text = write(data() if callable(data) else data)
+    elif args.format == "png":
+        from ptxlab.view.png import png
+
+        chosen = others["svg"]
+        picture = png(chosen if isinstance(chosen, str) else chosen())
+        quiet()
+        write_whole(args.output, picture)
+        return
     else:
         chosen = {"text": text, **others}[args.format]
     quiet()

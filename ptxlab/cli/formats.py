@@ -11,6 +11,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     ".html": ("html",),
     ".htm": ("html",),
     ".svg": ("svg",),
+    ".png": ("png",),
     ".csv": ("csv",),
     ".tex": ("latex",),
     ".sarif": ("sarif",),
@@ -25,19 +26,21 @@ PROGRAMS = (".ptx", ".cu", ".cuh", ".h", ".py")
 _BINARY = (
     ".cubin", ".fatbin", ".o", ".so", ".npy", ".npz", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".zip",
 )  # fmt: skip
-"""What no verb writes with ``--output``."""
+"""What verbs do not write with ``--output``, but for those that have a form of the name."""
 
 
 def chosen(asked: str | None, path: str | None, known: Sequence[str], *, code: bool = False) -> str:
     """Return the form of a result: that which was ``asked`` for, else what the name of its file says, else text.
 
     ``known`` are the forms that a verb has, ``code`` says whether its text is a program. Raises ValueError where
-    the file is of another form than is asked for, or of one that the verb has not.
+    the file is of another form than is asked for, of one that the verb has not, or where pixels have no file to go to.
     """
     ending = os.path.splitext(path or "")[1].lower()
-    if ending in _BINARY or (ending in PROGRAMS and not code):
-        raise ValueError(f"{path}: no {ending} is written, it is one of {_endings(known)}")
     able = [form for form in ENDINGS.get(ending, ()) if form in known]
+    if not able and (ending in _BINARY or (ending in PROGRAMS and not code)):
+        raise ValueError(f"{path}: no {ending} is written, it is one of {_endings(known)}")
+    if asked == "png" and path is None:
+        raise ValueError("a picture in pixels goes to a file: -o picture.png")
     if ending not in ENDINGS:
         return asked or "text"
     if not able:

@@ -54,6 +54,10 @@ class Parser(argparse.ArgumentParser):
                 parsed.format = chosen(parsed.format, parsed.output, parsed.formats, code=code)
             except ValueError as error:
                 self.error(str(error))
+            if parsed.format == "png":
+                from ptxlab.view.png import require  # here: few ask for it
+
+                require()  # before any work is done
         return parsed
 
     def _meant(self, word: str) -> str:

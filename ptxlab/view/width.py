@@ -27,12 +27,13 @@ def fitted(
     least: Sequence[str] = (),
     *,
     cut: int = 0,
+    below: bool = False,
 ) -> list[str]:
     """Return ``rows``, the heads first, aligned and within ``width``.
 
     While they are too long the columns headed ``least`` go, the first of these first, and a last line
-    names them. Where that is not enough the last column is cut, to no fewer than ``cut`` characters;
-    0 leaves it whole.
+    names them. Where that is not enough the last column stands ``below`` the one before it, or is cut, to no
+    fewer than ``cut`` characters; 0 leaves it whole.
     """
     heads, gone = list(rows[0]), []
     for head in (name for name in least if name in heads):
@@ -42,6 +43,10 @@ def fitted(
         rows = [[*row[:at], *row[at + 1 :]] for row in rows]
         heads.pop(at)
         gone.append(head)
+    if width is not None and below and _length(rows) > width:
+        rows = [
+            piece for *cells, last in rows for piece in (cells, [*[""] * (len(cells) - 1), last])
+        ]
     if width is not None and cut and (over := _length(rows) - width) > 0:
         most = max(cut, max(len(row[-1]) for row in rows) - over)
         rows = [[*row[:-1], shortened(row[-1], most)] for row in rows]

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.cli.formats import chosen
 from ptxlab.main import main
+from ptxlab.view import png as drawing
 
 KNOWN = ("text", "json", "svg", "html", "csv", "markdown", "latex")
 
@@ -46,6 +47,41 @@ def test_the_form(asked: str | None, path: str | None, form: str) -> None:
 def test_what_is_refused(asked: str | None, path: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         chosen(asked, path, KNOWN)
+
+
+def test_pixels_are_drawn_of_a_picture_and_go_to_a_file() -> None:
+    assert chosen(None, "x.PNG", (*KNOWN, "png")) == "png"
+    with pytest.raises(ValueError, match="goes to a file"):
+        chosen("png", None, (*KNOWN, "png"))
+
+
+@pytest.mark.parametrize("fonts", [True, False])
+def test_a_png_has_letters_or_is_refused(
+    fonts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of letters in a font that there is not, resvg draws none and says nothing."""
+    pytest.importorskip("resvg_py")
+    drawing._font.cache_clear()
+    if not fonts:
+        monkeypatch.setattr(drawing, "_MONOSPACE", ("No Such Font",))
+    picture = tmp_path / "f.png"
+    status = main(["layout", "2x6", "-o", str(picture)])
+    drawing._font.cache_clear()
+    if fonts:
+        assert status == 0
+        assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    else:
+        assert status == 3
+        assert not picture.exists()
+        assert "no font of one width is installed: No Such Font" in capsys.readouterr().err
+
+
+def test_without_resvg_a_png_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
+    assert main(["gemm", "--explain", "-o", "x.png"]) == 3
+    assert "resvg-py" in capsys.readouterr().err
 
 
 def test_a_program_may_be_written_where_the_text_is_one() -> None:

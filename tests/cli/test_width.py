@@ -66,6 +66,13 @@ def test_what_a_narrow_table_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch)
     assert wide[-1] == "not shown for the terminal's width: published"
 
 
+def test_the_last_column_stands_below_the_one_before_it_where_it_has_no_room() -> None:
+    assert fitted(ROWS, 80, below=True) == fitted(ROWS, None)
+    assert fitted([("a", "bc", "defgh"), ("i", "j", "k")], 8, below=True) == [
+        "a  bc", "   defgh", "i  j", "   k",
+    ]  # fmt: skip
+
+
 def test_columns_go_in_the_order_given() -> None:
     assert fitted(ROWS, None, ["value"]) == fitted(ROWS, 80, ["value"])
     assert fitted(ROWS, 22, ["value", "remark"]) == [

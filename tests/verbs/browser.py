@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.resources
 import json
 import os
 import re
@@ -24,6 +25,14 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004"}
 KEYS |= {"ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
+
+
+AXE = """
+const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
+axe.run(document, {runOnly: tags, iframes: false}).then((done) => {
+    window.violated = done.violations.map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.target)}`);
+});
+"""
 
 
 def missing() -> str | None:
@@ -149,6 +158,15 @@ class Browser:
             yield
         finally:
             self._cdp("Emulation.clearDeviceMetricsOverride", {})
+
+    def violated(self) -> list[str]:
+        """Return which rules of WCAG A and AA axe-core finds violated and where, frames of the page aside."""
+        axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js")
+        self.js(f"window.violated = undefined;{axe.read_text()}")
+        self.js(AXE)
+        self.until("window.violated !== undefined", seconds=60)
+        told: list[str] = self.js("return window.violated")
+        return told
 
     def errors(self) -> list[str]:
         """Return what the page wrote to the console as errors since last asked."""

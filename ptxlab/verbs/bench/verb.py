@@ -88,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(other, OTHER, record={"nargs": "?", "const": "benchmarks"})
     parser.set_defaults(algorithm=(), dtype=(), rounds=3, rest=2.0, seconds=3.0)
     add_workers(parser)
-    add_common(parser, ("csv", "svg"))
+    add_common(parser, ("csv", "svg", "png"))
     add_short(parser, "csv")
 
 
@@ -258,7 +258,7 @@ def compare_tiles(args: argparse.Namespace, device: Device, executor: Executor |
     planned = entries(args, GPU_SIZES if timed else EMULATOR_SIZES)
     if len(args.algorithm) != 1 or len(planned) != 1:
         raise PtxlabError("--tiles compares those of one --algorithm, of one size and type")
-    if args.format == "svg":
+    if args.format in ("svg", "png"):
         raise PtxlabError("--tiles has no picture, only text, JSON and CSV")
     problem, (rung,) = planned[0].problem, planned[0].rungs
     progress, kept = LaunchProgress(what="tiles"), ""

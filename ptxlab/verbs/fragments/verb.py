@@ -45,11 +45,11 @@ of what they held. Numbers tell the elements apart, so arrays of random or diffe
 --all does it for every instruction: on the GPU, or each on an emulator of the lowest target that has it.
 Of wgmma it runs two n of each line, or all with --full. What nothing here runs is assembled for its targets.
 
-svg, csv, markdown and latex draw the layout alone, of any instruction, and run nothing. html is a page
+svg, png, csv, markdown and latex draw the layout alone, of any instruction, and run nothing. html is a page
 with all instructions, to hover, search and link to, opened at the one that was chosen."""
 DEFAULT = "m16n8k16"
 LANGUAGES = ("cuda", "ptx", "python")
-DRAWN = ("csv", "markdown", "svg", "latex", "html")
+DRAWN = ("csv", "markdown", "svg", "latex", "html", "png")
 
 
 WHICH = f"""

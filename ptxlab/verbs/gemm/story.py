@@ -13,7 +13,8 @@ from ptxlab.gemm.measures import MeasuredChange, brief, percent
 from ptxlab.isa.gpus import Gpu
 from ptxlab.view.gemm_parts import sizes, unusual
 from ptxlab.view.json import members
-from ptxlab.view.text import Table, aligned, fields, on_github
+from ptxlab.view.text import Table, fields, on_github
+from ptxlab.view.width import stacked
 
 SCHEMA = "ptxlab.gemm.explain/2"
 
@@ -80,13 +81,15 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 """The columns of each table."""
 
 
-def text(explanation: LadderExplanation) -> str:
+def text(explanation: LadderExplanation, width: int | None = None) -> str:
+    """Return all of it, within so many columns; the tables of a file (None) are as wide as they are."""
+    lines = WIDTH if width is None else min(WIDTH, width - 2)
     parts = ["\n".join([heading(explanation), *fields(list(_chip(explanation)))])]
     for table in tables(explanation):
-        parts.append("\n".join([table.caption, *_columns(table)]))
+        parts.append("\n".join([table.caption, *_columns(table, width)]))
     for step in explanation.steps:
-        parts.append("\n".join([_title(step), *_hanging(_story(step))]))
-    parts.append("\n".join(line for note in NOTES for line in wrap(note, WIDTH)))
+        parts.append("\n".join([_title(step), *_hanging(_story(step), lines)]))
+    parts.append("\n".join(line for note in NOTES for line in wrap(note, lines)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -194,24 +197,24 @@ def _story(step: ExplainedRung) -> list[tuple[str, str]]:
     return [(name, text) for name, text in parts if text]
 
 
-def _hanging(pairs: list[tuple[str, str]]) -> list[str]:
-    """Return names and texts, broken into lines, below each other; a name is not repeated."""
+def _hanging(pairs: list[tuple[str, str]], columns: int) -> list[str]:
+    """Return names and texts, broken into lines of so many columns, below each other; a name is not repeated."""
     width = max(len(name) for name, _ in pairs)
     lines, last = [], ""
     for name, told in pairs:
-        first, *rest = wrap(told, WIDTH - width - 4)
+        first, *rest = wrap(told, columns - width - 4)
         lines.append(f"  {'' if name == last else name:{width}}  {first}")
         lines += [f"  {'':{width}}    {line}" for line in rest]
         last = name
     return lines
 
 
-def _columns(table: Table) -> list[str]:
-    """Return a table with its first column on the left and the others on the right."""
+def _columns(table: Table, width: int | None) -> list[str]:
+    """Return a table with its first column on the left and the others on the right, below each other what is too wide."""
     rows = (table.head, *table.lines)
-    width = max(len(row[0]) for row in rows)
-    numbers = aligned([row[1:] for row in rows])
-    return [f"  {row[0]:{width}}  {line}" for row, line in zip(rows, numbers, strict=True)]
+    edge = max(len(row[0]) for row in rows)
+    rows = tuple((f"{row[0]:{edge}}", *row[1:]) for row in rows)
+    return [f"  {line}".rstrip() for line in stacked(rows, width and width - 2)]
 
 
 def _list(pairs: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:

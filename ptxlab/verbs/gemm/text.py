@@ -91,7 +91,7 @@ def text_of_list(rungs: Sequence[Rung], width: int | None) -> str:
             )
         )
     least = ("published", "launch", "tile")
-    return "\n".join(fitted(rows, width, least, cut=24)) + "\n"
+    return "\n".join(fitted(rows, width, least, below=True)) + "\n"
 
 
 def as_json(result: GemmResult) -> dict[str, Any]:

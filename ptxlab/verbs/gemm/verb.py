@@ -44,7 +44,7 @@ Computes D = epilogue(alpha * A * B + beta * D) with A m x k and B k x n, random
 element with float64, within a bound proven for the algorithm. Exit status 1 when an element is
 outside it, when something beside D was written, or when two algorithms disagree."""
 
-FORMATS = ("markdown", "svg")
+FORMATS = ("markdown", "svg", "png")
 """What the story of --explain can be beside text and JSON."""
 
 ALGORITHM = "tensor_core"
@@ -201,7 +201,7 @@ def explain_ladder(args: argparse.Namespace) -> int:
         raise Unsupported(f"{args.arch} has no rung of these types")
     emit(
         args,
-        lambda: story.text(explanation),
+        lambda: story.text(explanation, terminal_width(args)),
         lambda: story.as_json(explanation),
         markdown=lambda: story.markdown(explanation),
         svg=lambda: roofline.svg(explanation),

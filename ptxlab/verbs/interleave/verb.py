@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     sizes = several(positive, "a list of sizes of 1 or more, such as 512,8192")
     add(parser, OPTIONS, activity=("relu", "touch"), sizes=sizes, turns=positive)
     parser.set_defaults(algorithm="warp_tiled", activity="relu", sizes=(1024, 2048, 4096), turns=20)
-    add_common(parser, ("svg",))
+    add_common(parser, ("svg", "png"))
 
 
 def execute(args: argparse.Namespace) -> int:

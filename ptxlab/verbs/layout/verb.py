@@ -89,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, DETAILS, at=element, bits=positive)
     group = parser.add_argument_group("descriptors of wgmma and tcgen05")
     add(group, DESCRIPTORS, address=word, field=[str])
-    add_common(parser, formats=("svg",))
+    add_common(parser, formats=("svg", "png"))
 
 
 def swizzle(text: str) -> str | tuple[int, ...]:

@@ -197,6 +197,25 @@ def test_text_stands_out_at_every_width(browser: Browser, scheme: str) -> None:
         browser.js("document.querySelector('#launch').open = false")
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_view_violates_what_axe_looks_for(browser: Browser, scheme: str) -> None:
+    """The frames of Step and Timeline are pages of their own, with a test of their own."""
+    browser.scheme(scheme)
+    try:
+        for tab in browser.js("return Object.keys(VIEWS)"):
+            show(browser, tab=tab)
+            browser.js("document.querySelector('#launch').open = true; drawStop()")
+            assert browser.violated() == [], tab
+        browser.js("document.querySelector('#tour').click()")
+        until(browser, "state.stop === 0 && running === null")
+        assert browser.violated() == []
+    finally:
+        browser.js("leaveTour()")
+        browser.scheme("light")
+        browser.js("document.querySelector('#launch').open = false")
+
+
 def test_the_contrast_of_faint_text_is_found(browser: Browser) -> None:
     browser.js("$('say').textContent = 'faint'; $('say').style.color = '#999'")
     told = browser.js(CONTRAST)

@@ -137,7 +137,7 @@ const editor = new EditorView({
       CodeMirror.autocompletion({ override: [complete], activateOnTyping: true }), hovering, marks, counts,
       CodeMirror.keymap.of([...CodeMirror.completionKeymap, ...CodeMirror.historyKeymap, ...CodeMirror.searchKeymap, ...CodeMirror.lintKeymap, ...CodeMirror.defaultKeymap]),
       EditorState.tabSize.of(4),
-      EditorView.contentAttributes.of({ "aria-label": "source" }),
+      EditorView.contentAttributes.of({ "aria-label": "source", tabindex: "0" }),
       EditorView.updateListener.of((update) => {
         if (update.docChanged && !update.transactions.some((change) => change.annotation(loading))) typed();
         if (update.selectionSet && !update.docChanged) tellWord();
