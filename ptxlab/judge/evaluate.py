@@ -18,6 +18,7 @@ from ptxlab.judge.kernel_judge import Candidate, KernelJudge
 from ptxlab.judge.limits import Limits
 from ptxlab.judge.module_judge import ModuleJudge
 from ptxlab.judge.task import KernelTask, Size
+from ptxlab.judge.triton_function import is_triton
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.predict import target_of
 from ptxlab.workers import cluster, cores
@@ -47,7 +48,8 @@ def evaluate(
 ) -> Judgement:
     """Say whether a kernel is right, safe and deterministic, and how fast it would be.
 
-    ``candidate`` is a .cu or .ptx file, machine code, or PTX text. ``reference`` is a function in NumPy of the arguments by
+    ``candidate`` is a .cu or .ptx file, machine code, PTX text, or a function of Triton, whose ``arguments`` include its constexpr
+    ones and whose ``block`` is 32 threads a warp. ``reference`` is a function in NumPy of the arguments by
     name, a file in Python that has it (``ptxlab.judge.references``), or a trusted kernel in CUDA C, whose float and double are
     compiled as numbers that carry their bounds (``ptxlab.judge.reference_kernel``); ``trusted_launch`` has what of its grid,
     block and shared memory differs from the candidate's. ``arguments`` are arrays to be drawn and numbers by
@@ -128,7 +130,7 @@ def _judging(
 
 def is_module(candidate: Candidate) -> bool:
     """Say whether a candidate is a file in Python."""
-    return os.fspath(candidate).endswith(".py")
+    return not is_triton(candidate) and os.fspath(candidate).endswith(".py")
 
 
 def _module_task(path: str, arch: str, limits: Limits, seed: int) -> ModuleTask:

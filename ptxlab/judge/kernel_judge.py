@@ -20,9 +20,11 @@ from ptxlab.judge.reference_kernel import ReferenceKernel
 from ptxlab.judge.speed import Speed, predicted
 from ptxlab.judge.task import Case, KernelTask
 from ptxlab.judge.tricks import tricks
+from ptxlab.judge.triton_function import TritonFunction, compiled, is_triton
+from ptxlab.launch_config import LaunchConfig
 
-Candidate = str | os.PathLike[str]
-"""A .cu or .ptx file, machine code, or PTX text."""
+Candidate = str | os.PathLike[str] | Any
+"""A .cu or .ptx file, machine code, PTX text, or a function of Triton."""
 
 
 class KernelJudge(CandidateJudge):
@@ -32,15 +34,32 @@ class KernelJudge(CandidateJudge):
         self, task: KernelTask, candidate: Candidate, kernel: str | None, options: Sequence[str]
     ) -> None:
         self._task, self._options = task, options
-        source = os.fspath(candidate)
-        text = "\n" in source
-        file = None if text else find_file(source).absolute()
+        self._triton: TritonFunction | None = None
+        self._rejected: PtxlabError | None = None
+        if is_triton(candidate):
+            function: Any = candidate
+            name, source = function.__name__, self._of_triton(function)
+        else:
+            source = os.fspath(candidate)
+            name = "<ptx>" if "\n" in source else source
+        file = None if "\n" in source else find_file(source).absolute()
         job = {
             "kind": "kernel", "kernel": kernel, "options": list(options),
-            "source": source if text else str(file), "readable": [str(file.parent)] if file else [],
+            "source": str(file) if file else source, "readable": [str(file.parent)] if file else [],
         }  # fmt: skip
-        super().__init__(task, "<ptx>" if text else source, job)
+        super().__init__(task, name, job)
         self._left: dict[str, Any] = {}
+
+    def _of_triton(self, function: Any) -> str:
+        """Return a function of Triton as PTX, a line for one that does not compile."""
+        given = self._task.cases()[0]
+        try:
+            threads = LaunchConfig.of(**given.config).cta_threads
+            self._triton = compiled(function, given.given, threads, self._task.target)
+        except PtxlabError as error:
+            self._rejected = error
+            return "\n"
+        return self._triton.text
 
     def run(self, gpus: Sequence[str], baseline: Candidate | None = None) -> None:
         """Ask for all stages, and for the time of a kernel to compare with, which by default is a trusted kernel."""
@@ -53,6 +72,8 @@ class KernelJudge(CandidateJudge):
             self._compare_with(baseline, config)
 
     def _load(self, process: Contained, given: Case) -> dict[str, Any]:
+        if self._rejected is not None:
+            raise self._rejected
         said: dict[str, Any] = process.ask("load")
         return said
 
@@ -66,7 +87,8 @@ class KernelJudge(CandidateJudge):
             self._error = error_of(checked["fault"])
             return
         for case in cases:
-            self._outcomes.append(self._tried(process, case))
+            if self._triton is None or not case.trial.shifted:  # for which Triton compiles anew
+                self._outcomes.append(self._tried(process, case))
         self._stages["right"] = all(outcome.right for outcome in self._outcomes if not outcome.hard)
         bits = self._bits(self._left.get(given.trial.name, {}), given)
         for schedule in ("early", f"random:{self._task.seed}"):
@@ -79,8 +101,7 @@ class KernelJudge(CandidateJudge):
         trial = case.trial
         reply = process.ask(
             "launch",
-            arguments=case.given,
-            config=case.config,
+            **self._passed(case.given, case.config),
             aliases=trial.aliases,
             shifted=trial.shifted,
             **more,
@@ -88,6 +109,16 @@ class KernelJudge(CandidateJudge):
         for name, array in reply["arrays"].items():
             reply["arrays"][name] = array.reshape(case.given[name].shape)
         return reply
+
+    def _passed(self, arguments: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments and the configuration of a launch as the kernel itself wants them."""
+        if self._triton is None:
+            return {"arguments": arguments, "config": config}
+        shared = max(config["shared"], self._triton.shared)
+        return {
+            "arguments": self._triton.passed(arguments),
+            "config": {**config, "shared": shared},
+        }
 
     @staticmethod
     def _bits(arrays: Mapping[str, Any], case: Case) -> list[bytes]:
@@ -123,7 +154,7 @@ class KernelJudge(CandidateJudge):
 
     def _timed(self, process: Contained, gpu: str, config: Mapping[str, Any]) -> Speed:
         try:
-            told = process.ask("predict", gpu=gpu, arguments=self._task.shapes(), config=config)
+            told = process.ask("predict", gpu=gpu, **self._passed(self._task.shapes(), config))
         except PtxlabError as error:
             return Speed(gpu, unknown=str(error).splitlines()[0])
         return predicted(gpu, told)
