@@ -21,6 +21,7 @@ from ptxlab.judge.reference_kernel import ReferenceKernel
 from ptxlab.judge.references import Reference, ReferenceFunction, read_reference
 from ptxlab.judge.rounding import Bounded
 from ptxlab.judge.trials import GIVEN, Trial, aliased, trials
+from ptxlab.judge.triton_function import is_triton
 
 Size = int | tuple[int, int]
 """A size, or one with the number that it has to be a multiple of."""
@@ -80,10 +81,11 @@ class KernelTask:
             else self.full_sizes
         )
         file = reference if isinstance(reference, str | os.PathLike) else ""
-        if is_kernel(file) and not is_cuda(file):
+        if is_triton(reference) or (is_kernel(file) and not is_cuda(file)):
+            name = reference.__name__ if is_triton(reference) else os.fspath(file)
             raise Unsupported(
-                f"{os.fspath(file)} is a kernel, and how far from it others may be follows from CUDA C alone",
-                hint="give the .cu that it was made from, or a function in NumPy",
+                f"{name} is a kernel, and how far from it others may be follows from CUDA C alone",
+                hint="give a .cu that does the same, or a function in NumPy",
             )
         names = list(told(arguments, self.sizes))
         self.reference: Reference

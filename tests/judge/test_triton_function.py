@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ptxlab import evaluate
+from ptxlab.errors import Unsupported
 from ptxlab.judge.arguments import Array
 from ptxlab.judge.judgement import Judgement
 from tests.clients.needs import need
@@ -45,6 +46,10 @@ def unknown(x, y, factor, n, B: tl.constexpr):
     tl.store(y, nothing)  # noqa: F821  # THERE
 
 
+def reference(x: Any) -> Any:
+    return {"y": 1.5 * x.sum(axis=1)}
+
+
 def judged(function: Any, **more: Any) -> Judgement:
     task: dict[str, Any] = {
         "sizes": {"m": 3, "n": 70}, "grid": lambda m, n: m, "block": 64, "gpus": ("a100",), "seed": 1,
@@ -52,7 +57,7 @@ def judged(function: Any, **more: Any) -> Judgement:
             "x": Array((m, n)), "y": Array(m), "factor": 1.5, "n": n, "B": 128,
         },
     }  # fmt: skip
-    return evaluate(function, lambda x: {"y": 1.5 * x.sum(axis=1)}, **{**task, **more})
+    return evaluate(function, more.pop("reference", reference), **{**task, **more})
 
 
 def line(mark: str) -> int:
@@ -85,6 +90,8 @@ def test_others_are_told_by_their_line() -> None:
 def test_arguments_that_do_not_fit_are_told() -> None:
     few = judged(rows, arguments={"x": Array((1, 1)), "y": Array(1)}, gpus=(), sizes=None, grid=1)
     assert "takes x, y, factor, n, B" in str(few.error)
+    with pytest.raises(Unsupported, match="rows is a kernel, and how far from it"):
+        judged(rows, reference=rows)
     sized = judged(
         rows, gpus=(), arguments=lambda m, n: {"x": Array((m, n)), "y": Array(m), "factor": 1.5, "n": n, "B": 64 + n // 70 * 64}
     )  # fmt: skip
