@@ -49,7 +49,7 @@ def evaluate(
     """Say whether a kernel is right, safe and deterministic, and how fast it would be.
 
     ``candidate`` is a .cu or .ptx file, machine code, PTX text, or a function of Triton, whose ``arguments`` include its constexpr
-    ones and whose ``block`` is 32 threads a warp. ``reference`` is a function in NumPy of the arguments by
+    ones and whose ``block`` is 32 threads a warp. ``reference`` is a function in NumPy or PyTorch of the arguments by
     name, a file in Python that has it (``ptxlab.judge.references``), or a trusted kernel in CUDA C, whose float and double are
     compiled as numbers that carry their bounds (``ptxlab.judge.reference_kernel``); ``trusted_launch`` has what of its grid,
     block and shared memory differs from the candidate's. ``arguments`` are arrays to be drawn and numbers by

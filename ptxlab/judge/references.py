@@ -4,7 +4,7 @@
         return {"C": A @ B}
 
 It returns the arrays that the kernel writes by name, or the only one. What it takes of these is what they hold
-before; what it does not take is poisoned.
+before; what it does not take is poisoned. One that names PyTorch gets tensors instead.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import runpy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Reference(ABC):
 
 
 class ReferenceFunction(Reference):
-    """A function in NumPy, and the arguments that it takes."""
+    """A function in NumPy or PyTorch, and the arguments that it takes."""
 
     def __init__(self, function: Function, names: Sequence[str]) -> None:
         self._function = function
@@ -107,10 +108,13 @@ class ReferenceFunction(Reference):
         rules = Rounding(
             target, min(types, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float32))
         )
-        with np.errstate(all="ignore"):
-            result = self._function(
-                **{name: _carrying(rules, value) for name, value in given.items()}
-            )
+        if _names_torch(self._function):
+            result = _in_torch(self._function, given, rules)
+        else:
+            with np.errstate(all="ignore"):
+                result = self._function(
+                    **{name: _carrying(rules, value) for name, value in given.items()}
+                )
         if not isinstance(result, Mapping):
             result = {self._only(arguments): result}
         expected: dict[str, Bounded] = {}
@@ -136,6 +140,43 @@ def _carrying(rules: Rounding, value: Any) -> Any:
         return value
     exact = value.astype(np.float64)
     return BoundedArray(rules, Bounded(exact, np.zeros_like(exact), value.dtype))
+
+
+def _names_torch(function: Function) -> bool:
+    """Say whether a function names PyTorch, or a module or function of it."""
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    named = [known.get(name) for name in code.co_names] if code else []
+    modules = (
+        getattr(each, "__name__" if inspect.ismodule(each) else "__module__", "") for each in named
+    )
+    return any(str(each).partition(".")[0] == "torch" for each in modules)
+
+
+def _in_torch(function: Function, given: Mapping[str, Any], rules: Rounding) -> Any:
+    """Return what a function makes of tensors in float64, arrays by name or the only one, as ``_carrying`` has them."""
+    import torch
+
+    from ptxlab.judge.torch_bounds import expected
+
+    tensors = {
+        name: torch.from_numpy(value if value.dtype.kind in "iub" else value.astype(np.float64))
+        for name, value in given.items()
+        if isinstance(value, np.ndarray)
+    }
+    rest = {name: value for name, value in given.items() if name not in tensors}
+    names: list[str] = []
+
+    def answers(*inputs: Any) -> Any:
+        result = function(**dict(zip(tensors, inputs, strict=True)), **rest)
+        names[:] = result if isinstance(result, Mapping) else []
+        return list(result.values()) if names else result
+
+    numbers = expected(answers, list(tensors.values()), replace(rules, xp=torch))
+    carrying = [
+        BoundedArray(rules, Bounded(each.value.numpy(), each.error.numpy(), each.dtype))
+        for each in numbers
+    ]
+    return dict(zip(names, carrying, strict=True)) if names else carrying[0]
 
 
 def _fitted(name: str, rules: Rounding, value: Any, array: Any) -> Bounded:

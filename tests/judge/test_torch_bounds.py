@@ -12,6 +12,7 @@ import pytest
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.judge.comparison import wrong
+from ptxlab.judge.references import ReferenceFunction
 from ptxlab.judge.rounding import Bounded, Rounding
 from tests.clients.needs import need
 
@@ -77,6 +78,36 @@ def test_a_mask_is_a_factor(torch: Any) -> None:
     ]
     np.testing.assert_allclose(want.value, exact, rtol=1e-12)
     assert not wrong(masked(x, lengths).numpy(), want)[0].any()
+
+
+def test_a_kernel_may_have_a_reference_in_pytorch() -> None:
+    module = import_module("torch")
+    rng = np.random.default_rng(3)
+    given = {
+        "x": rng.standard_normal((3, 40)).astype(np.float16), "w": rng.standard_normal((40, 5)).astype(np.float16),
+        "count": np.zeros(3, np.int32), "y": np.zeros((3, 5), np.float32), "alpha": 1.5,
+    }  # fmt: skip
+    names: dict[str, Any] = {"torch": module}
+    exec(  # a function as it stands in a file that imports PyTorch
+        "def in_torch(x, w, alpha):\n"
+        "    return {'y': alpha * torch.nn.functional.softmax(x, 1) @ w, 'count': x.argmax(1)}\n"
+        "def alone(x, w): return torch.matmul(x, w)",
+        names,
+    )
+
+    def in_numpy(x: Any, w: Any, alpha: float) -> Any:
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        return {"y": (alpha * (e / e.sum(axis=1, keepdims=True))) @ w}
+
+    target = TARGETS["sm_80"]
+    told = ReferenceFunction(names["in_torch"], list(given)).expected(given, target, {})
+    same = ReferenceFunction(in_numpy, list(given)).expected(given, target, {})["y"]
+    np.testing.assert_allclose(told["y"].value, same.value, rtol=1e-12)
+    assert 0.7 < (told["y"].error / same.error).min() < (told["y"].error / same.error).max() < 1.5
+    assert (told["count"].value == given["x"].argmax(1)).all()
+    only = {name: given[name] for name in ("x", "w", "y")}
+    alone = ReferenceFunction(names["alone"], list(only)).expected(only, target, {})
+    np.testing.assert_allclose(alone["y"].value, only["x"].astype(float) @ only["w"], rtol=1e-12)
 
 
 def test_indices_are_exact(torch: Any) -> None:

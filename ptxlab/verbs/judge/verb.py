@@ -25,7 +25,7 @@ example:
       --arg "B=randn({{k}}x{{n}},f32)" --arg "C=zeros({{m}}x{{n}},f32)" --arg "m={{m}}" --arg "n={{n}}" --arg "k={{k}}"
   ptxlab judge saxpy.cu --reference ref.py --gpu h100 --gpu rtx4090 --baseline saxpy_old.cu --json
 
-ref.py has a function of NumPy, of the arguments by name, that returns the arrays the kernel writes:
+ref.py has a function of NumPy or PyTorch, of the arguments by name, that returns the arrays the kernel writes:
   def reference(A, B):
       return {{"C": A @ B}}
 
