@@ -83,7 +83,7 @@ def test_a_mask_is_a_factor(torch: Any) -> None:
 def test_a_kernel_may_have_a_reference_in_pytorch() -> None:
     module = import_module("torch")
     rng = np.random.default_rng(3)
-    given = {
+    given: dict[str, Any] = {
         "x": rng.standard_normal((3, 40)).astype(np.float16), "w": rng.standard_normal((40, 5)).astype(np.float16),
         "count": np.zeros(3, np.int32), "y": np.zeros((3, 5), np.float32), "alpha": 1.5,
     }  # fmt: skip
