@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.together import thorough
 
@@ -17,8 +19,8 @@ Test = Callable[..., None]
 def fuzzed(*strategies: st.SearchStrategy[Any]) -> Callable[[Test], Test]:
     """Have a test go through a hundred examples, and at night through ten times as many.
 
-    Hypothesis learns of it when it runs: it would read all that is imported, in every worker, where it finds a
-    test of its own.
+    Hypothesis would read the constants of all modules that happen to be imported, for seconds in every worker,
+    and draw others where there are more.
     """
 
     def together(checked: Test) -> Test:
@@ -28,7 +30,9 @@ def fuzzed(*strategies: st.SearchStrategy[Any]) -> Callable[[Test], Test]:
                 max_examples=examples, derandomize=True, deadline=None, database=None,
                 suppress_health_check=list(HealthCheck),
             )  # fmt: skip
-            fixed(given(*strategies)(checked))()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(providers, "_get_local_constants", Constants)
+                fixed(given(*strategies)(checked))()
 
         return test
 

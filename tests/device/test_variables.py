@@ -134,7 +134,7 @@ def test_what_is_taken(device: Device, name: str, value: Any, expected: Any) -> 
     ("name", "value", "words", "hint"),
     [
         ("table", np.zeros(63, np.uint8), r"variable table is \.b8\[64\], which .* 63 bytes, not 64", None),
-        ("table", [1, 2], r"the list \[1, 2\]", "give 64 bytes, or a numpy array or record"),
+        ("table", [1, 2], r"the list \[1, 2\]", "give 64 bytes, a numpy array or record"),
         ("matrix", np.zeros(6, np.float32), r"an array of float32 with shape \(6,\)", "its elements are float64"),
         ("matrix", np.zeros((2, 2)), "that is 32 bytes, not 48", None),
         ("scale", 1e300, "too large for it", None),

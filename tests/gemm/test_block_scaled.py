@@ -32,6 +32,7 @@ from ptxlab.toolchain import assemble_cuda
 from tests.gemm.conftest import Keeping
 from tests.gemm.mapped import SIZES, Rewrite, rewrite
 from tests.gemm.simt import one_of_each
+from tests.together import thorough
 
 __all__ = ["rewrite"]
 
@@ -54,6 +55,7 @@ def rtx() -> Iterator[Device]:
 
 BOTH = [(name, dtype) for name in CHIPS for dtype in TYPES]
 ONCE = [("block_scaled", "nvfp4"), ("tensor_core", "mxfp8")]
+OTHERWISE = [("block_scaled", "mxfp8"), ("tensor_core", "nvfp4")]
 IN_ONE_TYPE = [
     pytest.param(*both, marks=[pytest.mark.thorough] * (both not in ONCE)) for both in BOTH
 ]
@@ -178,9 +180,9 @@ def is_right(
 @pytest.mark.parametrize(
     ("rung", "dtype", "epilogue"),
     [
-        *((*both, "none") for both in BOTH),
         *(
-            pytest.param(*both, "bias+relu", marks=[pytest.mark.thorough] * (both not in ONCE))
+            pytest.param(*both, epilogue, marks=[pytest.mark.thorough] * (both not in once))
+            for epilogue, once in (("none", OTHERWISE), ("bias+relu", ONCE))
             for both in BOTH
         ),
     ],
@@ -201,7 +203,7 @@ def test_every_problem(chip: Device, rung: Algorithm, dtype: str, epilogue: str)
 @pytest.mark.parametrize(
     ("dtype", "sizes"),
     [
-        ("nvfp4", {"BM": 128, "BN": 128, "WM": 64, "WN": 64, "BK": 128}),
+        *thorough([("nvfp4", {"BM": 128, "BN": 128, "WM": 64, "WN": 64, "BK": 128})]),
         ("mxfp8", {"BM": 256, "BN": 64, "WM": 128, "WN": 32, "BK": 64, "STAGES": 2}),
         # A part of a block as above, but of A.
         pytest.param(

@@ -28,8 +28,7 @@ WARPS = SIZE * SIZE // 32
 RUNGS = ("naive", "coalescing", "tiled", "tiled_register", "block_tiled_vectorized")
 """Some that are compiled quickly."""
 
-(A100,) = gpus_of(TARGETS["sm_80"])
-H200, _ = gpus_of(TARGETS["sm_90a"])
+A100, H200 = (gpus_of(TARGETS[name])[0] for name in ("sm_80", "sm_90a"))
 
 
 @pytest.fixture(scope="module")

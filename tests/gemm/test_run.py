@@ -58,14 +58,14 @@ def leading(width: int, room: str) -> int | None:
 
 
 def often(name: str, dtype: str, acc: str, choice: int) -> bool:
-    """Whether a case always runs: of a kernel of many types each type has two, all choices among them.
+    """Whether a case always runs: of a kernel of many types each type has a choice of its own.
 
     Of the others it is by turns the first and the last, where both A and B are as they are and then transposed, or
     the two between, where one of them is.
     """
     types = ALGORITHMS[name].types
     if len(types) > 3:
-        return (choice - types.index((dtype, acc))) % 4 < 2
+        return choice == types.index((dtype, acc)) % 4
     return (choice in (0, 3)) == (KERNELS.index((name, dtype, acc)) % 2 == 0)
 
 

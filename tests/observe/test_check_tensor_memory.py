@@ -16,6 +16,7 @@ from tests.emulator.blackwell.test_around import text as kernel_text
 from tests.emulator.blackwell.test_order import WAIT
 from tests.emulator.blackwell.test_product import issued
 from tests.emulator.blackwell.test_scaled_and_sparse import META_AT, put_metadata, sparse
+from tests.together import thorough
 
 PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [d], x0, x1, idesc, yes"
 FROM_CELLS = "tcgen05.mma.cta_group::1.kind::f16 [d], [a], x1, idesc, yes"
@@ -296,11 +297,15 @@ def test_a_warp_waits_for_itself_alone(problem: Problem) -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        Problem("f16", 256, 32, "f16", "f16", group=2),
         Problem("f16", 128, 32, "f16", "f16", group=2),
-        Problem("f16", 64, 64, "f16", "f16", stationary=True),
         Problem("f16", 32, 64, "f16", "f16", stationary=True),
-        Problem("f16", 64, 16, "f16", "f16"),
+        *thorough(
+            [
+                Problem("f16", 256, 32, "f16", "f16", group=2),
+                Problem("f16", 64, 64, "f16", "f16", stationary=True),
+                Problem("f16", 64, 16, "f16", "f16"),
+            ]
+        ),
     ],
     ids=lambda problem: f"{problem.m}x{problem.n}x{problem.group}",
 )

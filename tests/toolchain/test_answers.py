@@ -89,9 +89,7 @@ def test_an_answer_on_record_is_that_to_the_same_question_wherever_it_is_asked(
     ("source", "options"),
     [
         (SAID, ["-lineinfo"]),
-        pytest.param(
-            SAID.replace("IT;", "IT; assert(threadIdx.x);"), [], marks=pytest.mark.thorough
-        ),
+        (SAID.replace("IT;", "IT; assert(threadIdx.x);"), []),
         pytest.param(SAID.replace("IT;", "__FILE__[threadIdx.x];"), [], marks=pytest.mark.thorough),
     ],
     ids=["lines", "assert", "file"],

@@ -15,6 +15,7 @@ from ptxlab.main import main
 from ptxlab.toolchain import nvrtc
 from ptxlab.verbs.doctor import examine as doctor
 from tests.device.fake_driver import FakeDriver
+from tests.together import thorough
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +143,7 @@ def test_an_emulator_that_errs_is_an_exit_status(
     assert output["emulator"]["problem"] == "a kernel ran and gave a wrong result"
 
 
-@pytest.mark.parametrize(("module", "status"), [("ml_dtypes", 3), ("cuda", 0)])
+@pytest.mark.parametrize(("module", "status"), [("ml_dtypes", 3), *thorough([("cuda", 0)])])
 def test_a_missing_package_is_a_line_and_no_traceback(module: str, status: int) -> None:
     code = (
         f"import sys; sys.modules[{module!r}] = None; "
