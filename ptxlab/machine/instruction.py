@@ -13,7 +13,7 @@ from ptxlab.machine.operands import (
     Predicate,
     SassRegister,
 )
-from ptxlab.machine.row import Compute, Row, accessed_bytes
+from ptxlab.machine.row import Row, accessed_bytes
 from ptxlab.machine.sass import SassInstruction
 
 _HALF = 4
@@ -107,12 +107,12 @@ class DecodedInstruction:
         """Whether a bulk copy goes to global memory: of bytes in a row the first modifier says so."""
         return self.known.stores and (not self.known.loads or self.sass.modifiers[0] == "G")
 
-    def computed(self, floats: bool) -> Compute | None:
-        """Return what computes it, None where nothing does; ``floats`` says whether all of f32 is computed."""
+    def computed(self, floats: bool) -> bool:
+        """Say whether it is computed; ``floats`` says whether all of floating-point numbers is."""
         row = self.row
-        if row is None or (self.takes_pairs and not row.pairs) or (row.floats and not floats):
-            return None
-        return row.compute
+        if row is None or (row.floats and not floats):
+            return False
+        return row.lifted or row.compute is not None
 
     def is_wide(self, operand: Operand) -> bool:
         """Say whether an address of an instruction has 64 bits."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.machine import uses, words
+from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.operands import (
@@ -46,8 +46,8 @@ class Registers:
         value = self.predicates.read(predicate.number, where)
         return ~value if value is not None and predicate.negated else value
 
-    def value(self, operand: Operand, where: Where, *, bare: bool = False) -> Any:
-        """Return an operand as words, ``bare`` without the sign in front of it; None if it is not known."""
+    def value(self, operand: Operand, where: Where) -> Any:
+        """Return an operand as words; None if it is not known."""
         value: Any
         if isinstance(operand, SassRegister):
             if operand.part:
@@ -59,29 +59,20 @@ class Registers:
             value = self.constant(operand, where)
         else:
             return None
-        if value is None or bare:
+        if value is None:
             return value
         if operand.inverted:
             return ~value
         return U32(0) - value if operand.negated else value
 
-    def pair(self, operand: Operand, where: Where, *, signed: bool) -> Any:
-        """Return an operand of 64 bits: two registers, two constants, or a number."""
-        if isinstance(operand, Immediate):
-            return words.wide(np.asarray(U32(operand.value)), signed=signed)
-        lower = self.value(operand, where, bare=True)
-        upper = self.value(_next(operand), where, bare=True)
+    def pair(self, register: SassRegister, where: Where) -> Any:
+        """Return a register and the next as 64 bits; None if one of them is not known."""
+        zero = register.number in (ZERO_REGISTER, URZ)
+        lower = self.words.read(register.number, where)
+        upper = self.words.read(register.number + (not zero), where)
         if lower is None or upper is None:
             return None
-        value = words.joined(lower, upper)
-        negated = isinstance(operand, SassRegister | SassConstant) and operand.negated
-        return U64(0) - value if negated else value
-
-    def source(self, i: DecodedInstruction, operand: Operand, where: Where) -> Any:
-        """Return a source: a word, or 64 bits where the instruction has so many."""
-        if i.takes_pairs:
-            return self.pair(operand, where, signed=True)
-        return self.value(operand, where)
+        return lower.astype(U64) | upper.astype(U64) << U64(32)
 
     def constant(self, constant: SassConstant, where: Where) -> Any:
         offset = constant.offset
@@ -101,26 +92,8 @@ class Registers:
         ]
         return None if None in words else np.array(words, U32)[nth]
 
-    def real(self, operand: Operand, where: Where) -> Any:
-        if isinstance(operand, Immediate):
-            return np.float32(operand.real)
-        word = self.value(operand, where, bare=True)
-        if word is None:
-            return None
-        value = np.asarray(word).view(np.float32)
-        if not isinstance(operand, SassRegister | SassConstant):
-            return value
-        value = np.abs(value) if operand.absolute else value
-        return -value if operand.negated else value
-
-    def write(self, i: DecodedInstruction, where: Where, value: Any, *, count: int = 1) -> None:
-        """Write ``count`` registers: a word, or the halves of 64 bits."""
-        if i.dest is None:
-            return
-        if count == 2:
-            halves = (None, None) if value is None else (words.low(value), words.high(value))
-            self.write_row(i.dest, where, halves)
-        else:
+    def write(self, i: DecodedInstruction, where: Where, value: Any) -> None:
+        if i.dest is not None:
             self.words.write(i.dest.number, where, value)
 
     def write_row(self, first: SassRegister, where: Where, values: Iterable[Any]) -> None:
@@ -132,14 +105,6 @@ class Registers:
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
         self.predicates.write(predicate.number, where, value)
 
-    def tell_compared(
-        self, i: DecodedInstruction, where: Where, holds: Array, ins: Sequence[Any]
-    ) -> None:
-        """Write what a comparison found, and its opposite, combined with a predicate that is known."""
-        other = np.asarray(ins[0] if ins else True)
-        for predicate, value in zip(i.outs, (holds, ~holds), strict=False):
-            self.tell(predicate, where, words.combined(i, value, other))
-
     def forget(self, i: DecodedInstruction, where: Where) -> None:
         """Have what an instruction writes be unknown."""
         for bit in uses.each(uses.written(i)):
@@ -147,15 +112,3 @@ class Registers:
                 self.predicates.write(bit - uses.PREDICATES, where, None)
             else:
                 self.words.write(bit, where, None)
-
-
-def _next(operand: Operand) -> Operand:
-    """Return the upper word of an operand of 64 bits."""
-    if isinstance(operand, SassRegister):
-        zero = operand.number in (ZERO_REGISTER, URZ)
-        return operand if zero else SassRegister(operand.number + 1)
-    return moved(operand, 4) if isinstance(operand, SassConstant) else operand
-
-
-def moved(constant: SassConstant, by: int) -> SassConstant:
-    return SassConstant(constant.bank, constant.offset + by, constant.register)

@@ -1,12 +1,13 @@
 """An instruction of the machine is a row: how it is written, what it computes, and what it does beside.
 
-    rows("IADD3", "alu", _add, uniform=True, pairs=True)
+    rows("IADD3", "alu", lifted=True, uniform=True)
     rows("LDG LD", "lsu", space="global", loads=True, scoreboard="global")
 
 The first text has opcodes that differ in nothing here, with ``uniform`` there is each with a U before it
-too, which the uniform datapath runs. ``compute`` is given the registers, the instruction and the threads
-it runs for, all at once, and writes what comes of it; an instruction without is not computed. Everything
-else is a column, so that nobody who follows, times or runs machine code asks for an opcode by name.
+too, which the uniform datapath runs. What a ``lifted`` one computes is told by the rule that makes PTX of it,
+and by nothing else. What has lanes tell each other something, or asks the launch, has ``compute``, which is given
+the registers, the instruction and the threads it runs for, all at once, and writes what comes of it. What has
+neither is not computed where a program is followed to predict its time. Everything else is a column, so that nobody who follows, times or runs machine code asks for an opcode by name.
 
 Which pipe: the tables of instruction throughput in the CUDA Programming Guide, Nsight Compute's
 "Pipelines", and arXiv 2503.20481. What the operands are is read off what nvdisasm prints.
@@ -146,6 +147,8 @@ class Row:
     opcode: str
     pipe: str
     compute: Compute | None = None
+    lifted: bool = False
+    """What it computes is what the PTX does that it becomes (``machine/lift``)."""
     floats: bool = False
     """It is about floating-point numbers that are results at most: no integer division is made of it."""
     operands: Operands = "results first"
@@ -153,8 +156,6 @@ class Row:
     """Registers that it writes where no modifier says."""
     writes: Callable[[Modifiers], int] | None = None
     """How many registers it writes, by its modifiers, where that is not the usual rule."""
-    pairs: bool = False
-    """It is computed of 64 bits too."""
     of_pairs: Modifiers = ("64",)
     """Modifiers with which its sources have 64 bits."""
     sums_pairs: Modifiers = ("WIDE",)

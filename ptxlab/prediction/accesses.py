@@ -17,11 +17,11 @@ from ptxlab.machine.operands import URZ, ZERO_REGISTER, SassAddress
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.row import accessed_bytes, matrices
 from ptxlab.machine.values import Array, Where
-from ptxlab.machine.words import LOW
 from ptxlab.prediction.mbarriers import OFFSET
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
 
 U32, U64 = np.uint32, np.uint64
+_LOW = U64(0xFFFFFFFF)
 _PATTERN_BYTES = 32 << 20
 """Patterns of addresses are kept in so much: the same one elsewhere costs the same."""
 
@@ -117,7 +117,7 @@ class Accesses:
             return space, addresses
         shared = addresses[0] >> U64(32) == U64(NOWHERE)
         if shared.all():
-            return "shared", [addresses[0] & LOW]
+            return "shared", [addresses[0] & _LOW]
         if shared.any():
             raise Unsupported(f"'{i.sass.text}' accesses shared and global memory at once")
         return "global", addresses
@@ -138,7 +138,7 @@ class Accesses:
                 register.wide or register is operand.uniform or operand.uniform is None
             )
             value = (
-                self._registers.pair(register, where, signed=False)
+                self._registers.pair(register, where)
                 if full
                 else self._registers.value(register, where)
             )
@@ -149,7 +149,7 @@ class Accesses:
                 )
             total = total + np.asarray(value).astype(U64) * U64(scale)
         total = total + U64(operand.offset & (2**64 - 1))
-        result: Array = total if wide else total & LOW
+        result: Array = total if wide else total & _LOW
         return result
 
     # ---- costs ------------------------------------------------------------------------------

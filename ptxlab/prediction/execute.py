@@ -16,6 +16,7 @@ from ptxlab.machine.registers import Registers
 from ptxlab.machine.values import Array, Where
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import AsynchronousCopies
+from ptxlab.prediction.lifted import Computation, computations
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
 
@@ -26,6 +27,8 @@ class Executor:
     def __init__(self, launch: Launch, ctas: Sequence[int], pairs: bool = False) -> None:
         self._registers = Registers(launch, ctas)
         self._floats = launch.floats
+        self._target = launch.target
+        self._computations: dict[int, Computation | None] = {}
         self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
         self.asynchronous = AsynchronousCopies(launch, self._registers, self._accesses, ctas, pairs)
@@ -60,11 +63,33 @@ class Executor:
         elif row.space:
             self._accesses.move(i, active)
         else:
-            compute = i.computed(self._floats)
-            if compute is None:
+            self._compute(i, active)
+
+    def _compute(self, i: DecodedInstruction, active: Where) -> None:
+        """Have the registers be what an instruction makes them, unknown where nothing computes it."""
+        row = i.known
+        if not i.computed(self._floats):
+            self._registers.forget(i, active)
+        elif row.compute is not None:
+            row.compute(self._registers, i, active)
+        else:
+            if i.number not in self._computations:
+                self.lift([i])
+            computation = self._computations[i.number]
+            if computation is None:
                 self._registers.forget(i, active)
             else:
-                compute(self._registers, i, active)
+                computation.run(self._registers, active)
+
+    def lift(self, instructions: Sequence[DecodedInstruction]) -> None:
+        """Find out what instructions compute, which takes less time of many at once."""
+        missing = [
+            i
+            for i in instructions
+            if i.number not in self._computations and i.known.lifted and i.computed(self._floats)
+        ]
+        made = computations(missing, self._target) if missing else ()
+        self._computations.update(zip((i.number for i in missing), made, strict=True))
 
     def address(self, i: DecodedInstruction, where: Array) -> Array:
         """Return the number of the instruction that each thread returns to."""

@@ -142,6 +142,8 @@ class Interpreter:
         self._memory = {i.number for i in code if i.row is not None and i.row.space}
         self.steps = IssueOrder()
         self._tell: Tell = tell or _ignored
+        self._lifted: set[tuple[int, int]] = set()
+        """Segments of whose instructions the executor knows what they compute."""
 
     @property
     def memory(self) -> GlobalWords:
@@ -243,6 +245,9 @@ class Interpreter:
         places = slice(bisect_left(self._asked, step + first), bisect_left(self._asked, step + end))
         asked = self._memory.intersection(asked_step - step for asked_step in self._asked[places])
         needed = self._needed.of(first, end, bool(asked)) if self._needed else range(first, end)
+        if (first, end) not in self._lifted:
+            self._lifted.add((first, end))
+            self._executor.lift([i for number in needed if (i := self._code[number]).row])
         if not asked:
             for number in needed:
                 self._at = number

@@ -93,7 +93,7 @@ class _Facts:
         self.writes = uses.written(i) if row is not None else _union(i.outs)
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
         guard = uses.of(i.guard)
-        self.reads = guard | _reads_of(i) if i.computed(floats) else guard
+        self.reads = uses.read(i) if i.computed(floats) else guard
         self.roots = self.always = 0
         """What is read when memory is asked, and whoever asks."""
         if row is not None and row.asynchronous:
@@ -101,7 +101,7 @@ class _Facts:
                 guard | (_queued(i) if row.queues else _asynchronous(i)) | _SPACES["global"]
             )
         elif row is not None and row.flow and not settled:
-            self.roots = guard | _reads_of(i)
+            self.roots = guard | _union(i.operands)
         elif space:
             places = guard | _union(i.ins)
             for operand in i.operands:
@@ -181,18 +181,6 @@ def _written(i: DecodedInstruction, most: int) -> int:
     """Return what an instruction writes, of registers ``most`` at most."""
     bits = uses.registers(i.dest, min(i.written, most)) if i.row is not None else 0
     return (bits | _union(i.outs)) & ~uses.FIXED
-
-
-def _reads_of(i: DecodedInstruction) -> int:
-    """Return what the operands of an instruction say, without its guard."""
-    bits = uses.EVERY_PREDICATE if i.known.every_predicate == "read" else 0
-    if i.known.flow:
-        return bits | _union(i.operands)
-    pairs, sums = i.takes_pairs, any(map(i.has, i.known.sums_pairs))
-    for slot, source in enumerate(i.sources):
-        third_of_wide = slot == 2 and sums
-        bits |= uses.of(source, 2 if pairs or third_of_wide else 1)
-    return bits | _union(i.ins)
 
 
 def _asynchronous(i: DecodedInstruction) -> int:

@@ -153,9 +153,9 @@ def test_addresses_of_global_memory_have_64_bits() -> None:
 
 def test_what_nobody_knows_has_no_row() -> None:
     assert instruction("NEWOP R0, R1").row is None
-    assert instruction("NEWOP R0, R1").computed(floats=True) is None
+    assert instruction("NEWOP R0, R1").computed(floats=True) is False
     assert ROWS["FADD"].floats
-    assert instruction("FADD R0, R1, R2").computed(floats=False) is None
+    assert instruction("FADD R0, R1, R2").computed(floats=False) is False
     assert np.isinf(Immediate(0x7F800000, float("inf")).real)
 
 

@@ -15,6 +15,7 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.sass import read_sass
 from ptxlab.machine.values import ALL, Array
+from ptxlab.prediction.lifted import computations
 from tests.together import in_one_test
 
 LANES = 64
@@ -49,10 +50,14 @@ def registers() -> Registers:
 def run(text: str, r: Registers | None = None, where: Array | slice = ALL) -> Registers:
     r = r or registers()
     i = instruction(text)
-    compute = i.computed(floats=True)
-    assert compute is not None, text
+    assert i.computed(floats=True), text
     with np.errstate(all="ignore"):
-        compute(r, i, where)
+        if i.known.compute is not None:
+            i.known.compute(r, i, where)
+        else:
+            [computation] = computations([i], TARGETS["sm_90a"])
+            assert computation is not None, text
+            computation.run(r, where)
     return r
 
 
@@ -117,7 +122,7 @@ WORDS: dict[str, Callable[[int, int, int], int]] = {
     "SHF.R.U32.HI R0, RZ, R2, R3": lambda a, b, c: c >> min(b, 32),
     "SHF.R.S32.HI R0, RZ, 0x1f, R3": lambda a, b, c: signed(c) >> 31,
     "SHF.R.W.U32 R0, R1, R2, R3": lambda a, b, c: funnel_right(a, c, b & 31),
-    "SHF.R.U64 R0, R1, R2, R3": lambda a, b, c: funnel_right(a, c, min(b, 63)),
+    "SHF.R.U64 R0, R1, R2, R3": lambda a, b, c: funnel_right(a, c, min(b, 64)),
     "SHF.R.S64 R0, R1, 0x9, R3": lambda a, b, c: signed(c << 32 | a, 64) >> 9,
     "SHF.L.U64.HI R0, R1, 0x9, R3": lambda a, b, c: (c << 32 | a) << 9 >> 32,
     "IABS R0, R1": lambda a, b, c: abs(signed(a)),
@@ -259,6 +264,8 @@ def test_logic_of_predicates_is_a_table() -> None:
     run("PLOP3.LUT P4, P5, P0, P1, P2, 0x80, 0xfe", r)
     assert holds(r, 4) == [a and b and c for a, b, c in zip(*p, strict=True)]
     assert holds(r, 5) == [a or b or c for a, b, c in zip(*p, strict=True)]
+    run("PLOP3.LUT P0, P1, P0, P1, PT, 0xcc, 0xf0", r)
+    assert [holds(r, 0), holds(r, 1)] == [p[1], p[0]]
 
 
 def test_logic_tells_whether_anything_is_left() -> None:

@@ -53,6 +53,8 @@ PROGRAMS = {
     "products": "mul.hi.u32 t3, a, b; mul.hi.s32 t4, a, b; mad.lo.s32 t5, a, b, t3; xor.b32 c, t4, t5;",
     "wide": "mul.wide.s32 w0, a, b; mul.wide.u32 w1, a, b; sub.s64 w2, w0, w1; mov.b64 {{t3, t4}}, w2;"
     " xor.b32 c, t3, t4;",
+    "a wide product that carries": "mov.b64 w1, {{b, a}}; mul.wide.s32 w0, a, b; add.cc.s64 w2, w0, w1; addc.u32 t5, 0, 0;"
+    " mov.b64 {{t3, t4}}, w2; xor.b32 c, t3, t4; mad.lo.u32 c, t5, 77, c;",
     "upper half of 128 bits": "mov.b64 w0, {{a, b}}; mov.b64 w1, {{b, a}}; mul.hi.u64 w2, w0, w1;"
     " mul.hi.u64 w3, w0, 0xaaaaaaaaaaaaaaab; xor.b64 w2, w2, w3; mov.b64 {{t3, t4}}, w2; xor.b32 c, t3, t4;",
     "shifts": "and.b32 t3, b, 31; shl.b32 t4, a, t3; shr.s32 t5, a, t3; shr.u32 t6, a, b; xor.b32 t4, t4, t5;"
@@ -132,6 +134,10 @@ FLOATS = {
     " xor.b32 c, x, y; xor.b32 c, c, z; ex2.approx.ftz.f32 x, f; lg2.approx.ftz.f32 y, g; xor.b32 c, c, x;"
     " xor.b32 c, c, y; sqrt.approx.f32 y, f;"
     " xor.b32 c, c, y; ex2.approx.f32 x, f; xor.b32 c, c, x; tanh.approx.f32 x, g; xor.b32 c, c, x;",
+    "doubles": "cvt.f64.f32 w0, f; cvt.f64.f32 w1, g; fma.rn.f64 w2, w0, w1, w0; setp.lt.f64 u, w2, w1; mov.u32 c, 5;"
+    " @u bra over; cvt.rn.f32.f64 x, w2; mov.b32 c, x; over:",
+    "halves that decide": "cvt.rn.f16.f32 h0, f; cvt.rn.f16.f32 h1, g; fma.rn.f16 h2, h0, h1, h0; setp.gt.f16 u, h2, h1;"
+    " @u bra over; xor.b32 c, a, b; bra done; over: add.u32 c, a, b; done:",
     "a loop as long as a number says": "abs.f32 x, f; mov.u32 c, 0;\n"
     "turn: setp.gt.f32 u, x, 0f3f800000; @!u bra done; mul.f32 x, x, 0f3e000000; add.u32 c, c, 1;"
     " setp.lt.u32 v, c, 30; @v bra turn; done:",

@@ -65,7 +65,7 @@ def test_the_uniform_datapath_computes_the_same() -> None:
         "operands",
         "words",
         "writes",
-        "pairs",
+        "lifted",
         "of_pairs",
         "sums_pairs",
     )

@@ -36,6 +36,16 @@ class Emits(Protocol):
     def refused(self, why: str) -> Unsupported: ...
 
 
+class Constants(Protocol):
+    """Says what words of constant memory are in PTX, see ``ConstantBanks``."""
+
+    def word(self, bank: int, offset: int) -> str | None: ...
+
+    def indexed(self, w: Emits, bank: int, offset: int, index: str, kind: str = "b32") -> str: ...
+
+    def address_word(self, text: str) -> str | None: ...
+
+
 class ConstantBanks:
     """What a kernel's constant memory is in PTX; ``prologue`` are the lines that load what was asked for."""
 

@@ -84,7 +84,7 @@ def lift_body(
     if len(code) in targets:
         writer.raw(f"{label(len(code))}:")
     writer.raw("trap;")
-    head = _head(writer, kernel, stack)
+    head = _head(writer, banks, kernel, stack)
     return LiftedBody(
         [*banks.tables.values(), *map(_declared, addresses.provided)],
         [*head, *writer.lines],
@@ -141,11 +141,11 @@ def _banks(
     )
 
 
-def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
+def _head(writer: Writer, banks: ConstantBanks, kernel: KernelImage, stack: int) -> list[str]:
     """Return the declarations, and what is done before the first instruction."""
     named: dict[str, list[str]] = {}
     for name in sorted(writer.written - {TRUE, FALSE}):
-        if name in writer.banks.names:
+        if name in banks.names:
             continue
         match = _BANK_NAME.match(name)
         assert match is not None, name
@@ -154,7 +154,7 @@ def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
     for letter, count in writer.most.items():
         lines.append(f".reg .{TEMPORARIES[letter]} {letter}<{count}>;")
     lines += [".reg .b32 rest;", ".reg .b64 wide;", ".reg .pred launched, begins, true, false;"]
-    for name, kind in (writer.banks.names | writer.special).items():
+    for name, kind in (banks.names | writer.special).items():
         lines.append(f".reg .{kind} {name};")
     lines += [f".param .{kind} {name};" for name, kind in writer.arguments.items()]
     if stack:
@@ -164,7 +164,7 @@ def _head(writer: Writer, kernel: KernelImage, stack: int) -> list[str]:
     if kernel.entry.used.shared:
         lines.append(f"mov.u32 rest, {SHARED_NAME};")
     lines.append(f"mov.u32 rest, {DYNAMIC_NAME};")
-    lines += [*writer.banks.prologue, *writer.first]
+    lines += [*banks.prologue, *writer.first]
     if writer.written & {TRUE, FALSE}:
         lines += ["mov.u32 rest, 0;", "setp.eq.u32 true, rest, 0;", "setp.ne.u32 false, rest, 0;"]
     return lines

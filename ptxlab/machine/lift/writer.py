@@ -17,7 +17,7 @@ import numpy as np
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.lift.banks import ConstantBanks
+from ptxlab.machine.lift.banks import Constants
 from ptxlab.machine.lift.code import CodeAddresses
 from ptxlab.machine.operands import (
     TRUE_PREDICATE,
@@ -92,7 +92,7 @@ class Modifiers:
 class Writer:
     """The PTX of a kernel, line by line, and of which instruction each line is."""
 
-    def __init__(self, target: Target, banks: ConstantBanks, addresses: CodeAddresses) -> None:
+    def __init__(self, target: Target, banks: Constants, addresses: CodeAddresses) -> None:
         self.target = target
         self.banks = banks
         self.addresses = addresses

@@ -105,7 +105,7 @@ def _product(w: Writer) -> None:
         if carries:
             raise w.refused("the upper half of a product with a carry is not modelled")
         total = _product_of_pair(w, sign)
-        over = _carry_of_product(w, sign, total)
+        over = _carry_of_product(w, total)
         w.emit(f"mov.b64 {{{w.temporary('w')}, {w.dest()}}}, {total}")
         for out in i.outs:
             w.tell(out, over)
@@ -142,19 +142,17 @@ def _product_of_pair(w: Writer, sign: str) -> str:
     return w.made(f"mad.wide.{sign}", first, second, third, kind="d")
 
 
-def _carry_of_product(w: Writer, sign: str, total: str) -> str:
-    """Return the predicate that a product with what is added is too large for 64 bits, where it is asked for."""
+def _carry_of_product(w: Writer, total: str) -> str:
+    """Return the predicate that the 64 bits of a product and what is added carry, where it is asked for."""
     if all(map(is_true, w.i.outs)):
         return FALSE
-    if sign == "s32":
-        raise w.refused("the carry of a signed product is not modelled")
     return w.made("setp.lt.u64", total, w.pair(w.i.sources[2]), kind="q")
 
 
 def _wide_product(w: Writer, sign: str) -> None:
     i = w.i
     total = _product_of_pair(w, sign)
-    over = _carry_of_product(w, sign, total)
+    over = _carry_of_product(w, total)
     if w.modifiers.has("X"):
         carry = _counted(w, w.given(i.ins[0]))
         wide = w.made("cvt.u64.u32", carry, kind="d") if carry[0] == "w" else carry
