@@ -19,7 +19,7 @@ from ptxlab.toolchain import link_ptx
 def assembly(kernel: EmulatorKernel, arch: str) -> Assembly:
     """Return the program of a kernel beside its machine code for ``arch``."""
     if isinstance(kernel.module, MachineCodeModule):
-        return Assembly(None, kernel.module.cubin)
+        return Assembly(None, kernel.module.cubin(kernel.name))
     module = kernel.program.module
     return Assembly(module, link_ptx(module.source.text, arch=arch, path=module.source.path))
 

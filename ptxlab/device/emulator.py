@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array, Octets
 from ptxlab.device.dump import DumpRecorder, places_of
 from ptxlab.device.host_memory import address_of, host_memory
-from ptxlab.device.loading import Loadable, is_machine_code, load_assembled, load_cubin, load_ptx
+from ptxlab.device.loading import Loadable, is_machine_code, load_assembled, load_cubins, load_ptx
 from ptxlab.device.protocol import Device, Dump, Dumped, DumpedLaunch, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters, counts_clusters
 from ptxlab.emulator import (
@@ -150,27 +150,35 @@ class MachineCodeModule(EmulatorModule):
     """
 
     @classmethod
-    def of_cubin(cls, device: EmulatorDevice, cubin: Cubin, path: str) -> MachineCodeModule:
+    def of_cubins(
+        cls, device: EmulatorDevice, cubins: Sequence[Cubin], path: str
+    ) -> MachineCodeModule:
         """Load what there is no PTX of: its parameters are called ``param_0`` and so on."""
         from ptxlab.machine.image import read_image
         from ptxlab.machine.lift.module import declared
 
-        return cls(device, declared(read_image(cubin.image, cubin.arch), path), cubin)
+        images = [read_image(cubin.image, cubin.arch) for cubin in cubins]
+        return cls(device, declared(images, path), *cubins)
 
-    def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule, cubin: Cubin) -> None:
+    def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule, *cubins: Cubin) -> None:
         from ptxlab.machine.image import read_image  # here: PTX can spare it
 
         super().__init__(device, tree)
-        self.cubin = cubin
-        self._image = read_image(cubin.image, cubin.arch)
+        self.cubins = cubins
+        images = [read_image(cubin.image, cubin.arch) for cubin in cubins]
+        self._images = {name: image for image in images[::-1] for name in image.kernels}
+
+    def cubin(self, kernel: str) -> Cubin:
+        """Return the machine code that a kernel is part of."""
+        return self._images[kernel].kernels[kernel].assembly.cubin
 
     @property
     def used(self) -> Mapping[str, Used]:
         """What the machine code says that its kernels use."""
-        return {name: kernel.entry.used for name, kernel in self._image.kernels.items()}
+        return {name: image.kernels[name].entry.used for name, image in self._images.items()}
 
     def anew(self) -> MachineCodeModule:
-        return MachineCodeModule(self.device, self.tree, self.cubin)
+        return MachineCodeModule(self.device, self.tree, *self.cubins)
 
     def origins(self, name: str) -> Mapping[int, int]:
         """Return by the lines of a kernel's machine code those of the PTX that they were made from."""
@@ -178,13 +186,13 @@ class MachineCodeModule(EmulatorModule):
 
         kernel = self.kernels[name]
         assert isinstance(kernel, EmulatorKernel)
-        return origins(self._image.kernels[name], kernel.program.module.source.text)
+        return origins(self._images[name].kernels[name], kernel.program.module.source.text)
 
     def _make(self, name: str) -> EmulatorKernel:
         from ptxlab.machine.lift import lift
 
         path = self.tree.source.path.removesuffix(" (PTX)")
-        lifted = lift(self._image, [name], f"{path} (SASS)", self.tree)
+        lifted = lift(self._images[name], [name], f"{path} (SASS)", self.tree)
         [function] = lifted.entries
         return EmulatorKernel(self, load(lifted, self.device.target, name), function)
 
@@ -227,8 +235,8 @@ class EmulatorDevice(Device):
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         self.require_open()
         if self.engine == "sass" and is_machine_code(source):
-            cubin = load_cubin(source, self.target)
-            return MachineCodeModule.of_cubin(self, cubin, os.fspath(source))
+            cubins = load_cubins(source, self.target)
+            return MachineCodeModule.of_cubins(self, cubins, os.fspath(source))
         if self.engine == "sass":
             return MachineCodeModule(self, *load_assembled(source, self.target, options))
         return EmulatorModule(self, load_ptx(source, self.target, options))

@@ -67,8 +67,8 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> P
     return module
 
 
-def load_cubin(source: str | os.PathLike[str], target: Target) -> Cubin:
-    """Return the machine code for ``target`` in a file. Raises PtxlabError where there is none."""
+def load_cubins(source: str | os.PathLike[str], target: Target) -> list[Cubin]:
+    """Return the machine code for ``target`` in a file, of each part of it. Raises PtxlabError where there is none."""
     from ptxlab.machine.binary import machine_code  # here: PTX can spare it
 
     try:

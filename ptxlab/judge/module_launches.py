@@ -99,7 +99,7 @@ def _loaded(chip: Any, kernel: EmulatorKernel, device: UnfilledDevice) -> tuple[
     """Return the program of a kernel beside its machine code for a chip, and loaded on a device for that."""
     if not isinstance(kernel.module, MachineCodeModule):
         return load_for(device, kernel.program.module.source.text)
-    cubin = kernel.module.cubin
+    cubin = kernel.module.cubin(kernel.name)
     if cubin.arch != device.target.name:
         raise Unsupported(
             f"{kernel.name} comes as machine code for {cubin.arch}, and {chip.name} runs that of {device.target.name}",

@@ -17,11 +17,11 @@ from ptxlab.toolchain.fatbin import FATBIN, Member, is_cubin, members
 from ptxlab.toolchain.nvdisasm import disassemble
 
 
-def machine_code(image: bytes, target: Target, name: str) -> Cubin:
-    """Return the cubin for ``target`` in a file of that ``name``: that of its own, or the nearest it runs.
+def machine_code(image: bytes, target: Target, name: str) -> list[Cubin]:
+    """Return the cubins for ``target`` in a file of that ``name``: those of its own, or the nearest it runs.
 
-    Raises PtxlabError where there is none, Unsupported where it is compressed or one of several with kernels,
-    ToolchainError for what is damaged.
+    A program that was linked has one of each of its parts, of which those without kernels are left out. Raises
+    PtxlabError where there is none, Unsupported where one is compressed, ToolchainError for what is damaged.
     """
     inside = compiled(image)
     able = [member for member in inside if _runs(target, member.arch)]
@@ -31,20 +31,16 @@ def machine_code(image: bytes, target: Target, name: str) -> Cubin:
             f"{name} has no machine code for {target.name}", hint=f"what it has is for {known}"
         )
     best = max(_nearness(member, target) for member in able)
-    nearest, *others = [member for member in able if _nearness(member, target) == best]
-    with_kernels = [member for member in (nearest, *others) if others and _has_kernels(member)]
-    if len(with_kernels) > 1:
-        raise Unsupported(
-            f"{name} is linked of {len(with_kernels)} programs with machine code for {nearest.arch}",
-            hint="cuobjdump --extract-elf all takes them out, each a .cubin",
-        )
-    nearest = with_kernels[0] if with_kernels else nearest
-    if nearest.compression:
-        raise Unsupported(
-            f"{name}: the {nearest} is compressed ({nearest.compression})",
-            hint="cuobjdump --extract-elf all takes it out, nvcc --no-compress leaves it open",
-        )
-    return Cubin(nearest.arch, nearest.content, "")
+    nearest = [member for member in able if _nearness(member, target) == best]
+    if len(nearest) > 1:
+        nearest = [member for member in nearest if _has_kernels(member)] or nearest[:1]
+    for member in nearest:
+        if member.compression:
+            raise Unsupported(
+                f"{name}: the {member} is compressed ({member.compression})",
+                hint="cuobjdump --extract-elf all takes it out, nvcc --no-compress leaves it open",
+            )
+    return [Cubin(member.arch, member.content, "") for member in nearest]
 
 
 def newest_ptx(image: bytes, target: Target) -> bytes:

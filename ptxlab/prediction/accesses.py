@@ -21,7 +21,7 @@ from ptxlab.prediction.mbarriers import OFFSET
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
 
 U32, U64 = np.uint32, np.uint64
-_LOW = U64(0xFFFFFFFF)
+LOW = U64(0xFFFFFFFF)
 _PATTERN_BYTES = 32 << 20
 """Patterns of addresses are kept in so much: the same one elsewhere costs the same."""
 
@@ -117,7 +117,7 @@ class Accesses:
             return space, addresses
         shared = addresses[0] >> U64(32) == U64(NOWHERE)
         if shared.all():
-            return "shared", [addresses[0] & _LOW]
+            return "shared", [addresses[0] & LOW]
         if shared.any():
             raise Unsupported(f"'{i.sass.text}' accesses shared and global memory at once")
         return "global", addresses
@@ -149,7 +149,7 @@ class Accesses:
                 )
             total = total + np.asarray(value).astype(U64) * U64(scale)
         total = total + U64(operand.offset & (2**64 - 1))
-        result: Array = total if wide else total & _LOW
+        result: Array = total if wide else total & LOW
         return result
 
     # ---- costs ------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ptxlab.device.loading import (
     OtherTarget,
     is_machine_code,
     load_assembled,
-    load_cubin,
+    load_cubins,
 )
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Arguments, Kernel, Module
@@ -101,8 +101,9 @@ def load_for(
     Raises OtherTarget, with the GPUs that run it, for a program of another.
     """
     if is_machine_code(source):
-        cubin = load_cubin(source, device.target)
-        return Assembly(None, cubin), MachineCodeModule.of_cubin(device, cubin, os.fspath(source))
+        cubins = load_cubins(source, device.target)
+        module = MachineCodeModule.of_cubins(device, cubins, os.fspath(source))
+        return Assembly(None, cubins[0]), module
     try:
         program, cubin = load_assembled(source, device.target, options)
     except OtherTarget as error:
@@ -129,7 +130,7 @@ def of_launch(
     not modelled, and PtxlabError for a change that is none.
     """
     each = [WhatIf.read(text) for text in what_if if text != EVERY]
-    used = _used(assembly, kernel)
+    assembly, used = _part_of(assembly, kernel), _used(assembly, kernel)
     registers, shared = used.registers, used.shared + config.shared
 
     def predicted(floats: bool) -> Prediction:
@@ -168,7 +169,7 @@ def issues_of_launch(
 
     Raises Unsupported as ``of_launch`` does.
     """
-    used = _used(assembly, kernel)
+    assembly, used = _part_of(assembly, kernel), _used(assembly, kernel)
 
     def predicted(floats: bool) -> PredictedIssues:
         code, launch = as_machine_code(assembly, kernel, config, passed, floats)
@@ -176,6 +177,15 @@ def issues_of_launch(
         return LaunchModel(code, launch, chip, registers=used.registers, shared=shared).issues(most)
 
     return _with_floats_if_needed(assembly, predicted)
+
+
+def _part_of(assembly: Assembly, kernel: Kernel) -> Assembly:
+    """Return the machine code that a kernel is part of, of a program that was linked of several."""
+    assert isinstance(kernel, EmulatorKernel)
+    if assembly.module is not None or not isinstance(kernel.module, MachineCodeModule):
+        return assembly
+    cubin = kernel.module.cubin(kernel.name)
+    return assembly if cubin is assembly.cubin else replace(assembly, cubin=cubin)
 
 
 def _used(assembly: Assembly, kernel: Kernel) -> Used:

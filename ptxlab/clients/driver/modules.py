@@ -95,7 +95,7 @@ class DriverFunction:
     def threads_of_tiles(self) -> Dim3 | None:
         """The threads of a CTA of a kernel of CUDA Tile, which is launched as if they were one; None of others."""
         module = self.loaded.module
-        if not isinstance(module, MachineCodeModule) or _TILES not in module.cubin.image:
+        if not isinstance(module, MachineCodeModule) or _TILES not in module.cubin(self.name).image:
             return None
         return declared(self.declaration, "reqntid")
 
@@ -135,8 +135,8 @@ def open_image(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
 def _of_machine_code(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
     """Load the machine code for the GPU in a cubin or fatbin."""
     try:
-        cubin = machine_code(image, gpu.target, "a module")
-        return MachineCodeModule.of_cubin(gpu.session.device, cubin, label)
+        cubins = machine_code(image, gpu.target, "a module")
+        return MachineCodeModule.of_cubins(gpu.session.device, cubins, label)
     except PtxlabError as error:
         raise Refused(
             DriverResult.NO_BINARY_FOR_GPU,

@@ -7,6 +7,7 @@ stands on that line: whoever names lines names machine code.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -48,17 +49,30 @@ def lift(
     return replace(head, items=(*files, *items.values()), source=source, lifted=True)
 
 
-def declared(image: ModuleImage, path: str) -> tree.PtxModule:
-    """Return the kernels and variables of a cubin as PTX declares them, without what kernels do."""
+def declared(images: Sequence[ModuleImage], path: str) -> tree.PtxModule:
+    """Return the kernels and variables of cubins as PTX declares them, without what kernels do.
+
+    A kernel that several have, as each has an instance of a template, is that of the first. Raises Unsupported for
+    a variable that several have: it may be one or another.
+    """
+    kernels: dict[str, KernelImage] = {}
+    for image in images:
+        kernels = {**kernels, **image.kernels, **kernels}
     heads = [
         f".visible .entry {name}({', '.join(_parameters(kernel))})\n"
         + "\n".join(_directives(kernel))
         + "\n{ ret; }"
-        for name, kernel in image.kernels.items()
+        for name, kernel in kernels.items()
     ]
-    module = parse("\n".join([runs_on(image.target), *heads]) + "\n", path)
-    variables = map(_variable, image.variables.values())
-    return replace(module, items=(*variables, *module.items))
+    variables = [variable for image in images for variable in image.variables.values()]
+    for name, count in Counter(variable.name for variable in variables).items():
+        if count > 1:
+            raise Unsupported(
+                f"{count} of the programs that {path} is linked of have a variable {name}",
+                hint="cuobjdump --extract-elf all takes them out, each a .cubin",
+            )
+    module = parse("\n".join([runs_on(images[0].target), *heads]) + "\n", path)
+    return replace(module, items=(*map(_variable, variables), *module.items))
 
 
 def _kernel(

@@ -11,6 +11,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.main import main
 from ptxlab.toolchain import assemble_cuda, link_ptx
+from tests.toolchain.binaries import CUBIN, container, executable, member
 
 SOURCE = """
 struct Mixed { char a; long long b[3]; short c; };
@@ -83,3 +84,38 @@ def test_parameters_that_no_declaration_puts_there_are_refused(tmp_path: Path) -
         pytest.raises(Unsupported, match="parameter 1 of k lies 40 bytes behind"),
     ):
         device.load(file)
+
+
+def test_a_kernel_is_found_in_any_part_of_a_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each part has a variable of its own, and its constant memory begins where those of others do."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.const .b32 told = {value};
+.global .b32 {name}_seen;
+.visible .entry {name}(.param .u64 out)
+{{ .reg .b32 i; .reg .b64 d; ld.param.u64 d, [out]; ld.const.b32 i, [told]; st.global.b32 [{name}_seen], i;
+  ld.global.b32 i, [{name}_seen]; st.global.b32 [d], i; ret; }}
+"""
+    images = [
+        link_ptx(text.format(name=name, value=value).replace("told", f"{name}_told"), arch="sm_80")
+        for name, value in (("one", 11), ("two", 22))
+    ]
+    parts = [container(member(CUBIN, 80, cubin.image)) for cubin in images]
+    file, twice = tmp_path / "program", tmp_path / "twice"
+    file.write_bytes(executable(b"".join(parts)))
+    twice.write_bytes(executable(2 * parts[0]))
+    words = ["run", str(file), "--engine", "sass", "--block", "1", "--arg", "param_0=zeros(1,u32)"]
+    assert main([*words, "--kernel", "two", "--expect", "param_0=param_0 + 22"]) == 0
+    assert main([*words, "--kernel", "one", "--expect", "param_0=param_0 + 11"]) == 0
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "has 2 kernels" in (told := capsys.readouterr().err)
+    assert "one, two" in told
+    with (
+        open_device("emulator", arch="sm_80", engine="sass") as device,
+        pytest.raises(Unsupported, match=r"2 of the programs .* have a variable one_"),
+    ):
+        device.load(twice)
