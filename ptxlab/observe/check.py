@@ -71,6 +71,10 @@ def incomplete(path: str, checks: Sequence[str], error: Unsupported) -> CheckRep
     return CheckReport(None, tuple(checks), (), (str(error),), SourceText("", path))
 
 
+_CHECKED = {"tensor memory leak": "async"}
+"""By which check a fault of a kind is told, where that is not called as the fault is."""
+
+
 class Checker(Watcher):
     """Follows a launch and tells each check what it needs to know."""
 
@@ -320,8 +324,9 @@ class Checker(Watcher):
             self._async.stuck()
         findings = [self._hedged(finding) for finding in self._context.findings]
         unchecked = []
-        if isinstance(fault, LaunchError) and fault.kind in self._checks:
-            findings.append(self._of_fault(fault))
+        kind = _CHECKED.get(fault.kind, fault.kind) if isinstance(fault, LaunchError) else ""
+        if isinstance(fault, LaunchError) and kind in self._checks:
+            findings.append(self._of_fault(fault, kind))
             unchecked.append("what follows where the launch stopped")
         elif fault is not None:
             unchecked.append(f"what follows where the launch stopped: {fault}")
@@ -332,12 +337,12 @@ class Checker(Watcher):
             kernel, self._checks, chosen, tuple(unchecked), module.source, caveats, unverified
         )
 
-    def _of_fault(self, fault: LaunchError) -> Finding:
+    def _of_fault(self, fault: LaunchError, kind: str) -> Finding:
         assert fault.location is not None
         line = fault.location.line
         words = fault.message, fault.hint or ""
         source = self._context.source(line)
-        return Finding(fault.kind, "fault", "error", line, *words, 1, "faults", source=source)
+        return Finding(kind, "fault", "error", line, *words, 1, "faults", source=source)
 
     def _hedged(self, finding: Finding) -> Finding:
         fence = self._fence

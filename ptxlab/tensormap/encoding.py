@@ -170,7 +170,10 @@ def _fields(word: int) -> _Fields:
     value = {name: field.get(word) for name, field in _COMMON.items()}
     rank, kind = value["rank"], (value["type"], bool(value["tf32"]))
     if value["swizzle 96B"]:
-        raise Unsupported("a tensor map with swizzle 96B is not modelled")
+        raise Unsupported(
+            "a tensor map with swizzle 96B is not modelled",
+            hint="how it has bytes lie is only in figures of the PTX ISA",
+        )
     atoms = value["swizzle atomicity"]
     for name, known in (
         ("version", value["version"] <= 1),

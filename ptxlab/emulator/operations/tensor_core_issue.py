@@ -199,7 +199,7 @@ class Issued:
         hint = (
             "ptxlab layout 128x64 --descriptor tcgen05 --dtype f16 --swizzle 128B prints a tile's"
         )
-        return self.fault(at, what, hint=hint, kind="launch")
+        return self.fault(at, what, hint=hint, kind="async")
 
     def unsupported(self, what: object) -> Unsupported:
         """Return the error of what is not modelled."""

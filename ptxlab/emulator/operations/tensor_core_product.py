@@ -104,7 +104,7 @@ class Multiplication:
         except ValueError as error:
             what = f"instruction descriptor {word:#010x}: {error}"
             hint = f"ptxlab layout 128x256 --descriptor kind::{self.form.kind} prints one of m x n"
-            raise issued.fault(0, what, hint=hint, kind="launch") from None
+            raise issued.fault(0, what, hint=hint, kind="async") from None
         known = self.form.long_k_targets
         if asked.k == LONG_K and self.target.name not in known:
             raise issued.unsupported(
@@ -123,7 +123,7 @@ class Multiplication:
                 f"where the metadata of a sparse A of m {product.m} lies is not modelled"
             )
         if self.shifted and product.path.rows != LANES:
-            raise issued.fault(0, f".ashift with m of {product.m}", kind="launch")
+            raise issued.fault(0, f".ashift with m of {product.m}", kind="async")
         if product.path.parts > 1 and max(product.scale_words) > 1:
             raise issued.unsupported(
                 f"where the scales behind the fourth of a row lie with m of {product.m} is not modelled"
@@ -383,7 +383,7 @@ class _Product(Joined):
         except Differing as error:
             hint = "each quarter of the lanes must hold all of them: tcgen05.cp.32x128b.warpx4 copies so"
             at = self._operation(some, error.at)
-            raise self._issued.fault(at, str(error), hint=hint, kind="launch") from None
+            raise self._issued.fault(at, str(error), hint=hint, kind="async") from None
 
     def _places(self, some: Array | slice, part: int) -> Array | None:
         if self._metadata is None:
@@ -393,9 +393,7 @@ class _Product(Joined):
         except InvalidMetadata as error:
             at = self._operation(some, error.matrix)
             hint = "a chunk's two indices increase, the lower one in the lower bits"
-            raise self._issued.fault(
-                at, f"{error} is undefined", hint=hint, kind="launch"
-            ) from None
+            raise self._issued.fault(at, f"{error} is undefined", hint=hint, kind="async") from None
 
     def _operation(self, some: Array | slice, at: int) -> int:
         """Return the position of the operation that is for the CTA at a position among ``some``."""

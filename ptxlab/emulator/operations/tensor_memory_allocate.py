@@ -69,7 +69,7 @@ def enter(wave: Wave, group: int, name: str, line: int) -> None:
         what = f"of cta_group::2 in a cluster of {wave.config.cluster_ctas} CTA"
         hint = "it is for the pairs of a cluster: launch clusters of 2, 4 or more CTAs"
     if hint is not None:
-        raise LaunchError(f"{name} {what}", location=wave.locate(line), hint=hint)
+        raise LaunchError(f"{name} {what}", location=wave.locate(line), hint=hint, kind="async")
     memory.group = group
 
 
@@ -125,7 +125,7 @@ class _Request:
         late = memory.relinquished[warps.cta]
         if late.any():
             what = "an allocation after tcgen05.relinquish_alloc_permit"
-            raise warps.fault_of(int(late.argmax()), what, kind="launch")
+            raise warps.fault_of(int(late.argmax()), what, kind="async")
         grown = counts > memory.most[warps.cta]
         if grown.any():
             at = int(grown.argmax())
@@ -133,7 +133,7 @@ class _Request:
                 at,
                 f"{int(counts[at])} columns after an allocation of {int(memory.most[warps.cta[at]])}",
                 hint="a CTA allocates no more columns than it did the time before",
-                kind="launch",
+                kind="async",
             )
 
     def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
@@ -217,7 +217,7 @@ def deallocate(context: Context, asked: RowForm) -> Step:
                     warp,
                     f"{asked_for} columns at {start:#x} are given back, {what}",
                     hint="it takes the address that tcgen05.alloc wrote, and as many columns",
-                    kind="launch",
+                    kind="async",
                 )
             memory.free(cta, start)
             if frame.wave.watched:
