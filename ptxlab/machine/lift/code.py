@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.machine.image import KernelImage
 from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import SassName
 from ptxlab.toolchain.constant_memory import ADDRESSES
 
 PROVIDED = {
@@ -18,6 +20,10 @@ PROVIDED = {
     "free": (("u64",), ""),
 }
 """What the driver provides to machine code: what each function takes and returns."""
+
+
+NAMED = re.compile(r"`\((?P<name>[^()]+)\)")
+"""A function, as nvdisasm names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +48,24 @@ class CodeAddresses:
 
 def code_addresses(kernel: KernelImage, code: Sequence[DecodedInstruction]) -> CodeAddresses:
     """Return the addresses of code that a kernel knows, as its banks and its calls name them."""
-    named = [reference.symbol for reference in kernel.references.get(ADDRESSES, ())]
+    named = {reference.symbol for reference in kernel.references.get(ADDRESSES, ())}
+    named |= {name for i in code if (name := provided_directly(i))}
     behind = len(code) + 1
     provided = {
         name: (behind + n) * INSTRUCTION_BYTES
         for n, name in enumerate(name for name in PROVIDED if name in named)
     }
-    computed = [i for i in code if i.does == "call" and i.target is None]
+    elsewhere = [i for i in code if i.does == "call" and i.target is None]
+    computed = [i for i in elsewhere if provided_directly(i) is None]
     called = {*_entered(kernel, code)} if computed else set()
     return CodeAddresses(kernel.functions, provided, sorted(called), _returns(code, computed))
+
+
+def provided_directly(i: DecodedInstruction) -> str | None:
+    """Return what the driver provides that a call names, without a register: None of other instructions."""
+    operand = i.operands[0] if i.does == "call" and i.operands else None
+    named = NAMED.fullmatch(operand.text) if isinstance(operand, SassName) else None
+    return named["name"] if named and named["name"] in PROVIDED else None
 
 
 _LEAVES = ("exit", "return", "branch")

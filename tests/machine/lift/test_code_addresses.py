@@ -50,6 +50,25 @@ extern "C" __global__ void k(int *x) {
     if (own) { own[t & 3] = table[(unsigned)x[t] % 3](x[t]); x[t] = own[t & 3] + bytes[x[t] & 7]; free(own); }
 }
 """
+ASSERTS = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func __assertfail (.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);
+.global .align 1 .b8 what[3] = {110, 111};
+.visible .entry k(.param .u64 data)
+{
+    .reg .b64 x, w; .reg .b32 n; .reg .pred p;
+    ld.param.u64 x, [data]; mov.u32 n, %tid.x; mad.wide.u32 x, n, 4, x; ld.global.u32 n, [x];
+    setp.ne.u32 p, n, 77; @p bra over;
+    mov.u64 w, what; cvta.global.u64 w, w;
+    { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
+      st.param.b64 [a], w; st.param.b64 [b], w; st.param.b32 [c], 5; st.param.b64 [d], w; st.param.b64 [e], 1;
+      call.uni __assertfail, (a, b, c, d, e); }
+    over: mul.lo.u32 n, n, n; st.global.u32 [x], n;
+    ret;
+}
+"""
 SPACES = """\
 .version 8.8
 .target {arch}
@@ -114,4 +133,14 @@ def test_an_assertion_that_fails_names_the_line_of_machine_code(tmp_path: Path) 
     file = tmp_path / "calls.cu"
     file.write_text(CALLS.replace("0x7fffffff", "x[t]"), encoding="utf-8")
     with pytest.raises(LaunchError, match=r"assertion failed: x\[t\] != x\[t\](.|\n)*CALL\.ABS"):
+        left(file, "sm_80", "sass")
+
+
+def test_a_call_may_name_what_the_driver_provides(tmp_path: Path) -> None:
+    """So calls machine code that was made of PTX; what CUDA C becomes has the address in constant memory."""
+    file = tmp_path / "asserts.ptx"
+    file.write_text(ASSERTS, encoding="utf-8")
+    assert np.array_equal(left(file, "sm_80", "sass"), left(file, "sm_80", "ptx"))
+    file.write_text(ASSERTS.replace("setp.ne.u32 p, n, 77", "setp.eq.u32 p, n, 77"), "utf-8")
+    with pytest.raises(LaunchError, match=r"assertion failed: no(.|\n)*CALL\.ABS"):
         left(file, "sm_80", "sass")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ptxlab.machine.control import INSTRUCTION_BYTES
-from ptxlab.machine.lift.code import PROVIDED
+from ptxlab.machine.lift.code import NAMED, PROVIDED, provided_directly
 from ptxlab.machine.lift.rule import rules
 from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_zero, register
 from ptxlab.machine.operands import Immediate, Operand, Predicate, SassName, SassRegister
@@ -83,6 +83,10 @@ def _call(w: Writer) -> None:
     if w.i.target is not None:
         _go(w, w.i.target)
         return
+    direct = provided_directly(w.i)
+    if direct is not None:
+        _provided(w, direct, TRUE)
+        return
     low, base = _register(w), _function(w)
     for number in w.addresses.called:
         w.emit(f"@{_is(w, low, number - base)} bra {label(number)}")
@@ -102,12 +106,9 @@ def _register(w: Writer) -> str:
     return w.bare(source)
 
 
-_NAMED = re.compile(r"`\((?P<name>[^()]+)\)")
-
-
 def _function(w: Writer) -> int:
     """Return the number of the instruction from which a register counts: of a function that is named, else 0."""
-    named = _NAMED.search(w.i.sass.operands[0])
+    named = NAMED.search(w.i.sass.operands[0])
     return w.addresses.functions.get(named["name"], 0) if named else 0
 
 
@@ -135,7 +136,8 @@ def _provided(w: Writer, name: str, here: str) -> None:
         given.append(argument)
         at += len(words)
     past, result = f"past_{name}{w.i.number}", f"returned_{returned}"
-    w.unguarded(f"@!{here} bra {past}")
+    if here != TRUE:
+        w.unguarded(f"@!{here} bra {past}")
     w.emit(f"call {f'({result}), ' * bool(returned)}{name}, ({', '.join(given)})")
     if returned:
         w.arguments[result] = returned
