@@ -138,7 +138,7 @@ def _marked(judgement: Judgement) -> int:
 
 
 def test_integers_that_are_given_decide_what_is_predicted(tmp_path: Path) -> None:
-    (tmp_path / "reference.py").write_text("""
+    text = """
 import torch
 N, K = 16, 64
 class Model(torch.nn.Module):
@@ -146,7 +146,7 @@ class Model(torch.nn.Module):
         return (x * (torch.arange(x.shape[1]) < lengths[:, None])).sum(1)
 def get_inputs(): return [torch.rand(N, K), torch.full((N,), 50) + torch.randint(0, 9, (N,))]
 def get_init_inputs(): return []
-""")
+"""
     candidate = tmp_path / "candidate.py"
     candidate.write_text("""
 import torch, triton, triton.language as tl
@@ -162,9 +162,12 @@ class ModelNew(torch.nn.Module):
         rows[(x.shape[0],)](x, lengths, y, x.shape[1])
         return y
 """)
-    limits = Limits(elements=1 << 11, seconds=300)
-    judgement = evaluate(candidate, tmp_path / "reference.py", gpus=("a100",), limits=limits)
-    assert judgement.passed, (judgement, judgement.error, judgement.tricks)
-    (speed,) = judgement.speeds
-    assert speed.seconds is not None, speed.unknown
-    assert speed.seconds > 5e-6  # as many loads as the largest length, each behind the sum before
+    limits, seconds = Limits(elements=1 << 11, seconds=300), []
+    for name, longest in (("many", text), ("few", text.replace("(N,), 50)", "(N,), 0)"))):
+        reference = tmp_path / f"{name}.py"
+        reference.write_text(longest)
+        judgement = evaluate(candidate, reference, gpus=("a100",), limits=limits)
+        assert judgement.passed, (judgement, judgement.error, judgement.tricks)
+        assert judgement.speeds[0].seconds is not None, judgement.speeds[0].unknown
+        seconds.append(judgement.speeds[0].seconds)
+    assert seconds[0] > seconds[1] + 50 * 4 / 1.41e9  # a sum waits 4 cycles for the one before
