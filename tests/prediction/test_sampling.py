@@ -80,7 +80,7 @@ def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "most"), [(2048, 128, 10 << 20), *thorough([(4096, 256, 20 << 20)])]
+    ("rows", "columns", "most"), [(1024, 64, 6 << 20), *thorough([(4096, 256, 20 << 20)])]
 )
 def test_a_prediction_needs_little_memory(
     monkeypatch: pytest.MonkeyPatch, rows: int, columns: int, most: int
