@@ -1,4 +1,7 @@
-"""A picture in pixels: an SVG as resvg draws it, on white, two pixels for each of its units."""
+"""A picture in pixels: an SVG as resvg draws it, on white, two pixels for each of its units.
+
+Resvg comes as a wheel, with the extra ``png``, and needs no libraries of the system.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from ptxlab.errors import DeviceUnavailable
-from ptxlab.installation import adding
-
-RESVG = "resvg-py>=0.5,<0.6"
-"""What draws: a wheel of its own, without libraries of the system."""
+from ptxlab.installation import adding_extra
 
 SCALE = 2
 
@@ -23,7 +23,7 @@ _MONOSPACE = (
 def require() -> None:
     """Raise DeviceUnavailable where resvg is not installed."""
     if find_spec("resvg_py") is None:
-        raise DeviceUnavailable("the package resvg_py is not installed", hint=adding(RESVG))
+        raise DeviceUnavailable("the package resvg_py is not installed", hint=adding_extra("png"))
 
 
 def png(svg: str) -> bytes:

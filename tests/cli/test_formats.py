@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
 from ptxlab.cli.formats import chosen
+from ptxlab.errors import DeviceUnavailable
 from ptxlab.main import main
 from ptxlab.view import png as drawing
 
@@ -62,7 +64,12 @@ def test_a_png_has_letters_or_is_refused(
     """Of letters in a font that there is not, resvg draws none and says nothing."""
     pytest.importorskip("resvg_py")
     drawing._font.cache_clear()
-    if not fonts:
+    if fonts:
+        with contextlib.suppress(DeviceUnavailable):
+            drawing._font()
+        if not drawing._font.cache_info().currsize:
+            pytest.skip("no font of one width is installed")
+    else:
         monkeypatch.setattr(drawing, "_MONOSPACE", ("No Such Font",))
     picture = tmp_path / "f.png"
     status = main(["layout", "2x6", "-o", str(picture)])
@@ -81,7 +88,7 @@ def test_without_resvg_a_png_is_refused_before_any_work(
 ) -> None:
     monkeypatch.setattr(drawing, "find_spec", lambda name: None)
     assert main(["gemm", "--explain", "-o", "x.png"]) == 3
-    assert "resvg-py" in capsys.readouterr().err
+    assert "the package resvg_py is not installed" in capsys.readouterr().err
 
 
 def test_a_program_may_be_written_where_the_text_is_one() -> None:
