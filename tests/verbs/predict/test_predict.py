@@ -217,26 +217,32 @@ HEAD = """\
 .address_size 64
 .visible .entry k(.param .u64 x)
 {{
-  .reg .b64 p, q; .reg .b32 r; .reg .f32 f; .reg .f64 d; .reg .pred u;
+  .reg .b64 p, q; .reg .b32 r; .reg .f32 f; .reg .pred u;
   ld.param.u64 p, [x]; ld.global.f32 f, [p];
 """
 
 HALVED = """\
-extern "C" __global__ void halved(const REAL *in, int *out) {
-    REAL x = in[threadIdx.x];
+extern "C" __global__ void halved(const float *in, int *out) {
+    float x = in[threadIdx.x];
     int turns = 0;
     while (x > 1) {
-        x = x * (REAL)0.5 + (REAL)0.001;
+        x = x * 0.5f + 0.001f;
         turns++;
     }
     out[threadIdx.x] = turns;
 }
 """
-"""Which goes on for as long as its data says; of REAL being double nothing is computed."""
+"""Which goes on for as long as its data says."""
+
+PRODUCT = (
+    ".reg .f32 g<4>; mov.b32 r, f; "
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {g0, g1, g2, g3}, {r, r}, {r}, {f, f, f, f};"
+)
+"""Nothing is computed of products of tensor cores."""
 
 REFUSED = {
     "a branch on data": (
-        "cvt.f64.f32 d, f; setp.gt.f64 u, d, 0d0000000000000000; @u bra done; bar.sync 0; st.global.f32 [p], f;",
+        f"{PRODUCT} setp.gt.f32 u, g0, 0f00000000; @u bra done; bar.sync 0; st.global.f32 [p], f;",
         "depends on data that is not computed",
     ),
     "a barrier that counts": (
@@ -248,8 +254,7 @@ REFUSED = {
         "no timing is known of 'IDP",
     ),
     "an address from data": (
-        "fma.rn.f32 f, f, f, f; cvt.rzi.u64.f32 q, f; add.u64 q, q, p; ld.global.f32 f, [q];"
-        " st.global.f32 [p], f;",
+        f"{PRODUCT} cvt.rzi.u64.f32 q, g0; add.u64 q, q, p; ld.global.f32 f, [q]; st.global.f32 [p], f;",
         "has an address that depends on data that is not computed",
     ),
 }
@@ -268,8 +273,7 @@ def test_what_data_decides_is_refused(name: str) -> None:
 
 def test_a_branch_is_told_and_not_what_it_follows() -> None:
     body = (
-        "cvt.f64.f32 d, f; setp.gt.f64 u, d, 0d0000000000000000;\n@u bra done;\n"
-        "bar.sync 0; st.global.f32 [p], f;"
+        f"{PRODUCT} setp.gt.f32 u, g0, 0f00000000;\n@u bra done;\nbar.sync 0; st.global.f32 [p], f;"
     )
     source = HEAD.format(arch="sm_80") + body + "\ndone: ret;\n}\n"
     with pytest.raises(Unsupported, match="depends on data") as caught:
@@ -282,8 +286,9 @@ def test_what_is_refused_is_told_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "halved.cu"
-    file.write_text(HALVED.replace("REAL", "double"))
-    words = ["--block", "32", "--arg", "in=ones(32,f64)", "--arg", "out=zeros(32,s32)"]
+    told = HALVED.replace("x * 0.5f + 0.001f", "atomicAdd((float *)in, -1.0f)")
+    file.write_text(told)
+    words = ["--block", "32", "--arg", "in=arange(32,f32)", "--arg", "out=zeros(32,s32)"]
     assert main(["predict", str(file), "--gpu", "t4", *words]) == 4
     assert (
         f"{file}:{HALVED[: HALVED.index('while')].count(chr(10)) + 1}:1: "
@@ -293,7 +298,7 @@ def test_what_is_refused_is_told_with_its_line(
 
 def test_numbers_that_decide_are_computed(tmp_path: Path) -> None:
     file = tmp_path / "halved.cu"
-    file.write_text(HALVED.replace("REAL", "float"))
+    file.write_text(HALVED)
     out = np.zeros(32, np.int32)
     none, ten, twenty = (
         ptxlab.predict(file, "a100", 1, 32, [np.full(32, 2.0**n, np.float32), out]).cycles
