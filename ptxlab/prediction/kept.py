@@ -18,8 +18,11 @@ from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.uneven import Uneven
 from ptxlab.prediction.what_if import WhatIf
 
-ROOMS = ("isa", "toolchain", "machine", "numbers", "prediction")
-"""The rooms whose source says what is predicted."""
+ROOMS = (
+    *("isa", "numbers", "layouts", "matrix", "tensormap", "syntax", "toolchain"),
+    *("emulator", "machine", "prediction"),
+)
+"""The rooms whose source says what is predicted: machine code is followed by the emulator's operations."""
 
 
 def kept(
