@@ -12,6 +12,7 @@ Capabilities".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from ptxlab.isa.targets import Target
 
@@ -105,6 +106,8 @@ _HOPPER_MMA_SYNC = 0.65
 # ptxas leaves 8 cycles between two of m16n8k16, 2048 FLOP a clock and SM; 2030 measured on B300: ademeure/QuickRunCUDA.
 _B200_MMA_SYNC = 0.25
 
+_hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
+
 GPUS: tuple[Gpu, ...] = (
     Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64, l2_mib=4),
     Gpu("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, l2=5120, l2_mib=40),
@@ -123,54 +126,10 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("RTX 4070", 89, 46, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=36),
     Gpu("L40S", 89, 142, 2520, 256, _ADA_PRO_TENSOR, "GDDR6", 864, l2_mib=96),
     Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48),
-    Gpu(
-        "H200 SXM",
-        90,
-        132,
-        1980,
-        256,
-        _HOPPER_TENSOR,
-        "HBM3e",
-        4800,
-        mma_sync=_HOPPER_MMA_SYNC,
-        l2_mib=50,
-    ),
-    Gpu(
-        "H100 SXM",
-        90,
-        132,
-        1980,
-        256,
-        _HOPPER_TENSOR,
-        "HBM3",
-        3350,
-        mma_sync=_HOPPER_MMA_SYNC,
-        l2_mib=50,
-    ),
-    Gpu(
-        "H100 PCIe",
-        90,
-        114,
-        1755,
-        256,
-        _HOPPER_TENSOR,
-        "HBM2e",
-        2039,
-        mma_sync=_HOPPER_MMA_SYNC,
-        l2_mib=50,
-    ),
-    Gpu(
-        "GH200",
-        90,
-        132,
-        1980,
-        256,
-        _HOPPER_TENSOR,
-        "HBM3",
-        4000,
-        mma_sync=_HOPPER_MMA_SYNC,
-        l2_mib=50,
-    ),
+    _hopper("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800),
+    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350),
+    _hopper("H100 PCIe", 90, 114, 1755, 256, _HOPPER_TENSOR, "HBM2e", 2039),
+    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000),
     Gpu(
         "B200",
         100,
