@@ -41,6 +41,7 @@ from ptxlab.tensormap.tensor_map import TensorMap
 from ptxlab.workers import Progress
 
 if TYPE_CHECKING:
+    from ptxlab.machine.image import ModuleImage
     from ptxlab.toolchain.cubin import Cubin, Used
 
 
@@ -158,14 +159,22 @@ class MachineCodeModule(EmulatorModule):
         from ptxlab.machine.lift.module import declared
 
         images = [read_image(cubin.image, cubin.arch) for cubin in cubins]
-        return cls(device, declared(images, path), *cubins)
+        return cls(device, declared(images, path), images)
 
-    def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule, *cubins: Cubin) -> None:
-        from ptxlab.machine.image import read_image  # here: PTX can spare it
+    @classmethod
+    def of_assembled(
+        cls, device: EmulatorDevice, tree: ptx.PtxModule, cubin: Cubin
+    ) -> MachineCodeModule:
+        """Load what was assembled from PTX, whose names it keeps."""
+        from ptxlab.machine.image import read_image
 
+        return cls(device, tree, [read_image(cubin.image, cubin.arch)])
+
+    def __init__(
+        self, device: EmulatorDevice, tree: ptx.PtxModule, images: Sequence[ModuleImage]
+    ) -> None:
         super().__init__(device, tree)
-        self.cubins = cubins
-        images = [read_image(cubin.image, cubin.arch) for cubin in cubins]
+        self._parts = images
         self._images = {name: image for image in images[::-1] for name in image.kernels}
 
     def cubin(self, kernel: str) -> Cubin:
@@ -178,7 +187,7 @@ class MachineCodeModule(EmulatorModule):
         return {name: image.kernels[name].entry.used for name, image in self._images.items()}
 
     def anew(self) -> MachineCodeModule:
-        return MachineCodeModule(self.device, self.tree, *self.cubins)
+        return MachineCodeModule(self.device, self.tree, self._parts)
 
     def origins(self, name: str) -> Mapping[int, int]:
         """Return by the lines of a kernel's machine code those of the PTX that they were made from."""
@@ -238,7 +247,9 @@ class EmulatorDevice(Device):
             cubins = load_cubins(source, self.target)
             return MachineCodeModule.of_cubins(self, cubins, os.fspath(source))
         if self.engine == "sass":
-            return MachineCodeModule(self, *load_assembled(source, self.target, options))
+            return MachineCodeModule.of_assembled(
+                self, *load_assembled(source, self.target, options)
+            )
         return EmulatorModule(self, load_ptx(source, self.target, options))
 
     def map(self, memory: Array | int, nbytes: int | None = None) -> int:

@@ -105,4 +105,4 @@ def _loaded(chip: Any, kernel: EmulatorKernel, device: UnfilledDevice) -> tuple[
             f"{kernel.name} comes as machine code for {cubin.arch}, and {chip.name} runs that of {device.target.name}",
             hint="have the program compiled to PTX",
         )
-    return Assembly(None, cubin), MachineCodeModule(device, kernel.module.tree, cubin)
+    return Assembly(None, cubin), MachineCodeModule.of_assembled(device, kernel.module.tree, cubin)
