@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.cache import source
 from ptxlab.clients.session import faults_at_source
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.loading import is_cuda, is_machine_code
@@ -22,13 +23,17 @@ from ptxlab.judge.candidate import plain_error, plain_report
 from ptxlab.judge.last_writer import LastWriter
 from ptxlab.judge.speed import plain
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.native.compiler import has
 from ptxlab.observe.check import Checker
 from ptxlab.observe.check_report import CHECKS
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.kept import ROOMS
 from ptxlab.prediction.predict import load_for, of_launch, target_of
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import EVERY
 from ptxlab.syntax.names import called
+from ptxlab.toolchain import nvdisasm, nvrtc
+from ptxlab.toolchain.wheels import ToolAbsent
 
 LINES = "--generate-line-info"
 
@@ -160,6 +165,15 @@ def bound(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
         f"{called(kernel.name)} takes {', '.join(names) or 'no arguments'}, not {', '.join(arguments)}",
         hint="arguments have the names of the kernel's parameters, or stand in their order",
     )
+
+
+def preload() -> None:
+    """Import what every kernel wants before any is there, and what that puts off until it is first called."""
+    has()
+    source(*ROOMS)
+    for tool in (nvrtc.load, nvdisasm.version, nvdisasm.program):
+        with suppress(ToolAbsent):  # which a candidate is told that wants it
+            tool()
 
 
 def _at_source(

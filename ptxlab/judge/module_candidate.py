@@ -332,10 +332,8 @@ def preload() -> None:
     import torch.utils.cpp_extension
     from triton.runtime.cache import triton_key
 
-    from ptxlab.toolchain.nvrtc import version
     from ptxlab.triton import use_emulator
 
-    version()
     torch.set_num_threads(1)
     use_emulator(session=LaunchRecord(DEFAULT_TARGET))
     with _operations(torch):

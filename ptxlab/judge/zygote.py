@@ -28,7 +28,7 @@ from ptxlab.judge import messages
 from ptxlab.judge.candidate import answer
 from ptxlab.judge.contained import MODULES
 from ptxlab.judge.containment import apart, confine, die_with_parent, limit
-from ptxlab.judge.kernel_candidate import KernelCandidate
+from ptxlab.judge.kernel_candidate import KernelCandidate, preload
 from ptxlab.judge.limits import Limits
 
 _READABLE = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/opt")
@@ -156,10 +156,11 @@ def _of_python() -> tuple[str, ...]:
 
 def main() -> None:
     _of_python()
+    preload()
     if MODULES in sys.argv:
-        from ptxlab.judge.module_candidate import preload
+        from ptxlab.judge import module_candidate  # here: kernels can spare PyTorch
 
-        preload()
+        module_candidate.preload()
     serve(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # what was imported has nothing to say at the end
 

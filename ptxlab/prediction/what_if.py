@@ -105,12 +105,13 @@ class WhatIf:
         numbers: Array,
         requests: Mapping[int, Request | Asked],
     ) -> Mapping[int, Request | Asked]:
-        """Return what steps ask for then, ``numbers`` being their instructions."""
+        """Return what steps ask for then, ``numbers`` being their instructions: the same mapping where that is no change."""
         if "smem=conflict-free" not in self.changes:
             return requests
-        return {
+        without = {
             step: _without_conflicts(code[numbers[step]], asked) for step, asked in requests.items()
         }
+        return requests if all(without[step] is requests[step] for step in requests) else without
 
 
 NOTHING = WhatIf()
@@ -130,4 +131,5 @@ def _without_conflicts(i: DecodedInstruction, asked: Request | Asked) -> Request
         return asked
     modifiers = i.sass.modifiers
     least = matrices(modifiers) if row.matrix else -(-WARP * accessed_bytes(modifiers) // LINE)
-    return replace(asked, passes=np.minimum(asked.passes, least))
+    passes = np.minimum(asked.passes, least)
+    return asked if np.array_equal(passes, asked.passes) else replace(asked, passes=passes)

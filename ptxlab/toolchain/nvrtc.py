@@ -162,6 +162,11 @@ def version() -> str:
     return wheel_version(PACKAGE) or ".".join(map(str, _library().nvrtcVersion()[1:]))
 
 
+def load() -> None:
+    """Load the library, as the first program that is compiled would. Raises ToolAbsent where there is none."""
+    _library()
+
+
 @cache
 def _library() -> Any:
     """Import the bindings and make sure that the library behind them loads."""

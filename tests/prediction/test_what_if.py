@@ -9,6 +9,8 @@ from ptxlab.errors import PtxlabError
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import LAUNCH_SECONDS, Changed
 from ptxlab.prediction.predict import predict
+from ptxlab.prediction.run import Run
+from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.what_if import CHANGES, EVERY, NOTHING, WhatIf
 
 TURNS = """\
@@ -67,6 +69,26 @@ def test_all_is_each_alone_and_what_cannot_help_does_not() -> None:
     helping = {name: each for name, each in changes.items() if each < 0.95 * told.seconds}
     assert helping.keys() >= {"lsu=inf", "smem=conflict-free", "launch=0"}
     assert all(isinstance(each, Changed) for each in told.what_if)
+
+
+def test_what_changes_nothing_that_is_used_is_not_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There are conflicts and stalls, and no special function or tensor core; one CTA is all there is."""
+    ran, run = list[Sm](), Sm.run
+
+    def counted(sm: Sm) -> Run:
+        ran.append(sm)
+        return run(sm)
+
+    monkeypatch.setattr(Sm, "run", counted)
+    monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *given: given[-1]())
+    told = predict(TURNS, "a100", 1, 32, [OUT, 32, 2], what_if=[EVERY])
+    changed = {each.change: each.seconds for each in told.what_if}
+    assert 6 <= len(ran) <= 8 < len(changed)
+    same = {name for name, seconds in changed.items() if seconds == told.seconds}
+    assert same >= {"tensor=inf", "xu=inf"}
+    assert not same & {"stalls=0", "lsu=inf", "smem=conflict-free", "launch=0"}
 
 
 def test_a_change_of_a_chip_is_of_that_alone() -> None:
