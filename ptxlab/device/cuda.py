@@ -140,7 +140,11 @@ class CudaDevice(CudaContext):
             api.CUtensorMapL2promotion(L2_PROMOTIONS.index(tensor_map.l2_promotion)),
             api.CUtensorMapFloatOOBfill(FILLS.index(tensor_map.fill)),
         )
-        if isinstance(box, Im2col):
+        if isinstance(box, Im2col) and box.wide:
+            line = (*box.lower, *box.upper, box.channels, box.pixels, *modes[:2])
+            of_w = api.CUtensorMapIm2ColWideMode.CU_TENSOR_MAP_IM2COL_WIDE_MODE_W
+            made = self.call(doing, "cuTensorMapEncodeIm2colWide", *tensor, *line, of_w, *modes[2:])
+        elif isinstance(box, Im2col):
             window = (list(box.lower), list(box.upper), box.channels, box.pixels)
             made = self.call(doing, "cuTensorMapEncodeIm2col", *tensor, *window, *modes)
         else:

@@ -17,7 +17,7 @@ from ptxlab.device.shapes import shape_of
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, integer
-from ptxlab.tensormap.tensor_map import ELEMENT_TYPES, Im2col, TensorMap
+from ptxlab.tensormap.tensor_map import ELEMENT_TYPES, Im2col, TensorMap, require_number
 
 _FIRST_CAPABILITY = 90
 _PACKED_CAPABILITY = 100
@@ -59,7 +59,8 @@ class TensorMaps(Memory):
 
         All that has dimensions has the outermost first, as NumPy and ``buffer.shape``; coordinates in
         PTX have the innermost first. ``box`` is what one copy takes, along every dimension each
-        ``element_strides``-th element of it; ``im2col`` takes pixels of a window instead. The tensor
+        ``element_strides``-th element of it; ``im2col`` takes pixels of a window instead, for im2col::w of one along
+        a line (``wide``). The tensor
         begins ``offset`` bytes into the buffer and has its shape, row by row, unless ``shape`` and
         ``strides`` (bytes) say otherwise. A box may reach out of the tensor, where it is filled with
         zeros or ``"nan"``. ``dtype`` is another type of the same size, by PTX's name. Packed ones, b4x16,
@@ -67,8 +68,8 @@ class TensorMaps(Memory):
         numbers of 4 or 6 bits. ``swizzle`` is none, 32B, 64B or 128B, or from sm_100 on 128B.atom32B,
         128B.atom32B.flip8B or 128B.atom64B; ``l2_promotion`` 0, 64, 128 or 256 bytes.
 
-        Raises PtxlabError for what cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col refuses, for a
-        tensor that reaches out of its buffer, and on a device before sm_90.
+        Raises PtxlabError for what cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col or cuTensorMapEncodeIm2colWide
+        refuses, for a tensor that reaches out of its buffer, and on a device before sm_90.
         """
         self.require_open()
         if buffer.device is not self:
@@ -92,6 +93,7 @@ class TensorMaps(Memory):
         every = (1,) * len(dims) if element_strides is None else element_strides
         begin = integer("offset", offset)
         try:
+            require_number(swizzle)
             made = TensorMap(
                 element,
                 buffer.address + begin,
@@ -110,8 +112,7 @@ class TensorMaps(Memory):
             ) from None
         if not made.is_plain and self.target.capability < _PACKED_CAPABILITY:
             raise PtxlabError(
-                f"a tensor map of {made.dtype} and swizzle {made.swizzle} is for sm_{_PACKED_CAPABILITY} and "
-                f"newer, and {self.name} is {self.target.name}"
+                f"{made.kind} is for sm_{_PACKED_CAPABILITY} and newer, and {self.name} is {self.target.name}"
             )
         if not 0 <= begin <= buffer.nbytes - made.nbytes:
             raise PtxlabError(

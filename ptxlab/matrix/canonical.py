@@ -26,7 +26,8 @@ STEP_BYTES = 32
 class Mode:
     """A swizzling mode: atoms of ``lines`` spans of ``span`` bytes, and the swizzle of byte addresses.
 
-    Its pattern repeats every ``period`` bytes, at multiples of which a tile should start.
+    Its pattern repeats every ``period`` bytes, at multiples of which a tile should start: 8 spans, and of one of
+    96 bytes 8 of the 32 that it swizzles as.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Mode:
     @property
     def period(self) -> int:
         """After how many bytes the pattern repeats."""
-        return 8 * self.span
+        return 8 * (self.span & -self.span)
 
     def of_elements(self, bits: int) -> Swizzle:
         """Return the swizzle of offsets that count elements of ``bits``."""

@@ -4,14 +4,18 @@ A copy is a list of rows, each contiguous on both sides, because what lies insid
 along dimension 0 is the same for all of them. A row is moved as one item of numpy.
 
     box = box_of(data)                               the 128 bytes of a map; kept for the next copy
-    rows = box.rows((x, y))                          for im2col box.rows((c, w, h, n), (w, h))
+    rows = box.rows((x, y))                          for im2col box.rows((c, w, h, n), (w, h)), for
+                                                     im2col::w box.wide((c, w, h, n), halo, offset)
     moved = rows.gather(memory, base)                memory: bytes from the global address base on
     shared[box.units(address)] = moved               a load: shared memory in units of 16 bytes,
                                                      address: where in it; once for each CTA it is for
     rows.scatter(memory, base, shared[box.units(address)])       a store
     addresses, elements = rows.elements()            a reduction, which works on moved[elements]
 
-Source: PTX ISA, "Tensors" and "Im2col mode"; CUDA C++ Programming Guide, "Swizzle Modes".
+Source: PTX ISA, "Tensors", "Im2col mode", "im2col::w and im2col::w::128 modes" and "Swizzling Modes"; CUDA C++
+Programming Guide, "Swizzle Modes". What an RTX 5080 copied of rows shorter than their swizzle, and with im2col::w,
+is on record in roundandr/Allegro (``nvidia_tma_sm120a.json``); that im2col::w::128 has its halos behind all else is as
+mlc-ai/TIRx-harness has it (``im2col_origins``), which is held against a B200.
 """
 
 from __future__ import annotations
@@ -40,28 +44,30 @@ UNIT = np.dtype(np.complex128)
 
 
 class Box:
-    """What copies with ``map`` move: ``count`` rows of ``row_bytes``, ``nbytes`` in all.
+    """What copies with ``map`` move: ``count`` rows of ``row_bytes``, ``pitch`` bytes apart, ``nbytes`` in all.
 
     So many from the shared address on are those of the copy, whatever lies outside the tensor and whatever
-    the swizzle. In global memory rows have ``packed_bytes``, and complete_tx counts ``counted``, which are
+    the swizzle, but for the gaps behind rows that are shorter than their swizzle's span. In global memory rows have ``packed_bytes``, and complete_tx counts ``counted``, which are
     without padding: public kernels for B200 wait for so many (CUTLASS's ``TmaTransactionBytes``,
     DeepGEMM's ``num_arrival_bytes``).
 
-    Raises Unsupported for what NVIDIA does not document: interleaved layouts, rows shorter than the
-    span of their swizzle, and types with ``.ftz``.
+    Raises Unsupported for what NVIDIA does not document: interleaved layouts, and types with ``.ftz``.
     """
 
-    def __init__(self, tensor_map: TensorMap) -> None:
+    def __init__(self, tensor_map: TensorMap, pixels: int | None = None) -> None:
+        """Take ``pixels`` where the instruction says how many, and not the map."""
         _refuse(tensor_map)
         self.map = tensor_map
         self.row_bytes = tensor_map.row_bytes
+        swizzled = tensor_map.swizzle != "none"
+        self.pitch = SWIZZLE_MODES[tensor_map.swizzle].span if swizzled else self.row_bytes
         self.packed_bytes = tensor_map.along(tensor_map.inner)
         self.flips = tensor_map.swizzle.endswith("flip8B")
         packing = tensor_map.element.packing
         self.padding = packing if packing and packing.padded else None
         self._outer: tuple[tuple[int, int, int, int], ...] = ()  # size, stride, step, count
         if isinstance(tensor_map.box, Im2col):
-            self.count = tensor_map.box.pixels
+            self.count = pixels or tensor_map.box.pixels
         else:
             steps, sizes = tensor_map.element_strides[1:], tensor_map.box[1:]
             counts = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
@@ -69,9 +75,10 @@ class Box:
                 zip(tensor_map.dims[1:], tensor_map.strides, steps, counts, strict=True)
             )
             self.count = prod(counts)
-        self.nbytes = self.count * self.row_bytes
+        self.nbytes = self.count * self.pitch
         self.counted = self.count * self.packed_bytes
         self._units: dict[int, Integers] = {}
+        self._of_pixels: dict[int, Box] = {}
 
     def rows(self, coordinates: Sequence[int], offsets: Sequence[int] = ()) -> BoxRows:
         """Return the rows of the copy at ``coordinates``, dimension 0 first.
@@ -93,6 +100,34 @@ class Box:
         else:
             places, numbers, begin = self._lines(coordinates[1:], begin)
         return BoxRows(self, places + _signed(begin), numbers, start, stop)
+
+    def wide(
+        self, coordinates: Sequence[int], halo: int, offset: int, *, groups: int = 1
+    ) -> BoxRows:
+        """Return the rows of a load with im2col::w, or im2col::w::128, which has 4 ``groups`` of 32 pixels.
+
+        Behind each group the walk from pixel to pixel goes on for ``halo`` of them. These lie behind all pixels, the
+        first ones of all groups before the second ones. Raises ValueError as ``rows`` does.
+        """
+        tensor_map = self.map
+        assert isinstance(tensor_map.box, Im2col)
+        pixels = _GROUP * groups if groups > 1 else self.count
+        for name, value, limit in (("wHalo", halo, _HALOS[groups]), ("wOffset", offset, _OFFSETS)):
+            if value >= limit:
+                raise ValueError(f"{name} is {value}, not below {limit}")
+        count = pixels + groups * halo
+        if count not in self._of_pixels:
+            self._of_pixels[count] = Box(tensor_map, count)
+        box = self._of_pixels[count]
+        ends = pixels // groups * (1 + np.arange(groups))
+        halos = np.add.outer(np.arange(halo), ends).reshape(-1)
+        start, stop = self._inside(coordinates[0])
+        turns = np.concatenate([np.arange(pixels), halos])
+        places, numbers = box._line(tensor_map.box, coordinates[1:], offset, turns)
+        if stop <= start:
+            return BoxRows(box, _NOTHING, _NOTHING, 0, 0)
+        begin = tensor_map.address + tensor_map.along(coordinates[0]) + start
+        return BoxRows(box, places + _signed(begin), numbers, start, stop)
 
     def inside(self, coordinates: Integers) -> BoxRows | None:
         """Return the rows of all copies at ``coordinates`` [copies, rank] at once, with addresses [copies, rows].
@@ -140,7 +175,8 @@ class Box:
         mode = SWIZZLE_MODES[self.map.swizzle]
         phase = address % mode.period
         if phase not in self._units:
-            straight = phase + UNIT_BYTES * np.arange(self.nbytes // UNIT_BYTES)
+            row = UNIT_BYTES * np.arange(self.row_bytes // UNIT_BYTES)
+            straight = phase + np.add.outer(self.pitch * np.arange(self.count), row).reshape(-1)
             self._units[phase] = (mode.swizzle(straight) - phase) // UNIT_BYTES
         return self._units[phase] + address // UNIT_BYTES
 
@@ -295,6 +331,40 @@ class Box:
         numbers = np.flatnonzero(inside)
         return offset[numbers], numbers
 
+    def _line(
+        self, box: Im2col, coordinates: Sequence[int], shift: int, turns: Integers
+    ) -> tuple[Integers, Integers]:
+        """Return the offsets and the numbers of the pixels that are inside, of those so many ``turns`` from the first.
+
+        The walk goes along one line of the window, and on in the same line of the next image. It may begin before the
+        window.
+        """
+        tensor_map = self.map
+        (x, *others, image), size, step = (
+            coordinates,
+            tensor_map.dims[1],
+            tensor_map.element_strides[1],
+        )
+        low, high, first = box.lower[0] + shift, size + box.upper[0] + shift, x + shift
+        if first >= high:
+            raise ValueError(
+                f"coordinate {x} + {shift} of dimension 1 is behind the window, which ends at {high - 1}"
+            )
+        count, left = -((low - high) // step), -((first - high) // step)
+        line, digit = np.divmod(turns - left, count)
+        position = np.where(turns < left, first + turns * step, low + digit * step)
+        images = image + np.where(turns < left, 0, line + 1)
+        fixed = zip(others, tensor_map.dims[2:-1], tensor_map.strides[1:-1], strict=True)
+        offset = position * tensor_map.strides[0] + images * tensor_map.strides[-1]
+        inside = (
+            (position >= 0) & (position < size) & (images >= 0) & (images < tensor_map.dims[-1])
+        )
+        for coordinate, limit, stride in fixed:
+            offset += coordinate * stride
+            inside &= 0 <= coordinate < limit
+        numbers = np.flatnonzero(inside)
+        return offset[numbers], numbers
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxRows:
@@ -369,6 +439,10 @@ class BoxRows:
 
 
 _NOTHING: Integers = np.zeros(0, np.int64)
+_GROUP = 32
+"""How many pixels a group of im2col::w::128 has."""
+_OFFSETS, _HALOS = 32, {1: 512, 4: 32}
+"""Below what wOffset and wHalo are: PTX ISA, "cp.async.bulk.tensor"."""
 
 
 @lru_cache(maxsize=256)
@@ -378,11 +452,8 @@ def box_of(data: bytes) -> Box:
 
 
 def _refuse(tensor_map: TensorMap) -> None:
-    span = SWIZZLE_MODES[tensor_map.swizzle].span
     if tensor_map.interleave != "none":
         reason = f"interleave {tensor_map.interleave}"
-    elif tensor_map.swizzle != "none" and tensor_map.row_bytes != span:
-        reason = f"rows of {tensor_map.row_bytes} bytes in a swizzle of {span}"
     elif tensor_map.dtype.endswith(".ftz"):
         reason = f"elements of {tensor_map.dtype}"
     elif isinstance(tensor_map.box, Im2col) and tensor_map.element_strides[-1] != 1:

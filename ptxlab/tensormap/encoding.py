@@ -1,6 +1,8 @@
 """Tensor maps as the 128 bytes that the copy engine reads, and ``tensormap.replace`` on these.
 
-The first 64 bytes are one word of fields. A map may be made from 128 zeros by replacing every field.
+The first 64 bytes are one word of fields. A map may be made from 128 zeros by replacing every field. Which bits tell
+one of ``im2col::w`` is not public: here it is one of im2col with a window of one number, and its name behind those
+64 bytes, so that a GPU's own map of that kind is refused and not read wrongly.
 
 Source: NVIDIA TensorRT-LLM, ``fmha/hopper/tma_descriptor.h``; what ptxas 13.0 makes of
 ``tensormap.replace``, which is loads, stores and shifts.
@@ -11,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptxlab.errors import Unsupported
 from ptxlab.tensormap.tensor_map import (
+    ALONE_ON_GPU,
     CORNER_BITS,
     ELEMENT_TYPES,
     FILLS,
@@ -59,9 +61,9 @@ def _row(name: str, count: int, low: int, bits: int, least: int = 0, first: int 
     return {f"{name} {i}": _Field(low + (i - first) * bits, bits, least) for i in places}
 
 
-def _corner(name: str, rank: int, low: int) -> _Fields:
-    bits = CORNER_BITS[rank]
-    return {f"{name} {i}": _Field(low + i * bits, bits, signed=True) for i in range(rank - 2)}
+def _corner(name: str, count: int, low: int) -> _Fields:
+    bits = CORNER_BITS[count + 2]
+    return {f"{name} {i}": _Field(low + i * bits, bits, signed=True) for i in range(count)}
 
 
 _COMMON: _Fields = {
@@ -86,14 +88,16 @@ _COMMON: _Fields = {
 }
 _TILED = _COMMON | _row("box", 4, 448, 8, least=1, first=1)
 _IM2COL = {
-    rank: {
+    count: {
         **_COMMON,
-        **_corner("lower", rank, 448),
-        **_corner("upper", rank, 464),
+        **_corner("lower", count, 448),
+        **_corner("upper", count, 464),
         "pixels": _Field(480, 10, least=1),
     }
-    for rank in CORNER_BITS
+    for count in (1, 2, 3)
 }
+"""The fields by how many numbers a corner of the window has."""
+_WIDE = b"im2col::w"
 
 _TYPES = {
     (element_type.code, element_type.is_tf32): name for name, element_type in ELEMENT_TYPES.items()
@@ -102,9 +106,10 @@ _LAST_PLAIN = len(PLAIN_SWIZZLES) - 1
 
 
 def encode(tensor_map: TensorMap) -> bytes:
-    """Return the 128 bytes of a tensor map. They are zero behind the 64 that the copy engine reads."""
+    """Return the 128 bytes of a tensor map. Behind the 64 that the copy engine reads they are zero, but for im2col::w."""
     element, box = tensor_map.element, tensor_map.box
-    swizzle = SWIZZLES.index(tensor_map.swizzle)
+    is_96 = tensor_map.swizzle == ALONE_ON_GPU
+    swizzle = 0 if is_96 else SWIZZLES.index(tensor_map.swizzle)
     values = {
         "address": tensor_map.address,
         "rank": tensor_map.rank,
@@ -113,6 +118,7 @@ def encode(tensor_map: TensorMap) -> bytes:
         "interleave": INTERLEAVES.index(tensor_map.interleave),
         "swizzle": min(swizzle, _LAST_PLAIN),
         "swizzle atomicity": max(swizzle - _LAST_PLAIN, 0),
+        "swizzle 96B": int(is_96),
         "fill": FILLS.index(tensor_map.fill),
         "l2 promotion": L2_PROMOTIONS.index(tensor_map.l2_promotion),
         **_each("dim", tensor_map.dims),
@@ -121,23 +127,24 @@ def encode(tensor_map: TensorMap) -> bytes:
     for i, stride in enumerate(tensor_map.strides):
         values |= _stride(i, stride)
     if isinstance(box, Im2col):
-        fields = _IM2COL[tensor_map.rank]
+        fields = _IM2COL[len(box.lower)]
         values |= {"im2col": 1, "box 0": box.channels, "pixels": box.pixels}
         values |= _each("lower", box.lower) | _each("upper", box.upper)
     else:
         fields = _TILED
         values |= _each("box", box)
-    return _with(0, fields, values).to_bytes(MAP_BYTES, "little")
+    read = _with(0, fields, values).to_bytes(_READ_BYTES, "little")
+    return (read + _WIDE * tensor_map.is_wide).ljust(MAP_BYTES, b"\0")
 
 
 def decode(data: bytes) -> TensorMap:
     """Return what the copy engine reads in the bytes of a tensor map.
 
-    Raises ValueError for bits that mean nothing and for a map that the driver would not have made,
-    Unsupported for a swizzle of 96 bytes.
+    Raises ValueError for bits that mean nothing and for a map that the driver would not have made, or
+    ``tensormap.replace`` of one of those.
     """
-    word = int.from_bytes(data[:_READ_BYTES], "little")
-    fields = _fields(word)
+    word, wide = int.from_bytes(data[:_READ_BYTES], "little"), data[_READ_BYTES:].startswith(_WIDE)
+    fields = _fields(word, wide=wide)
     value = {name: field.get(word) for name, field in fields.items()}
     rank = value["rank"]
 
@@ -146,8 +153,9 @@ def decode(data: bytes) -> TensorMap:
 
     box: tuple[int, ...] | Im2col
     if value["im2col"]:
-        lower, upper = several("lower", rank - 2), several("upper", rank - 2)
-        box = Im2col(lower, upper, value["box 0"], value["pixels"])
+        count = 1 if wide else rank - 2
+        lower, upper = several("lower", count), several("upper", count)
+        box = Im2col(lower, upper, value["box 0"], value["pixels"], wide)
     else:
         box = several("box", rank)
     strides = zip(several("stride", rank - 1), several("stride high", rank - 1), strict=True)
@@ -158,33 +166,31 @@ def decode(data: bytes) -> TensorMap:
         strides=tuple((high << 32 | low) << 4 for low, high in strides),
         box=box,
         element_strides=several("element stride", rank),
-        swizzle=SWIZZLES[value["swizzle"] + value["swizzle atomicity"]],
+        swizzle=ALONE_ON_GPU
+        if value["swizzle 96B"]
+        else SWIZZLES[value["swizzle"] + value["swizzle atomicity"]],
         interleave=INTERLEAVES[value["interleave"]],
         fill=FILLS[value["fill"]],
         l2_promotion=L2_PROMOTIONS[value["l2 promotion"]],
     )
 
 
-def _fields(word: int) -> _Fields:
+def _fields(word: int, *, wide: bool) -> _Fields:
     """Return the fields of a tensor map, or raise as ``decode`` does for one that has none."""
     value = {name: field.get(word) for name, field in _COMMON.items()}
     rank, kind = value["rank"], (value["type"], bool(value["tf32"]))
-    if value["swizzle 96B"]:
-        raise Unsupported(
-            "a tensor map with swizzle 96B is not modelled",
-            hint="how it has bytes lie is only in figures of the PTX ISA",
-        )
     atoms = value["swizzle atomicity"]
     for name, known in (
         ("version", value["version"] <= 1),
-        ("rank", rank in _IM2COL if value["im2col"] else rank <= MOST_DIMENSIONS),
+        ("rank", rank in CORNER_BITS if value["im2col"] else rank <= MOST_DIMENSIONS),
         ("type", kind in _TYPES),
         ("interleave", value["interleave"] < len(INTERLEAVES)),
         ("swizzle atomicity", not atoms or value["swizzle"] == _LAST_PLAIN),
+        ("swizzle 96B", not (value["swizzle 96B"] and value["swizzle"])),
     ):
         if not known:
             raise ValueError(f"{name} {value[name]} is none that a tensor map has")
-    fields = _IM2COL[rank] if value["im2col"] else _TILED
+    fields = _IM2COL[1 if wide else rank - 2] if value["im2col"] else _TILED
     used = sum(field.mask << field.low for field in fields.values())
     if stray := word & ~used:
         raise ValueError(f"bit {stray.bit_length() - 1} is set, which is none of a tensor map's")
@@ -197,10 +203,11 @@ _REPLACED = {
     "element_stride": "element stride {}",
     "interleave_layout": "interleave",
     "swizzle_mode": "swizzle",
+    "swizzle_96B": "swizzle 96B",
     "swizzle_atomicity": "swizzle atomicity",
     "fill_mode": "fill",
 }
-"""What those fields of ``tensormap.replace`` are called here that take what they hold."""
+"""What those fields of ``tensormap.replace`` are called here that take what they hold. 96B is the mode 4 of it."""
 
 
 def replace(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:

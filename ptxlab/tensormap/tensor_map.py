@@ -20,11 +20,14 @@ SWIZZLE_MODES: dict[str, Mode] = {
         *(MODES[name] for name in ("none", "32B", "64B", "128B", "128B.atom32B")),
         Mode("128B.atom32B.flip8B", 128, Swizzle(2, 5, 2)),
         Mode("128B.atom64B", 128, Swizzle(1, 6, 1)),
+        Mode("96B", 96, Swizzle(1, 4, 3)),
     )
 }
 """How units of 16 bytes are swizzled. With a flip the halves of those on every second line change places, too."""
 
-SWIZZLES = tuple(SWIZZLE_MODES)
+ALONE_ON_GPU = "96B"
+"""The swizzle that the driver has no number for: ``tensormap.replace`` makes maps of it, for sm_103a and sm_107a."""
+SWIZZLES = tuple(name for name in SWIZZLE_MODES if name != ALONE_ON_GPU)
 PLAIN_SWIZZLES = SWIZZLES[:4]
 """Those that keep units of 16 bytes together; the others are of sm_100 and newer."""
 INTERLEAVES = ("none", "16B", "32B")
@@ -128,13 +131,15 @@ class Im2col:
 
     Pixels are those of a window per image, which begins ``lower`` pixels after the image's begin and
     ends ``upper`` pixels after its end, one number for each spatial dimension, in the order in which
-    whoever holds this has its dimensions.
+    whoever holds this has its dimensions. ``wide`` is for copies with ``im2col::w``: the window has one number,
+    along W, and behind the end of a line it goes on in the same line of the next image.
     """
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
     channels: int
     pixels: int
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +151,8 @@ class TensorMap:
     whose inner rows are ``swizzle``d in shared memory. What lies outside the tensor is a ``fill``.
     ``l2_promotion`` (bytes) concerns caches alone.
 
-    Raises ValueError, with what and why, for a map that cuTensorMapEncodeTiled or
-    cuTensorMapEncodeIm2col refuses with CUDA_ERROR_INVALID_VALUE.
+    Raises ValueError, with what and why, for a map that cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col or
+    cuTensorMapEncodeIm2colWide refuses with CUDA_ERROR_INVALID_VALUE.
     """
 
     dtype: str
@@ -178,7 +183,19 @@ class TensorMap:
     @property
     def is_plain(self) -> bool:
         """Whether every GPU with tensor maps reads it, from sm_90 on."""
-        return self.element.packing is None and self.swizzle in PLAIN_SWIZZLES
+        packed = self.element.packing is not None
+        return self.swizzle in PLAIN_SWIZZLES and not packed and not self.is_wide
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is for copies with ``im2col::w``."""
+        return isinstance(self.box, Im2col) and self.box.wide
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        mode = ", for im2col::w," if self.is_wide else ""
+        return f"a tensor map of {self.dtype} and swizzle {self.swizzle}{mode}"
 
     def along(self, count: int) -> int:
         """Return how many bytes so many elements along dimension 0 take in global memory."""
@@ -213,7 +230,7 @@ def _problems(tensor_map: TensorMap) -> Iterator[str]:
     """Yield what the driver refuses ``tensor_map`` for; what comes first the rest relies on."""
     for name, value, known in (
         ("element type", tensor_map.dtype, tuple(ELEMENT_TYPES)),
-        ("swizzle", tensor_map.swizzle, SWIZZLES),
+        ("swizzle", tensor_map.swizzle, tuple(SWIZZLE_MODES)),
         ("interleave", tensor_map.interleave, INTERLEAVES),
         ("fill", tensor_map.fill, FILLS),
         ("L2 promotion", tensor_map.l2_promotion, L2_PROMOTIONS),
@@ -248,6 +265,12 @@ def _problems(tensor_map: TensorMap) -> Iterator[str]:
         yield from _of_packed(tensor_map, packing)
 
 
+def require_number(swizzle: str) -> None:
+    """Raise ValueError for a swizzle that the driver has no number for."""
+    if swizzle not in SWIZZLES:
+        raise ValueError(f"swizzle {swizzle} is none of {', '.join(SWIZZLES)}")
+
+
 def _out_of_range(
     what: str, values: tuple[int, ...], count: int, least: int, most: int, first: int = 0
 ) -> Iterator[str]:
@@ -263,8 +286,8 @@ def _of_box(tensor_map: TensorMap, box: tuple[int, ...]) -> Iterator[str]:
 
 
 def _of_pixels(tensor_map: TensorMap, pixels: Im2col) -> Iterator[str]:
-    corner = 1 << CORNER_BITS[tensor_map.rank] - 1
-    spatial = tensor_map.dims[1:-1]
+    spatial = tensor_map.dims[1:2] if pixels.wide else tensor_map.dims[1:-1]
+    corner = 1 << CORNER_BITS[len(spatial) + 2] - 1
     for name, offsets in (("lower corner", pixels.lower), ("upper corner", pixels.upper)):
         yield from _out_of_range(name, offsets, len(spatial), -corner, corner - 1, first=1)
     if not 1 <= pixels.channels <= 256:
@@ -275,6 +298,14 @@ def _of_pixels(tensor_map: TensorMap, pixels: Im2col) -> Iterator[str]:
     for dimension, (size, lower, upper) in enumerate(windows, 1):
         if size + upper - lower < 1:
             yield f"the window of dimension {dimension} is empty: {lower} to {size} + {upper}"
+    if pixels.wide and tensor_map.interleave != "none":
+        yield f"interleave {tensor_map.interleave} does not go with im2col::w"
+    if pixels.wide and tensor_map.swizzle not in _WIDE_SWIZZLES:
+        known = ", ".join(_WIDE_SWIZZLES)
+        yield f"swizzle {tensor_map.swizzle} does not go with im2col::w, which takes {known}"
+
+
+_WIDE_SWIZZLES = ("64B", "128B", "128B.atom32B", "96B")
 
 
 def _of_rows(tensor_map: TensorMap) -> Iterator[str]:

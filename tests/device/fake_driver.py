@@ -60,6 +60,7 @@ class FakeDriver:
     CUtensorMapSwizzle = real.CUtensorMapSwizzle
     CUtensorMapL2promotion = real.CUtensorMapL2promotion
     CUtensorMapFloatOOBfill = real.CUtensorMapFloatOOBfill
+    CUtensorMapIm2ColWideMode = real.CUtensorMapIm2ColWideMode
     cuuint32_t = real.cuuint32_t
     cuuint64_t = real.cuuint64_t
 
@@ -227,7 +228,7 @@ class FakeDriver:
         made.opaque = [real.cuuint64_t(word) for word in range(1, 17)]
         return made
 
-    _cuTensorMapEncodeIm2col = _cuTensorMapEncodeTiled
+    _cuTensorMapEncodeIm2col = _cuTensorMapEncodeIm2colWide = _cuTensorMapEncodeTiled
 
     def _cuStreamBeginCapture(self, stream: Any, mode: Any) -> tuple[()]:
         assert isinstance(mode, real.CUstreamCaptureMode)

@@ -246,6 +246,17 @@ def test_the_driver_is_given_pixels(driver: Any) -> None:
     ]  # fmt: skip
 
 
+def test_the_driver_is_given_pixels_of_a_line(driver: Any) -> None:
+    driver.capability = (10, 0)
+    gpu = CudaDevice()
+    a = aligned(gpu, (2, 8, 8, 64))
+    gpu.tensor_map(a, im2col=Im2col((-2,), (2,), 32, 100, wide=True), swizzle="64B")
+    [args] = driver.named("cuTensorMapEncodeIm2colWide")
+    assert [numbers(arg) for arg in args] == [
+        9, 4, a.address, [64, 8, 8, 2], [128, 1024, 8192], -2, 2, 32, 100, [1] * 4, 0, 0, 2, 0, 0
+    ]  # fmt: skip
+
+
 def test_what_the_driver_refuses_after_all(driver: Any) -> None:
     gpu = CudaDevice()
     driver.fail["cuTensorMapEncodeTiled"] = 1

@@ -269,6 +269,185 @@ def test_swizzles_are_those_of_cute_on_absolute_addresses(name: str) -> None:
     assert not np.array_equal(box.units(128) - 8, box.units(0)), "the pattern is not the copy's own"
 
 
+OFFSETS = (144, 288, 432, 576, 720, 864, 1008, 1024, 1168, 1312, 1456, 1600, 1744, 1888, 2032)
+"""Where a row of 32 bytes begins in a swizzle of 128 bytes, the first one 128 bytes behind a multiple of 1024."""
+RECORDED: dict[str, tuple[int, tuple[int, ...], bool, tuple[int, ...]]] = {
+    "im2col, 3d": (3, (1,), False, (33, 65, 81, 113, 145, 161, 193, 225, 241, 273, 305, 321, 353)),
+    "im2col, 4d": (
+        4,
+        (1, 1),
+        False,
+        (113, 145, 161, 193, 225, 241, 273, 305, 321, 353, 385, 401, 433),
+    ),
+    "im2col, 5d": (
+        5,
+        (1, 1, 1),
+        False,
+        (753, 785, 801, 833, 865, 881, 913, 945, 961, 993, 1025, 1041, 1073),
+    ),
+    "im2col::w, 4d": (
+        4,
+        (2, 1),
+        True,
+        (33, 65, 641, 673, 705, 1281, 1313, 1345, 1921, 1953, 1985, 2561, 2593, 2625, 3201),
+    ),
+    "im2col::w, 5d": (
+        5,
+        (2, 1),
+        True,
+        (
+            33,
+            65,
+            5121,
+            5153,
+            5185,
+            10241,
+            10273,
+            10305,
+            15361,
+            15393,
+            15425,
+            20481,
+            20513,
+            20545,
+            25601,
+        ),
+    ),
+}
+"""What a GeForce RTX 5080 copied (roundandr/Allegro, ``nvidia_tma_sm120a.json``): 13 pixels of 8 numbers from W 1 on, by
+steps of 2 in a window whose corners are -1: dimensions, offsets, or wHalo and wOffset, and the first number of each row."""
+
+
+def recorded(dims: tuple[int, ...], box: Any, steps: tuple[int, ...]) -> tuple[Box, Bytes]:
+    """Return the box of a tensor whose numbers of 32 bits count from 1 on, and that."""
+    sizes = np.cumprod((4, *dims))[1:-1].tolist()
+    memory = np.arange(1, 1 + (1 << 18), dtype=np.uint32).view(np.uint8)
+    return Box(TensorMap("u32", BASE, dims, tuple(sizes), box, steps, "128B")), memory
+
+
+def test_rows_shorter_than_their_swizzle_are_its_span_apart() -> None:
+    """As the same GPU copied 3 rows of 32 bytes: every second one of 5."""
+    box, memory = recorded((32, 8), (8, 5), (1, 2))
+    assert (box.counted, box.nbytes) == (96, 384)
+    shared = np.full(1024, 0xCD, np.uint8)
+    shared.view(np.complex128)[box.units(0)] = box.rows((0, 0)).gather(memory, BASE)
+    expected = np.full(256, 0xCDCDCDCD, np.uint32)
+    for first, offset in ((1, 0), (65, 144), (129, 288)):
+        for half in range(2):
+            at = (offset ^ 16 * half) // 4
+            expected[at : at + 4] = np.arange(4) + first + 4 * half
+    assert np.array_equal(shared.view(np.uint32), expected)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_pixels_are_those_that_a_GPU_copied(name: str) -> None:
+    rank, offsets, wide, values = RECORDED[name]
+    corner = (-1, *(0,) * (0 if wide else rank - 3))
+    dims, steps = (16, 5, 8, 8, 8)[:rank], (1, 2, 1, 1, 1)[:rank]
+    box, memory = recorded(dims, Im2col(corner, corner, 8, 13, wide), steps)
+    at = (0, 1, *(0,) * (rank - 2))
+    rows = box.wide(at, *offsets) if wide else box.rows(at, offsets)
+    assert rows.box.counted == 32 * len(values)
+    shared = np.full(4096, 0xCD, np.uint8)
+    shared.view(np.complex128)[rows.box.units(128)] = rows.gather(memory, BASE)
+    expected = np.full(1024, 0xCDCDCDCD, np.uint32)
+    for first, offset in zip(values, OFFSETS, strict=False):
+        for half in range(2):
+            number = (offset ^ 16 * half) // 4
+            expected[number : number + 4] = np.arange(4) + first + 4 * half
+    assert np.array_equal(shared.view(np.uint32), expected)
+
+
+def walked(
+    tensor_map: TensorMap, at: tuple[int, ...], halo: int, offset: int, groups: int
+) -> list[int | None]:
+    """PTX ISA, "im2col::w and im2col::w::128 modes": the address of each pixel, None outside, main ones first."""
+    assert isinstance(tensor_map.box, Im2col)
+    [low], [high] = tensor_map.box.lower, tensor_map.box.upper
+    low, high, step = (
+        low + offset,
+        tensor_map.dims[1] + high + offset,
+        tensor_map.element_strides[1],
+    )
+    count = 32 * groups if groups > 1 else tensor_map.box.pixels
+    w, *fixed, image = at[1:]
+    w += offset
+    walk = []
+    for _ in range(count + halo):
+        x = (w, *fixed, image)
+        inside = all(0 <= a < size for a, size in zip(x, tensor_map.dims[1:], strict=True))
+        address = BASE + sum(a * stride for a, stride in zip(x, tensor_map.strides, strict=True))
+        walk.append(address if inside else None)
+        w += step
+        if w >= high:
+            w, image = low, image + 1
+    halos = [walk[count // groups * (g + 1) + h] for h in range(halo) for g in range(groups)]
+    return walk[:count] + halos
+
+
+def test_pixels_of_a_line_follow_the_walk_of_the_ISA() -> None:
+    draw, outside = random.Random(4), 0
+    for number in range(120):
+        groups = 4 if number % 3 == 0 else 1
+        rank, size = draw.randint(3, 5), draw.randint(1, 9)
+        low = draw.randint(-3, 2)
+        high = draw.randint(max(-3, low - size + 1), 3)
+        dims = (16, size, *(draw.randint(1, 4) for _ in range(rank - 3)), draw.randint(1, 60))
+        what = Im2col((low,), (high,), 16, draw.randint(1, 40), wide=True)
+        steps = (1, draw.choice([1, 2, 3]), *(1,) * (rank - 2))
+        sizes = tuple(np.cumprod((4, *dims))[1:-1].tolist())
+        tensor_map = TensorMap("u32", BASE, dims, sizes, what, steps, draw.choice(["64B", "128B"]))
+        memory = np.frombuffer(draw.randbytes(tensor_map.nbytes), np.uint8)
+        at = (
+            0,
+            draw.randint(low - 4, size + high - 1),
+            *(draw.randint(-1, d) for d in dims[2:-1]),
+            draw.randint(-2, dims[-1]),
+        )
+        halo, offset = draw.choice([0, 1, 2, 5]), draw.choice([0, 1, 3])
+        rows = Box(tensor_map).wide(at, halo, offset, groups=groups)
+        expected = walked(tensor_map, at, halo, offset, groups)
+        moved = rows.gather(memory, BASE).view(np.uint8).reshape(-1, 64)
+        assert len(moved) == len(expected) == rows.box.counted // 64
+        for pixel, address in zip(moved, expected, strict=True):
+            given = np.zeros(64, np.uint8) if address is None else memory[address - BASE :][:64]
+            assert np.array_equal(pixel, given), (tensor_map, at, halo, offset, groups)
+            outside += address is None
+    assert outside > 100
+
+
+def test_the_first_pixel_of_a_line_is_before_its_end() -> None:
+    what = Im2col((0,), (-1,), 16, 4, wide=True)
+    box = Box(TensorMap("u32", BASE, (16, 4, 8), (64, 256), what, (1, 1, 1), "64B"))
+    box.wide((0, -7, 0), 0, 0)
+    with pytest.raises(
+        ValueError, match=r"coordinate 3 \+ 1 of dimension 1 is behind the window, .* at 3"
+    ):
+        box.wide((0, 3, 0), 0, 1)
+    with pytest.raises(ValueError, match="wHalo is 512, not below 512"):
+        box.wide((0, 0, 0), 512, 0)
+    with pytest.raises(ValueError, match="wHalo is 32, not below 32"):
+        box.wide((0, 0, 0), 32, 0, groups=4)
+    with pytest.raises(ValueError, match="wOffset is 32, not below 32"):
+        box.wide((0, 0, 0), 0, 32)
+
+
+@pytest.mark.parametrize("units", [6, 4])
+def test_a_swizzle_of_96_bytes_is_that_of_the_table(units: int) -> None:
+    """PTX ISA, "Swizzling Modes": on every second 128 bytes the halves of each 32 change places. Rows are 96 apart."""
+    rows, row = 9, 16 * units
+    memory = np.frombuffer(random.Random(10).randbytes(row * rows), np.uint8)
+    box = Box(TensorMap("u8", BASE, (row, rows), (row,), (row, rows), (1, 1), "96B"))
+    for start in (0, 128, 384):
+        shared = np.zeros(4096, np.uint8)
+        shared.view(np.complex128)[box.units(start)] = box.rows((0, 0)).gather(memory, BASE)
+        for number in range(rows * units):
+            straight = start + 96 * (number // units) + 16 * (number % units)
+            line, cell = divmod(straight // 16, 8)
+            there = 16 * (8 * line + (int("10325476"[cell]) if line % 2 else cell))
+            assert np.array_equal(shared[there : there + 16], memory[16 * number :][:16]), number
+
+
 PATTERNS = {
     "128B.atom32B": ("01234567", "23016745", "45670123", "67452301"),
     "128B.atom32B.flip8B": ("01234567", "23016745", "45670123", "67452301"),
@@ -407,7 +586,6 @@ def test_the_first_pixel_is_in_the_window() -> None:
     ("changes", "what"),
     [
         ({"interleave": "16B"}, "interleave 16B"),
-        ({"swizzle": "128B"}, "rows of 64 bytes in a swizzle of 128"),
         ({"dtype": "tf32.ftz"}, "elements of tf32.ftz"),
         ({"dtype": "f32.ftz"}, "elements of f32.ftz"),
     ],

@@ -10,7 +10,6 @@ from dataclasses import replace as changed
 import pytest
 from cuda.bindings import driver
 
-from ptxlab.errors import Unsupported
 from ptxlab.tensormap.encoding import MAP_BYTES, decode, encode, replace
 from ptxlab.tensormap.tensor_map import ELEMENT_TYPES, Im2col, TensorMap
 from tests.tensormap.maps import pixels, tiled
@@ -273,6 +272,7 @@ def damaged(bit: int, bits: int, value: int) -> bytes:
         (damaged(83, 2, 1), "swizzle atomicity 1 is none"),
         (damaged(85, 1, 1), None),  # what the driver sets for tensors from 128 KiB on
         (damaged(480, 1, 1), "bit 480 is set"),
+        (damaged(77, 10, 1 << 9 | 1), "swizzle 96B 1 is none"),
         (damaged(0, 4, 8), "address 0x8 is no multiple of 16"),
         (damaged(440, 8, 8), "36 bytes of the box"),
         (bytes(128), "1 bytes of the box along dimension 0 are no multiple of 16"),
@@ -286,10 +286,23 @@ def test_what_is_no_map(data: bytes, message: str | None) -> None:
         decode(data)
 
 
-def test_a_swizzle_of_96_bytes_is_refused_by_name() -> None:
-    """For sm_103a ptxas sets 0x400000 of word 2 by tensormap.replace.tile.swizzle_mode 4."""
-    with pytest.raises(Unsupported, match="a tensor map with swizzle 96B is not modelled"):
-        decode(damaged(86, 1, 1))
+def test_a_swizzle_of_96_bytes_has_a_bit_of_its_own() -> None:
+    """For sm_103a ptxas sets 0x400000 of word 2 by tensormap.replace.tile.swizzle_mode 4, and clears the mode's bits."""
+    tensor_map = decode(damaged(86, 1, 1))
+    assert tensor_map.swizzle == "96B"
+    assert encode(tensor_map) == damaged(86, 1, 1)
+    plain = encode(changed(tensor_map, swizzle="none"))
+    assert replace(plain, "swizzle_96B", 1) == encode(tensor_map)
+
+
+def test_a_map_of_wide_pixels_is_told_from_others() -> None:
+    """Its corners have 16 bits each, as in the driver's arguments; without its mark it is one of three dimensions."""
+    what = Im2col((-32768,), (32767,), 16, 1024, wide=True)
+    tensor_map = TensorMap("f32", 0, (16, 9, 7, 3), (64, 576, 4032), what, (1, 2, 1, 1), "64B")
+    data = encode(tensor_map)
+    assert decode(data) == tensor_map
+    assert struct.unpack("<2h", data[56:60]) == (-32768, 32767)
+    assert decode(data[:64] + bytes(64)) != tensor_map
 
 
 def test_tf32_is_f32_with_a_bit() -> None:

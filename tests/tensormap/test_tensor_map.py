@@ -64,7 +64,7 @@ def test_what_the_driver_takes(changes: dict[str, Any]) -> None:
     ("changes", "message"),
     [
         ({"dtype": "f8"}, "element type f8 is none of u8, u16,"),
-        ({"swizzle": "96B"}, "swizzle 96B is none of none, 32B, 64B, 128B"),
+        ({"swizzle": "48B"}, "swizzle 48B is none of none, 32B, 64B, 128B"),
         ({"interleave": "64B"}, "interleave 64B is none of none, 16B, 32B"),
         ({"fill": "ones"}, "fill ones is none of zeros, nan"),
         ({"l2_promotion": 32}, "L2 promotion 32 is none of 0, 64, 128, 256"),

@@ -26,6 +26,8 @@ from ptxlab.tensormap.tensor_map import (
 )
 
 _TYPES = {element_type.driver: element_type.name for element_type in ELEMENT_TYPES.values()}
+_WIDE_MODES = range(2)
+"""W and W128: the instruction says which, and the map does not."""
 _LARGE_SWIZZLES = range(len(PLAIN_SWIZZLES), len(SWIZZLES))
 
 _T = TypeVar("_T")
@@ -48,6 +50,21 @@ def encode_im2col(gpu: EmulatedGpu, at: int, *given: int) -> None:
     rank = _dimensions(tensor, 3)
     begin, end = (fetch(corner, f"<{rank - 2}i") for corner in (lower, upper))
     _encode(gpu, at, tensor, Im2col(begin, end, channels, pixels), steps, modes)
+
+
+@answers(
+    "cuTensorMapEncodeIm2colWide",
+    "u64 i32 u32 u64 u64 u64 i32 i32 u32 u32 u64 i32 i32 i32 i32 i32",
+    since=12080,
+)
+def encode_im2col_wide(gpu: EmulatedGpu, at: int, *given: int) -> None:
+    tensor, (lower, upper, channels, pixels, steps), modes = given[:5], given[5:10], given[10:]
+    _dimensions(tensor, 3)
+    interleave, of_w, *others = modes
+    if of_w not in _WIDE_MODES:
+        raise Refused(DriverResult.INVALID_VALUE, f"{of_w} is no mode of im2col::w")
+    box = Im2col((lower,), (upper,), channels, pixels, wide=True)
+    _encode(gpu, at, tensor, box, steps, (interleave, *others))
 
 
 @answers("cuTensorMapReplaceAddress", "u64 u64", since=12000)
@@ -81,7 +98,7 @@ def _encode(
     interleave, swizzle, promotion, fill = modes
     if type_ not in _TYPES:
         raise Refused(DriverResult.INVALID_VALUE, f"{type_} is no type of elements")
-    _require_known(gpu, ELEMENT_TYPES[_TYPES[type_]], swizzle)
+    _require_known(gpu, ELEMENT_TYPES[_TYPES[type_]], swizzle, box)
     try:
         tensor_map = TensorMap(
             _TYPES[type_],
@@ -100,11 +117,15 @@ def _encode(
     store(at, encode(tensor_map))
 
 
-def _require_known(gpu: EmulatedGpu, element: ElementType, swizzle: int) -> None:
+def _require_known(
+    gpu: EmulatedGpu, element: ElementType, swizzle: int, box: tuple[int, ...] | Im2col
+) -> None:
     """Raise Refused for what came with sm_100, on a GPU before that."""
-    known = element.packing is None and swizzle not in _LARGE_SWIZZLES
+    is_wide = isinstance(box, Im2col) and box.wide
+    known = element.packing is None and swizzle not in _LARGE_SWIZZLES and not is_wide
     if not known and not gpu.target.runs("sm_100"):
         what = "elements of 4 or 6 bits" if element.packing else "a swizzle of larger units"
+        what = "im2col::w" if is_wide else what
         raise Refused(
             DriverResult.NOT_SUPPORTED,
             f"a tensor map with {what} is for sm_100 and newer, not {gpu.target.name}",

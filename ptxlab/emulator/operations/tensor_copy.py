@@ -58,6 +58,8 @@ Result = TypeVar("Result")
 Write = Callable[[BoxRows, Allocation, Array], None]
 """Put the data of a copy where its rows are in global memory."""
 
+_WIDE, _WIDE_128, _STORED_WIDE = "im2col::w", "im2col::w::128", "im2col_no_offs::w"
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -123,9 +125,7 @@ class Tensor:
         """Raise ValueError for a map that the target has no copies with. Source: "Restriction on Tensor Copy instructions"."""
         packing, what = tensor_map.element.packing, f"a tensor map of {tensor_map.dtype}"
         if not tensor_map.is_plain and not self.target.runs("sm_100"):
-            raise ValueError(
-                f"{what} and swizzle {tensor_map.swizzle} is for sm_100 and newer, not {self.target.name}"
-            )
+            raise ValueError(f"{tensor_map.kind} is for sm_100 and newer, not {self.target.name}")
         if packing and not self.stores and self.target.capability == 120:
             raise ValueError(f"{what} has no loads on {self.target.name}")
         if packing and packing.shared == 16 and packing.global_ == 8 and self.stores:
@@ -138,26 +138,43 @@ class Tensor:
             and packing.padded
             and not self.stores
         ):
-            raise ValueError(f"{what} and swizzle {tensor_map.swizzle} has no loads")
+            raise ValueError(f"{tensor_map.kind} has no loads")
+        if tensor_map.swizzle == "96B" and self.mode == _WIDE_128:
+            raise ValueError(f"{tensor_map.kind} has no loads with {_WIDE_128}")
 
     def _one(self, data: bytes, coordinates: list[int], offsets: list[int]) -> BoxRows:
         box = box_of(data)
         self._require(box.map)
         made = "im2col" if isinstance(box.map.box, Im2col) else "tile"
-        if not self.mode.startswith(made):
+        wide = "::w" in self.mode
+        if not self.mode.startswith(made) or wide != box.map.is_wide:
+            made += "::w" * box.map.is_wide
             raise ValueError(f"the tensor map is one of {made} mode, not {self.mode}")
         if self.stores and min(coordinates) < 0:
             raise ValueError(f"coordinates {coordinates} of a store, which are not negative")
         if self.stores:
             _require_storable(box.map)
+            _require_inside(box.map, self.mode)
         if self.mode.endswith("4"):
             return box.four(coordinates[0], coordinates[1:])
+        if wide:
+            halo, shift = offsets or (0, 0)
+            return box.wide(coordinates, halo, shift, groups=4 if self.mode == _WIDE_128 else 1)
         return box.rows(coordinates, offsets)
 
 
 def _require_storable(tensor_map: TensorMap) -> None:
     if tensor_map.element.is_tf32:
         raise Unsupported("a store with a tensor map of tf32 is not modelled: NVIDIA is silent")
+
+
+def _require_inside(tensor_map: TensorMap, mode: str) -> None:
+    """Raise ValueError where a store with im2col_no_offs::w has a window that is more than the line."""
+    box = tensor_map.box
+    if isinstance(box, Im2col) and box.wide and (box.lower[0] < 0 or box.upper[0] > 0):
+        raise ValueError(
+            f"corners {box.lower[0]} and {box.upper[0]} of a store with {mode}, which stays in the tensor"
+        )
 
 
 def _columns(sources: Sequence[Source], kind: str, frame: Frame, threads: Threads) -> Array:
@@ -237,8 +254,9 @@ class BoxCopies:
         for at, rows in enumerate(self._rows):
             for places in self._places[at]:
                 first, owner, box = places * UNIT_BYTES, np.full(places.shape, at), rows.box
-                start = first.min(keepdims=True)  # a swizzle keeps units in their 128 bytes
-                tiles = Tiles(box.map.swizzle, box.row_bytes, box.count, start)
+                # A copy begins at 128 bytes, in which a swizzle keeps its units.
+                start = first.min(keepdims=True) // SHARED_ALIGNMENT * SHARED_ALIGNMENT
+                tiles = Tiles(box.map.swizzle, box.pitch, box.count, start)
                 moved.append(MemoryAccess(self._region, first, UNIT_BYTES, owner, loads, tiles))
             memory = self._allocations[at]
             if memory is not None:
@@ -459,6 +477,9 @@ _NEEDS = {
     "cta_group::2": _FOUR,
     "tile::gather4": _FOUR,
     "tile::scatter4": _FOUR,
+    _WIDE: _FOUR,
+    _WIDE_128: _FOUR,
+    _STORED_WIDE: "sm_107f 9.4",
 }
 _TILE, _IM2COL = "1d 2d 3d 4d 5d", "3d 4d 5d"
 _START = "cp.async.bulk.tensor.<dim>.<to>.global"
@@ -466,6 +487,10 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
     for _mode, _dims, _name, _tensor, _more in (
         ("{.<mode>}", _TILE, "tile", "&s32*dim", ""),
         (".<mode>", _IM2COL, "im2col", "&s32*dim", " u16*dim-2"),
+        *(  # wHalo and wOffset, whatever the dimensions
+            (".<mode>", f"{dim}d", f"{_WIDE} {_WIDE_128}", "&s32*dim", f" u16*dim-{dim - 2}")
+            for dim in (3, 4, 5)
+        ),
         (".<mode>", "2d", "tile::gather4", "&s32*dim+3", ""),
     ):
         _shaped = partial(_row, dim=_dims, mode=_name)
@@ -484,7 +509,7 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
             f"{_START}{_mode}.{SIGNAL}{{.<group>}}{_hint}",
             f"[b8@to] {_tensor} [b64@to]{_more}{_policy}",
             step=load,
-            needs={**_NEEDS, "": "sm_90 8.6", "tile::gather4": "sm_100 8.6"},
+            needs={**_NEEDS, "": "sm_90 8.6", "tile::gather4": "sm_100 8.6", _WIDE: "sm_100 8.6"},
             effects=SIGNALS,
             to="shared::cta",
             group="cta_group::1 cta_group::2",
@@ -497,7 +522,7 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
         )
     for _mode, _dims, _name, _tensor in (
         ("{.<mode>}", _TILE, "tile", "&s32*dim"),
-        (".<mode>", _IM2COL, "im2col_no_offs", "&s32*dim"),
+        (".<mode>", _IM2COL, f"im2col_no_offs {_STORED_WIDE}", "&s32*dim"),
         (".<mode>", "2d", "tile::scatter4", "&s32*dim+3"),
     ):
         _stores = partial(_row, step=store, effects=GROUPED, dim=_dims, mode=_name, needs=_NEEDS)

@@ -16,7 +16,7 @@ from ptxlab.emulator.operations.order import fence, nothing
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.forms import ONLY_DRAWN, require
+from ptxlab.emulator.prepare.forms import require
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import translate
@@ -36,7 +36,7 @@ _FIRST_PACKED = 13
 """The first of those values of elemtype that stand for types of 4 and 6 bits."""
 _NEEDS_PACKED = parse_needs(_OF_BLACKWELL)
 _OF_96_BYTES = 4
-"""The number of a swizzle of 96 bytes, which the PTX ISA only draws."""
+"""The number of a swizzle of 96 bytes, which has a bit of its own in a map."""
 _NEEDS_96_BYTES = parse_needs("sm_103a sm_107a 8.8")
 MAP_READ, MAP_WRITE = "read of a tensor map", "write of a tensor map"
 
@@ -94,12 +94,12 @@ def _replace(context: Context, form: RowForm) -> Step:
         require(context, f"tensormap.replace.tile.elemtype {value.value}", _NEEDS_PACKED, value)
     if form["field"] == "swizzle_mode" and value == Integer(_OF_96_BYTES):
         require(context, f"{form.name} {_OF_96_BYTES}", _NEEDS_96_BYTES, value)
-        context.refuse(f"{form.name} with swizzle 96B", hint=ONLY_DRAWN)
     space = state_space(form.modifiers)
     reads = map_at(context, address, space, writes=False)
     writes = map_at(context, address, space, writes=True)
     ordinal = numbered[0].value if numbered and isinstance(numbered[0], Integer) else 0
     source, field, line = context.source(value, form["T"]), form["field"], context.line
+    has_96 = not _NEEDS_96_BYTES.missing(context.target)
 
     def run(frame: Frame, threads: Threads) -> None:
         given = threads.pick(source.read(frame.registers)).astype(np.uint64)
@@ -107,7 +107,8 @@ def _replace(context: Context, form: RowForm) -> Step:
         maps = read_maps(reads, frame, threads)
         for at, value in enumerate(values.tolist()):
             try:
-                maps[at] = replaced(maps[at], field, value, ordinal)
+                for name, number in _put(field, value) if has_96 else ((field, value),):
+                    maps[at] = replaced(maps[at], name, number, ordinal)
             except ValueError as error:
                 wave = frame.wave
                 raise LaunchError(
@@ -117,6 +118,14 @@ def _replace(context: Context, form: RowForm) -> Step:
         _write_maps(writes, frame, threads, maps)
 
     return run
+
+
+def _put(field: str, value: int) -> tuple[tuple[str, int], ...]:
+    """Return the fields of a map that one of the instruction becomes. As ptxas has it for sm_103a."""
+    if field != "swizzle_mode":
+        return ((field, value),)
+    is_96 = value == _OF_96_BYTES
+    return ((field, 0 if is_96 else value), ("swizzle_96B", int(is_96)))
 
 
 def _copy(context: Context, form: RowForm) -> Step:

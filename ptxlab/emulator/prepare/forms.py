@@ -23,7 +23,6 @@ _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
 _FABRIC = "one GPU is emulated, and no fabric between several"
 _UNSAID = "what it does is not in the public text of the PTX ISA"
-ONLY_DRAWN = "what it does is only in figures of the PTX ISA"
 _RUBIN = "it is new with sm_107 (Rubin), of which it is not modelled"
 
 REFUSED: dict[str, str] = {
@@ -54,11 +53,10 @@ Anything else that is not known is refused as well, only without a reason.
 
 
 _REFUSED_MODIFIERS = {
-    "im2col::w": ONLY_DRAWN,
     **dict.fromkeys(("generic::fabric", "fabric::generic", "fabric::fabric"), _FABRIC),
     **dict.fromkeys(
         (
-            "collector::b", "decompress::lut", "im2col_no_offs::w", "kind::ti16", "mbarrier::report",
+            "collector::b", "decompress::lut", "kind::ti16", "mbarrier::report",
             "multicast::cluster::32b", "override::global_address", "pzo", "scaled::n1", "spcompress",
             "sync_restrict::shared::read::mma::a", "ue5m3x2",
         ),

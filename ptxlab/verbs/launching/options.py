@@ -25,7 +25,8 @@ values:
   @file.npy  @file.npz:name    an array from a file; its bits read as another type: @file.npy:bf16
   tma(A,box=64x64,swizzle=128B)  a tensor map of the argument A, a parameter or not, sizes as NumPy's;
                                also shape, strides, offset (bytes), dtype, element_strides, fill, and
-                               for im2col lower, upper, channels, pixels in place of box"""
+                               for im2col lower, upper, channels, pixels in place of box, and wide=1
+                               for im2col::w"""
 """For the help of such a verb: what an argument looks like."""
 
 TIMEOUT = 120.0

@@ -190,6 +190,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "swizzle": str,
     "fill": str,
     "l2_promotion": count,
+    "wide": count,
     **_WINDOW,
 }
 
@@ -206,8 +207,8 @@ def _map(text: str, inside: str) -> MapValue:
             raise ValueError(f"tma takes {known}, not {field!r}{suggestion(name, _OPTIONS)}")
         options[name] = _OPTIONS[name](given)
     window = {name: options.pop(name) for name in _WINDOW if name in options}
-    if window:
+    if window or "wide" in options:
         if missing := [name for name in _WINDOW if name not in window]:
             raise ValueError(f"pixels of im2col need {', '.join(missing)} too")
-        options["im2col"] = Im2col(**window)
+        options["im2col"] = Im2col(**window, wide=options.pop("wide", 0) > 0)
     return MapValue(text, array, options)

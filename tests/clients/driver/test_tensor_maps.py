@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ptxlab.tensormap.encoding import MAP_BYTES, decode
-from ptxlab.tensormap.tensor_map import SWIZZLES, TensorMap
+from ptxlab.tensormap.tensor_map import SWIZZLES, Im2col, TensorMap
 from tests.clients.driver.calls import Driver
 
 F32, PACKED = 7, 13
@@ -70,6 +70,35 @@ def test_what_no_map_is_made_of(driver: Driver, changes: dict[str, int], result:
 def test_a_gpu_of_sm_100_has_swizzles_of_larger_units(swizzle: int) -> None:
     result, data = tiled(Driver("sm_100a"), swizzle=swizzle)
     assert (result, decode(data).swizzle) == ("SUCCESS", SWIZZLES[swizzle])
+
+
+@pytest.mark.parametrize(
+    ("target", "swizzle", "mode", "result"),
+    [
+        ("sm_100a", 3, 0, "SUCCESS"),
+        ("sm_120a", 2, 1, "SUCCESS"),
+        ("sm_100a", 1, 0, "INVALID_VALUE"),
+        ("sm_100a", 5, 0, "INVALID_VALUE"),
+        ("sm_100a", 3, 2, "INVALID_VALUE"),
+        ("sm_90a", 3, 0, "NOT_SUPPORTED"),
+    ],
+)
+def test_a_map_of_pixels_along_a_line(target: str, swizzle: int, mode: int, result: str) -> None:
+    buffer = ctypes.create_string_buffer(MAP_BYTES)
+    dims = numbers(ctypes.c_uint64, (64, 9, 7, 3))
+    strides = numbers(ctypes.c_uint64, (256, 2304, 16128))
+    steps = numbers(ctypes.c_uint32, (1, 2, 1, 1))
+    tensor = (F32, 4, ADDRESS, ctypes.addressof(dims), ctypes.addressof(strides))
+    window = (-1, 1, 16, 128, ctypes.addressof(steps))
+    ended = Driver(target).result(
+        "cuTensorMapEncodeIm2colWide", ctypes.addressof(buffer), *tensor, *window, 0, mode, swizzle, 0, 0
+    )  # fmt: skip
+    assert ended == result
+    if result == "SUCCESS":
+        what = Im2col((-1,), (1,), 16, 128, wide=True)
+        assert decode(buffer.raw) == TensorMap(
+            "f32", ADDRESS, (64, 9, 7, 3), (256, 2304, 16128), what, (1, 2, 1, 1), SWIZZLES[swizzle]
+        )
 
 
 def test_a_map_gets_another_address(driver: Driver) -> None:

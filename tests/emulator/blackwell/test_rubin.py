@@ -62,8 +62,6 @@ NOWHERE = {
     "fence.alias.sync_restrict::read.release.sys;": "not in the public text",
     "tensormap.query.alloc_class_large.global.b1024 p, [d];": "not in the public text",
     "cvt.rn.satfinite.relu.s2f6x2.f32 h, r, r;": "leaves open",
-    "cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w::128 [d, {r, r, r}], {h, h};": "figures",
-    "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [d], 4;": "figures",
 }
 NEW_WITH_RUBIN = (
     "spcompress.b8.b2.sp::2:4.x1 {r}, {s}, {t, u}, r;",

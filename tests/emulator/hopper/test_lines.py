@@ -54,14 +54,14 @@ cp.reduce.async.bulk.shared::cluster.shared::cta|SIGNAL|OPERATIONS|TYPES|[r1], [
 cp.reduce.async.bulk.global.shared::cta.bulk_group|OPERATIONS add.noftz|TYPES|[d1], [r2], 16
 cp.async.bulk.commit_group||
 cp.async.bulk.wait_group|- read|0;7;r1
-cp.async.bulk.tensor.DIM|shared::cluster.global shared::cta.global|- tile im2col im2col::w tile::gather4|SIGNAL|\
+cp.async.bulk.tensor.DIM|shared::cluster.global shared::cta.global|- tile im2col im2col::w im2col::w::128 tile::gather4|SIGNAL|\
 CAST|HINT|[r1], [d1, C], [r2];[r1], [d1, C], [r2], h1;[r1], [d1, C], [r2], O;[r1], [d1, C], [r2], O, h1;\
 [r1], [d1, C], [r2], O, h1, d2;[r1], [d1, C], [r2], d2;[r1], [d1, C], [r2], O, d2
 cp.async.bulk.tensor.DIM.global.shared::cta|- tile im2col_no_offs tile::scatter4|bulk_group|HINT|\
 [d1, C], [r1];[d1, C], [r1], d2
 cp.reduce.async.bulk.tensor.DIM.global.shared::cta|OPERATIONS|- tile im2col_no_offs|bulk_group|HINT|\
 [d1, C], [r1];[d1, C], [r1], d2
-cp.async.bulk.prefetch.tensor.DIM.L2.global|- tile im2col|HINT|[d1, C];[d1, C], O;[d1, C], O, d2;[d1, C], d2
+cp.async.bulk.prefetch.tensor.DIM.L2.global|- tile im2col im2col::w|HINT|[d1, C];[d1, C], O;[d1, C], O, d2;[d1, C], d2
 st.async|- weak|- shared::cluster|SIGNAL|- v2 v4|b32 u32 f32 b64 s64 f64 b16|\
 [r1], r2, [r3];[r1], d2, [r3];[r1], {r4, r5}, [r3];[r1], {d4, d5}, [r3];[r1], {r4, r5, r6, r7}, [r3];[r1], g2, [r3]
 red.async|- relaxed.cluster relaxed.gpu|- shared::cluster|SIGNAL|OPERATIONS|u32 s32 u64 s64 b32 b64 f32|\

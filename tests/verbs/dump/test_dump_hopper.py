@@ -133,7 +133,7 @@ def test_of_each_cta_its_own(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         ((HANDED, "--at", "bar.sync", "--mbarrier", "full+0x10"), 2, "ends at byte"),
         ((HANDED, "--at", "bar.sync", "--tile", "slot:8x8:u32"), 2, "ends at byte"),
         ((HANDED, "--at", "bar.sync", "--tile", "slot:8x4:e2m1"), 2, "no type 'e2m1'"),
-        ((HANDED, "--at", "bar.sync", "--tile", "slot:8x4:u8:96B"), 2, "no swizzle '96B'"),
+        ((HANDED, "--at", "bar.sync", "--tile", "slot:8x4:u8:48B"), 2, "no swizzle '48B'"),
         ((HANDED, "--at", "bar.sync", "--tile", "slot"), 2, "PLACE:ROWSxCOLS:TYPE"),
     ],
 )
