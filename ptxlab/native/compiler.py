@@ -15,9 +15,8 @@ from typing import Any
 
 from ptxlab.cache import cached
 
-PASSES = "O2 vectorized"
-"""How code is optimised, as a part of its name on disk."""
-
+PASSES = "O2"
+"""How code is optimised, as a part of its name on disk. It is vectors already: LLVM is to look for no others."""
 
 X86 = "x86_64", "AMD64"
 """What systems call processors of x86."""
@@ -105,7 +104,6 @@ def _compiled(text: str, host: _Host) -> bytes:
     module.verify()
     machine = host.machine()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return machine.emit_object(module)  # type: ignore[no-any-return]

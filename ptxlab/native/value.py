@@ -6,13 +6,23 @@ instructions, and an address is one of type ``ptr``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ptxlab.garbage import record
 from ptxlab.native.arrays import DATA, FLAGS
 from ptxlab.native.text import FunctionText, is_float, literal, type_of, width
 from ptxlab.numbers.formats import F32
+
+
+def _operator(opcode: str, of_floats: str = "") -> Callable[[VectorValue, Any], VectorValue]:
+    """Return the method that writes an instruction on a value and another one, or a number."""
+
+    def write(self: VectorValue, other: VectorValue | float) -> VectorValue:
+        return self.apply(of_floats if of_floats and self.is_float else opcode, other)
+
+    return write
 
 
 @record(frozen=True, slots=True)
@@ -59,40 +69,14 @@ class VectorValue:
 
     # ---- one instruction for each number ----
 
-    def __add__(self, other: VectorValue | float) -> VectorValue:
-        return self.apply("fadd" if self.is_float else "add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: VectorValue | float) -> VectorValue:
-        return self.apply("fsub" if self.is_float else "sub", other)
-
-    def __mul__(self, other: VectorValue | float) -> VectorValue:
-        return self.apply("fmul" if self.is_float else "mul", other)
-
-    def __floordiv__(self, other: VectorValue | int) -> VectorValue:
-        """Divide what has no sign."""
-        return self.apply("udiv", other)
-
-    def __and__(self, other: VectorValue | int) -> VectorValue:
-        return self.apply("and", other)
-
-    def __or__(self, other: VectorValue | int) -> VectorValue:
-        return self.apply("or", other)
-
-    def __xor__(self, other: VectorValue | int) -> VectorValue:
-        return self.apply("xor", other)
-
-    def __lshift__(self, other: VectorValue | int) -> VectorValue:
-        return self.apply("shl", other)
-
-    def __rshift__(self, other: VectorValue | int) -> VectorValue:
-        """Shift down and fill up with zeros."""
-        return self.apply("lshr", other)
-
-    def signed_shift(self, by: VectorValue | int) -> VectorValue:
-        """Shift down and fill up with the sign."""
-        return self.apply("ashr", by)
+    __add__ = __radd__ = _operator("add", "fadd")
+    __sub__ = _operator("sub", "fsub")
+    __mul__ = _operator("mul", "fmul")
+    __floordiv__ = _operator("udiv")  # of what has no sign
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__ = _operator("shl")
+    __rshift__ = _operator("lshr")  # which fills up with zeros
+    signed_shift = _operator("ashr")
 
     def apply(self, opcode: str, other: VectorValue | float) -> VectorValue:
         """Return what an instruction makes of this and another value, or a number, of the same type."""

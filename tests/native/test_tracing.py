@@ -11,7 +11,7 @@ import pytest
 from ptxlab.arrays import some
 from ptxlab.native import compiler
 from ptxlab.native.builder import LANES, FunctionBuilder
-from ptxlab.native.tracing import casts
+from ptxlab.native.tracing.array import odd_single
 from ptxlab.native.tracing.trace import trace
 from ptxlab.native.value import VectorValue
 from tests.emulator.native.test_forms import named, run_natively
@@ -59,7 +59,7 @@ def test_numbers_of_16_bits_become_singles(name: str) -> None:
 def test_rounding_to_odd_keeps_what_a_later_rounding_needs() -> None:
     x = np.array([1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-11, 1 + 2.0**-11 - 2.0**-40, 0.1, -0.1])
     expected = x.astype(np.float16)  # numpy rounds once
-    assert np.array_equal(casts.odd_single(x).astype(np.float32).astype(np.float16), expected)
+    assert np.array_equal(odd_single(x).astype(np.float32).astype(np.float16), expected)
     assert x[0].astype(np.float32).astype(np.float16) != expected[0]  # twice is another number
 
 

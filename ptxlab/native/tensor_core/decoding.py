@@ -37,20 +37,21 @@ def exponents(
 
 
 def widened(
-    words: VectorValue, form: Format, wider: Format, bits: int
-) -> list[tuple[VectorValue, VectorValue]]:
+    words: VectorValue, form: Format, wider: Format, bits: int, offset: int
+) -> list[tuple[VectorValue, ...]]:
     """Return values and exponents as ``elements`` does, but those of the numbers as ``wider`` ones.
 
-    The exponents are fields of float32.
+    The exponents are fields of float32 plus ``offset``.
     """
-    pairs, lowest = [], F32.bias + wider.lowest_exponent
+    pairs: list[tuple[VectorValue, ...]] = []
+    lowest = F32.bias + wider.lowest_exponent
     for low in range(0, 32, bits):
         value = values(words, form, low)
         field = (value.bits("i32") >> F32.fraction_bits) & ((1 << F32.exponent_bits) - 1)
         field = field.is_("ugt", lowest).choose(field, lowest)
         size = (words >> low) & (form.nan << form.low_bit)
-        marked = _marked(field, size, form, ZERO_EXPONENT)
-        pairs.append((value, marked.to("trunc", "i16")))
+        exponent = _marked(field, size, form, ZERO_EXPONENT).to("trunc", "i16")
+        pairs.append((value, exponent + offset if offset else exponent))
     return pairs
 
 
@@ -68,7 +69,7 @@ def _marked(exponent: VectorValue, magnitude: VectorValue, form: Format, zero: i
 
 def elements(
     words: VectorValue, form: Format, bits: int, offset: int
-) -> list[tuple[VectorValue, VectorValue]]:
+) -> list[tuple[VectorValue, ...]]:
     """Return values (float32) and ``exponents`` (int16) of what int32 words hold, by ``bits`` each."""
     if bits == 32:
         return [(values(words, form), exponents(words, form, offset).to("trunc", "i16"))]
@@ -78,7 +79,7 @@ def elements(
         exponents(halves >> (bits * i) if i else halves, form, offset).bits("i32", words.lanes)
         for i in range(in_half)
     ]
-    parts = []
+    parts: list[tuple[VectorValue, ...]] = []
     for i in range(32 // bits):
         high, part = divmod(i, in_half)
         exponent = pairs[part] >> 16 if high else pairs[part]

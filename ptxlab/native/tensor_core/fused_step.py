@@ -1,32 +1,44 @@
 """The steps of a tensor core as native code: truncated products and C, added for many rows at once.
 
-See ``ptxlab.numbers.tensor_core`` for the definition. As there, most elements are computed in float32 and
-int32, and those for which that would not be exact in float64, as ``ptxlab.numbers.fused_step`` has it.
+See ``ptxlab.numbers.tensor_core`` for the definition, and ``ptxlab.numbers.tensor_core_scaled`` for that of block-scaled
+products. As there, most elements are computed in float32 and int32, and those for which that would not be exact in
+float64, as ``ptxlab.numbers.fused_step`` has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from ptxlab.isa.targets import GroupedDotProduct
 from ptxlab.native.builder import FunctionBuilder
 from ptxlab.native.tensor_core.decoding import (
     elements,
     exponents,
     magnitude,
     power_of_two,
+    significands,
     special,
     values,
     widened,
 )
-from ptxlab.native.tensor_core.terms import Index, Steps, Terms
-from ptxlab.native.tracing.casts import odd_single
+from ptxlab.native.tensor_core.terms import Index, Kept, Steps, Terms
+from ptxlab.native.tracing.array import odd_single
 from ptxlab.native.tracing.trace import applied
 from ptxlab.native.value import VectorValue
-from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
+from ptxlab.numbers.formats import (
+    E2M1,
+    F16,
+    F32,
+    F64,
+    SPECIAL_EXPONENT,
+    UE8M0,
+    ZERO_EXPONENT,
+    Format,
+)
 from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep, round_result
 from ptxlab.numbers.tensor_core_software import add_words
 
@@ -38,27 +50,41 @@ _FAR = 900
 class FusedSteps(Steps):
     """Steps of ``products`` each for ``rows`` rows; the words of C and D are of ``how.addend``.
 
-    A has float32 values, and exponents in int16 that together with B's are those of products.
+    A has float32 values, and exponents in int16 that together with B's are those of products. Each of so many
+    ``parts`` of a step, if any, has a scale of A and one of B: powers of two, of which the exponents are kept.
     """
 
     how: FusedStep
+    parts: int = 0
 
     kept = ("float", "i16")
 
-    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
-        return elements(words, self.how.a, bits, 0)
+    @property
+    def scales(self) -> Sequence[str]:
+        return ("i16",) if self.parts else ()
 
-    def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
-        return elements(words, self.how.b, bits, -self.how.a.bias - self.how.b.bias)
+    def elements(self, side: int, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
+        a, b = self.how.a, self.how.b
+        return elements(words, b if side else a, bits, -a.bias - b.bias if side else 0)
+
+    def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
+        return (significands(words, UE8M0)[0],)
+
+    def shift(self, terms: Terms, part: Index) -> VectorValue | None:
+        """Return by how many powers of two scales multiply the products of a part."""
+        if not self.parts:
+            return None
+        left, right = terms.scale(0, part)
+        return left + right
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         c, c_exponents = self._addend(sums)
         top = c_exponents
-        shifts = [self.shift(terms, block) for block in range(self.blocks)]
-        each = self.products // self.blocks
-        for block, shift in enumerate(shifts):
+        shifts = [self.shift(terms, part) for part in range(self.parts or 1)]
+        each = self.products // len(shifts)
+        for part, shift in enumerate(shifts):
             highest = None
-            for k in range(block * each, (block + 1) * each):
+            for k in range(part * each, (part + 1) * each):
                 exponent = terms.a(1, k) + terms.b(1, k)
                 highest = exponent if highest is None else highest.call("smax", exponent)
             assert highest is not None
@@ -83,15 +109,6 @@ class FusedSteps(Steps):
         exponent = exponents(words, form, -form.bias, zero)
         return values(words, form), exponent.to("trunc", "i16")
 
-    @property
-    def blocks(self) -> int:
-        """How many parts of a step have scales of their own."""
-        return 1
-
-    def shift(self, terms: Terms, block: Index) -> VectorValue | None:
-        """Return by how many powers of two scales multiply the products of a block."""
-        return None
-
     def _fast(
         self,
         terms: Terms,
@@ -108,7 +125,7 @@ class FusedSteps(Steps):
         for first in range(0, self.products, how.group):
             part = None
             for k in range(first, min(first + how.group, self.products)):
-                scale = scales[k * self.blocks // self.products]
+                scale = scales[k * len(scales) // self.products]
                 term = (terms.a(0, k) * terms.b(0, k) * scale).to("fptosi", "i32")
                 part = term if part is None else part + term
             assert part is not None
@@ -128,33 +145,46 @@ class FusedSteps(Steps):
 
         def product(k: VectorValue) -> tuple[VectorValue, VectorValue]:
             x, y = terms.a(1, k), terms.b(1, k)
-            left, right = special(terms.a(0, k), x, how.a), special(terms.b(0, k), y, how.b)
-            shift = self.shift(terms, k * self.blocks // self.products)
-            if shift is None:
-                return left * right, self._of_zeros(x + y)
-            scale = shift.is_("sgt", _FAR).choose(float("nan"), power_of_two(shift))
-            return left * right * scale, self._of_zeros(x + y + shift)
+            value = special(terms.a(0, k), x, how.a) * special(terms.b(0, k), y, how.b)
+            exponent, shift = x + y, self.shift(terms, k * (self.parts or 1) // self.products)
+            if shift is not None:
+                scale = shift.is_("sgt", _FAR).choose(float("nan"), power_of_two(shift))
+                value, exponent = value * scale, exponent + shift
+            return value, self._of_zeros(exponent)
 
-        c = special(c, c_exponents, how.addend)
-        top = code.variable(self._of_zeros(c_exponents))
-        rough = code.variable(c)
-        with code.loop(self.products) as k:
-            value, exponent = product(k)
-            top.value = top.value.call("smax", exponent)
-            rough.value = rough.value + value
-        top_exponent = top.value
-        # Where there are infinities and NaNs, only ``rough`` counts.
-        highest = top_exponent.is_("sgt", _FAR).choose(_FAR, top_exponent)
-        scale = power_of_two(highest.like(how.fraction_bits) - highest)
-        unit = power_of_two(highest - how.fraction_bits)
-        total = code.variable((c * scale).to("fptosi", "i32").to("sitofp", "double"))
-        with code.loop(self.products) as k:
-            term = (product(k)[0] * scale).to("fptosi", "i32")
-            total.value = total.value + term.to("sitofp", "double")
-        return rounded(total.value * unit, rough.value, how.result)
+        c, c_exponents = special(c, c_exponents, how.addend), self._of_zeros(c_exponents)
+        total = fused_sum(code, self.products, product, c, c_exponents, how.fraction_bits)
+        return rounded(*total, how.result)
 
     def _of_zeros(self, exponent: VectorValue) -> VectorValue:
         return exponent.is_("slt", NO_PRODUCT).choose(self.how.zero_exponent, exponent)
+
+
+def fused_sum(
+    code: FunctionBuilder,
+    count: int,
+    term: Callable[[VectorValue], tuple[VectorValue, VectorValue]],
+    c: VectorValue,
+    c_exponents: VectorValue,
+    fraction_bits: int,
+) -> tuple[VectorValue, VectorValue]:
+    """Add so many terms, float64 values with the exponents that they count with, and C, where all of it is exact.
+
+    Return the sum, and what counts in its place where there are infinities and NaNs.
+    """
+    terms = Kept.of(code, "double", count, c.lanes)
+    top, rough = code.variable(c_exponents), code.variable(c)
+    with code.loop(count) as k:
+        value, exponent = term(k)
+        terms.at(k).store(value)
+        top.value = top.value.call("smax", exponent)
+        rough.value = rough.value + value
+    highest = top.value.is_("sgt", _FAR).choose(_FAR, top.value)
+    scale = power_of_two(highest.like(fraction_bits) - highest)
+    total = code.variable((c * scale).call("trunc"))
+    with code.loop(count) as k:
+        total.value = total.value + (terms.at(k).load(c.lanes) * scale).call("trunc")
+    return total.value * power_of_two(highest - fraction_bits), rough.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +195,13 @@ class UnpackedSteps(Steps):
     """
 
     parts: FusedSteps
-    a_form: Format
-    b_form: Format
+    forms: tuple[Format, Format]
 
     kept = FusedSteps.kept
 
-    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
-        return widened(words, self.a_form, F16, bits)
-
-    def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
-        wide = widened(words, self.b_form, F16, bits)
-        return [(value, exponent - 2 * F32.bias) for value, exponent in wide]
+    def elements(self, side: int, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
+        of_products = -2 * F32.bias if side else 0
+        return widened(words, self.forms[side], F16, bits, of_products)
 
     def place(self, k: int) -> int:
         """Return the place of an element among those that are added: the halves of registers in turn."""
@@ -190,6 +216,61 @@ class UnpackedSteps(Steps):
         given = (x.extended(form.word_bits, signed=False) for x in (total.value, sums))
         words = applied(partial(add_words, acc=form.name), form.word, *given)
         return words.extended(32, signed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedSteps(Steps):
+    """All products in one step, in groups that share their scales, of ``scale_form``: ``blocks`` of these.
+
+    What is kept are numbers e2m1 times two as integers, and of scales the exponents and significands, NaN of a NaN.
+    """
+
+    rules: GroupedDotProduct
+    scale_form: Format
+    blocks: int
+
+    kept = ("i16",)
+
+    @property
+    def scales(self) -> Sequence[str]:
+        return "i16", "float"
+
+    def elements(self, side: int, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
+        numbers = (values(words, E2M1, low) * 2.0 for low in range(0, 32, bits))
+        return [(number.to("fptosi", "i32").to("trunc", "i16"),) for number in numbers]
+
+    def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
+        exponent, significand = significands(words, self.scale_form)
+        number = significand.to("sitofp", "float")
+        return exponent, exponent.is_("eq", SPECIAL_EXPONENT).choose(float("nan"), number)
+
+    def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
+        """Add all groups in float64, where all of it is exact."""
+        rules, count = self.rules, self.products // self.rules.group
+        c_exponents = exponents(sums, F32, -F32.bias, rules.zero_exponent).to("trunc", "i16")
+        c = special(values(sums, F32), c_exponents, F32)
+        group = partial(self._group, terms, count)
+        return rounded(*fused_sum(code, count, group, c, c_exponents, rules.fraction_bits), F32)
+
+    def _group(
+        self, terms: Terms, count: int, group: VectorValue
+    ) -> tuple[VectorValue, VectorValue]:
+        """Return the sum of a group times its scales, and their exponent, or that of zero."""
+        of_group, block = terms.behind(group * self.rules.group), group * self.blocks // count
+        products = [of_group.a(0, k) * of_group.b(0, k) for k in range(self.rules.group)]
+        total = some = products[0]
+        for product in products[1:]:
+            total, some = total + product, some | product
+        left, right = terms.scale(0, block)
+        exponent = left + right
+        left, right = terms.scale(1, block)
+        significand = left * right
+        number = (total.to("sitofp", "float") * significand).to("fpext", "double")
+        unit = 2 * (1 + self.scale_form.fraction_bits)  # of products of integers
+        is_zero = some.is_("eq", 0) | significand.is_("oeq", 0)
+        return number * power_of_two(exponent - unit), is_zero.choose(
+            self.rules.zero_exponent, exponent
+        )
 
 
 def _shifted(field: VectorValue, shift: VectorValue) -> VectorValue:

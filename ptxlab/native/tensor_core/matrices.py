@@ -49,41 +49,32 @@ class Matrices:
         def room(kinds: Sequence[str], depth: int, outer: int) -> list[Kept]:
             return [Kept.of(code, kind, depth, outer, many) for kind in kinds]
 
-        self._left = room(steps.kept, blocks_of_rows * (depth or k), steps.rows)
-        self._right = room(steps.kept, k // kept * of, n)
+        self._kept = (
+            room(steps.kept, blocks_of_rows * (depth or k), steps.rows),
+            room(steps.kept, k // kept * of, n),
+        )
         self._units = room(["i32"] if metadata else [], blocks_of_rows * k, steps.rows)
         self._scales = [room(steps.scales, blocks, outer) for outer in (m, n)]
         self._sums = Kept.of(code, steps.word, blocks_of_rows * n, steps.rows)
 
     # ---- A and B ----
 
-    def keep_left(
+    def keep(
         self,
+        side: int,
         words: VectorValue,
         bits: int,
         inner: Sequence[int],
-        block: int = 0,
+        block: Index = 0,
         product: Index = 0,
     ) -> None:
-        """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
-        elements = self.steps.left(words, bits)
-        for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
-            _keep(self._left, parts, self._of_rows(block, k), product=product)
-
-    def keep_right(
-        self,
-        words: VectorValue,
-        bits: int,
-        inner: Sequence[int],
-        first: Index = 0,
-        product: Index = 0,
-    ) -> None:
-        """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
-        elements = self.steps.right(words, bits)
-        kept, of = self.metadata.granularity if self.metadata else (1, 1)
+        """Keep the elements ``inner`` of a block of rows of A (0) or columns of B (1), which lie one above the other."""
+        elements = self.steps.elements(side, words, bits)
+        kept, of = self.metadata.granularity if side and self.metadata else (1, 1)
+        start, first = (0, block * words.lanes) if side else (block * self.k, 0)
         for k, parts in zip(_numbers(inner, len(elements)), elements, strict=False):
             position = self.steps.place(k // of * kept) // kept * of + k % of
-            _keep(self._right, parts, position, first, product)
+            _keep(self._kept[side], parts, start + position, first, product)
 
     def keep_units(self, values: VectorValue, chunk: int, product: Index = 0) -> None:
         """Keep which units rows of A have of a chunk, two bits each; of a tf32, which is two, the upper one tells."""
@@ -91,15 +82,12 @@ class Matrices:
         kept, _ = self.metadata.granularity
         for i in range(kept):
             unit = values >> 2 * (i // self.metadata.neighbours)
-            k = self._of_rows(0, chunk * kept + i)
+            k = self.steps.place(chunk * kept + i)
             _keep(self._units, [unit << 30], k, product=product)
 
     def keep_scales(self, side: int, words: VectorValue, block: int, first: Index = 0) -> None:
         """Keep the scales of a block along k, of A's rows (0) or B's columns (1), in the low bytes of words."""
         _keep(self._scales[side], self.steps.scale(words & 0xFF), block, first)
-
-    def _of_rows(self, block: int, k: int) -> int:
-        return block * self.k + self.steps.place(k)
 
     # ---- C and D ----
 
@@ -160,10 +148,16 @@ class Matrices:
             of_block = block * self.k
             terms = Terms(
                 steps.rows,
-                [kept.at(0 if places else of_block, 0, product) for kept in self._left],
-                [kept.at(0, column, product) for kept in self._right],
-                [kept.at(0, block * steps.rows) for kept in self._scales[0]],
-                [kept.at(0, column) for kept in self._scales[1]],
+                (
+                    [kept.at(0 if places else of_block, 0, product) for kept in self._kept[0]],
+                    [kept.at(0, column, product) for kept in self._kept[1]],
+                ),
+                [
+                    [kept.at(0, first) for kept in scales]
+                    for first, scales in zip(
+                        (block * steps.rows, column), self._scales, strict=True
+                    )
+                ],
                 self.metadata,
                 next((kept.at(of_block, 0, product) for kept in self._units), None),
                 places and places.at(0, column),
@@ -176,7 +170,7 @@ class Matrices:
 def _keep(
     room: Sequence[Kept],
     values: Sequence[VectorValue],
-    k: int,
+    k: Index,
     first: Index = 0,
     product: Index = 0,
 ) -> None:

@@ -74,11 +74,9 @@ def mma(
             keep_metadata(matrices, metadata, selector, word)
         for side, (scale, address) in enumerate(zip(scales, factors, strict=True)):
             _keep_scales(matrices, side, scale, ids[2 * side :][:2], register(address, warp))
-        for line, words in fragment(layouts[0], a):
-            matrices.keep_left(words, layouts[0].bits, line.inner, line.block)
-        for line, words in fragment(layouts[1], b):
-            first = line.block * words.lanes
-            matrices.keep_right(words, layouts[1].bits, line.inner, first)
+        for side, held in enumerate((a, b)):
+            for line, words in fragment(layouts[side], held):
+                matrices.keep(side, words, layouts[side].bits, line.inner, line.block)
         matrices.begin(layouts[2], c)
         matrices.add()
         matrices.end(layouts[3], d)
@@ -166,9 +164,8 @@ def wgmma(
             words = products.at(product, 8 * PRODUCT).at(WORDS, 8)
             matrix = UnitMatrix.of(b, majors[1], words, group)
             with code.loop(tiles) as number:
-                column = number * _COLUMNS
-                for inner, elements in matrix.words(column, order(_COLUMNS)):
-                    matrices.keep_right(elements, b.bits, inner, column, product)
+                for inner, elements in matrix.words(number * _COLUMNS, order(_COLUMNS)):
+                    matrices.keep(1, elements, b.bits, inner, number, product)
         with code.loop(WARPGROUP // WARP) as position:
             warp = first + position
             if isinstance(a, SharedOperand):
@@ -176,11 +173,11 @@ def wgmma(
                     words = products.at(product, 8 * PRODUCT)
                     matrix = UnitMatrix.of(a, majors[0], words, group)
                     for inner, elements in matrix.words(position * BLOCK, order(BLOCK)):
-                        matrices.keep_left(elements ^ flips, a.bits, inner, product=product)
+                        matrices.keep(0, elements ^ flips, a.bits, inner, product=product)
             else:
                 of_warp = replace(a, rows=BLOCK, threads=WARP)
                 for line, elements in fragment(of_warp, [each.at(warp, WARP * 4) for each in held]):
-                    matrices.keep_left(elements ^ flips, a.bits, line.inner)
+                    matrices.keep(0, elements ^ flips, a.bits, line.inner)
             if metadata:
                 with code.loop(count) as product:
                     held_by = products.at(product, 8 * PRODUCT).address(2 * WORDS)
@@ -241,7 +238,7 @@ def tcgen05(
             of_a = products.at(product, 8 * 2 * WORDS)
             matrix = UnitMatrix.of(a, a_major, of_a, item if a_by_part else cta)
             for inner, words in matrix.words(number * BLOCK, range(BLOCK)):
-                matrices.keep_right(words ^ flips, a.bits, inner, number * BLOCK, product)
+                matrices.keep(1, words ^ flips, a.bits, inner, number, product)
             for block in range(blocks):
                 scales = a_scales.at(cta * blocks + block, path.rows).at(number * BLOCK, 1)
                 words = scales.load("i8", BLOCK, align=1).to("zext", "i32")
@@ -258,7 +255,7 @@ def tcgen05(
                 of_b = products.at(product, 8 * 2 * WORDS).at(WORDS, 8)
                 matrix = UnitMatrix.of(b, problem.majors[1], of_b, cta)
                 for inner, words in matrix.words(part * path.columns + column, range(width)):
-                    matrices.keep_left(words, b.bits, inner, product=product)
+                    matrices.keep(0, words, b.bits, inner, product=product)
             for block in range(blocks):
                 scales = b_scales.at(cta * blocks + block, problem.n)
                 scales = scales.at(part * path.columns + column, 1)

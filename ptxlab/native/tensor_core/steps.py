@@ -7,9 +7,8 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating, of_problem
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
 from ptxlab.native.compiler import has_halves
-from ptxlab.native.tensor_core.fused_step import FusedSteps, UnpackedSteps
+from ptxlab.native.tensor_core.fused_step import FusedSteps, GroupedSteps, UnpackedSteps
 from ptxlab.native.tensor_core.operands import BLOCK
-from ptxlab.native.tensor_core.scaled_steps import GroupedSteps, ScaledSteps
 from ptxlab.native.tensor_core.terms import Steps
 from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, IntegerSteps
 from ptxlab.numbers.formats import F16, FORMATS
@@ -29,7 +28,7 @@ def steps(form: MatrixInstruction, target: Target) -> Steps | None:
         return None
     match form.a_type:
         case "s8" | "u8" | "s4" | "u4":
-            return IntegerSteps(k, rows, form.a_type, form.b_type, form.satfinite)
+            return IntegerSteps(k, rows, (form.a_type, form.b_type), form.satfinite)
         case "b1":
             return BitSteps(k, rows, form.bit_operation)
         case "f64":
@@ -46,7 +45,7 @@ def transposed(problem: TensorCoreProblem, target: Target) -> Steps | None:
     """
     rows, k = BLOCK if problem.path.columns % BLOCK == 0 else BLOCK // 2, problem.a.cols
     if problem.form.kind == "i8":
-        return IntegerSteps(k, rows, problem.b_type, problem.a_type, problem.saturates)
+        return IntegerSteps(k, rows, (problem.b_type, problem.a_type), problem.saturates)
     types = problem.b_type, problem.a_type, problem.d_type
     rules = of_problem(problem, target)
     return _floating(rules, types, k, rows, problem.scale_type, problem.blocks)
@@ -63,14 +62,12 @@ def _floating(
         case UnpackedDotProduct():
             how = FusedStep.of(F16, F16, d, rules.halves)
             parts = FusedSteps(min(how.products, k // 2), rows, how)
-            return UnpackedSteps(k, rows, parts, a, b)
+            return UnpackedSteps(k, rows, parts, (a, b))
         case GroupedDotProduct():
             return GroupedSteps(k, rows, rules, FORMATS[scale_type], blocks)
         case DotProduct():
             how = FusedStep.of(a, b, d, rules)
             products = min(how.products, k)
-            if how.is_narrow and not blocks:
-                return FusedSteps(products, rows, how)
-            if how.is_narrow and products == k:
-                return ScaledSteps(products, rows, how, blocks)
+            if how.is_narrow and (not blocks or products == k):
+                return FusedSteps(products, rows, how, blocks)
     return None

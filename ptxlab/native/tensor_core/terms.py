@@ -48,15 +48,15 @@ class Kept:
 class Terms:
     """What a step multiplies: of so many ``rows`` of A and a column of B what is kept, from the step's first k on.
 
+    ``kept`` has the parts of A's numbers and of B's, ``scales`` those of their scales.
+
     Of a sparse A the ``units`` are, [k, rows] in the upper bits of words, which of a chunk its numbers are. If it is
     the other way round, and B is sparse, the ``places`` are the k of its numbers, [k, columns] of words.
     """
 
     rows: int
-    left: Sequence[Kept]
-    right: Sequence[Kept]
-    left_scales: Sequence[Kept]
-    right_scales: Sequence[Kept]
+    kept: tuple[Sequence[Kept], Sequence[Kept]]
+    scales: Sequence[Sequence[Kept]]
     metadata: Metadata | None = None
     units: Kept | None = None
     places: Kept | None = None
@@ -64,10 +64,11 @@ class Terms:
     def behind(self, k: Index) -> Terms:
         """Return those from another k on."""
         kept, of = self.metadata.granularity if self.metadata else (1, 1)
+        left, right = self.kept
+        left = left if self.places else [each.at(k) for each in left]
         return replace(
             self,
-            left=self.left if self.places else [each.at(k) for each in self.left],
-            right=[each.at(k * (of // kept)) for each in self.right],
+            kept=(left, [each.at(k * (of // kept)) for each in right]),
             units=self.units and self.units.at(k),
             places=self.places and self.places.at(k),
         )
@@ -75,11 +76,11 @@ class Terms:
     def a(self, part: int, k: Index) -> VectorValue:
         """Return a part of A's elements of all rows."""
         k = k if self.places is None else self.places.at(k).load()
-        return self.left[part].at(k).load(self.rows)
+        return self.kept[0][part].at(k).load(self.rows)
 
     def b(self, part: int, k: Index) -> VectorValue:
         """Return a part of the elements of B that those of A belong to, in all rows."""
-        column = self.right[part]
+        column = self.kept[1][part]
         if self.metadata is None or self.units is None:
             return self._spread(column, k)
         (kept, of), width = self.metadata.granularity, self.metadata.neighbours
@@ -92,11 +93,10 @@ class Terms:
             unit = unit << 1
         return choices[0]
 
-    def a_scale(self, part: int, block: Index) -> VectorValue:
-        return self.left_scales[part].at(block).load(self.rows)
-
-    def b_scale(self, part: int, block: Index) -> VectorValue:
-        return self._spread(self.right_scales[part], block)
+    def scale(self, part: int, block: Index) -> tuple[VectorValue, VectorValue]:
+        """Return a part of the scales of A and B in a block along k."""
+        left, right = (kept[part] for kept in self.scales)
+        return left.at(block).load(self.rows), self._spread(right, block)
 
     def _spread(self, column: Kept, k: Index) -> VectorValue:
         return column.at(k).load().splat(self.rows)
@@ -114,16 +114,18 @@ class Steps(ABC):
     rows: int
 
     kept: ClassVar[Sequence[str]]
-    scales: ClassVar[Sequence[str]] = ()
     word: ClassVar[str] = "i32"
 
-    @abstractmethod
-    def left(self, words: VectorValue, bits: int) -> Sequence[tuple[VectorValue, ...]]:
-        """Return what is kept of the elements of A in words that have some, by ``bits`` each."""
+    @property
+    def scales(self) -> Sequence[str]:
+        """The types of what is kept of scales."""
+        return ()
 
     @abstractmethod
-    def right(self, words: VectorValue, bits: int) -> Sequence[tuple[VectorValue, ...]]:
-        """Return what is kept of those of B."""
+    def elements(
+        self, side: int, words: VectorValue, bits: int
+    ) -> Sequence[tuple[VectorValue, ...]]:
+        """Return what is kept of the elements of A (0) or B (1) in words that have some, by ``bits`` each."""
 
     def scale(self, words: VectorValue) -> tuple[VectorValue, ...]:
         """Return what is kept of scales, in the low bytes of words."""

@@ -20,17 +20,15 @@ from ptxlab.numbers.rounding import propagate_nan_f64
 class IntegerSteps(Steps):
     """All ``products`` in one step, whose sum fits int32; C is added last, wrapping or clamped."""
 
-    a_type: str
-    b_type: str
+    types: tuple[str, str]
     satfinite: bool
 
     kept = ("i32",)
 
-    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
-        return [(integers,) for integers in _integers(words, self.a_type, bits)]
-
-    def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
-        return [(integers,) for integers in _integers(words, self.b_type, bits)]
+    def elements(self, side: int, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
+        tops = (words << (32 - bits - low) for low in range(0, 32, bits))
+        shift = "ashr" if self.types[side][0] == "s" else "lshr"
+        return [(top.apply(shift, 32 - bits),) for top in tops]
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         total = terms.a(0, 0) * terms.b(0, 0)
@@ -47,10 +45,8 @@ class BitSteps(Steps):
 
     kept = ("i32",)
 
-    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
+    def elements(self, side: int, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(words,)]
-
-    right = left
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         for k in range(self.products):
@@ -67,10 +63,8 @@ class DoubleSteps(Steps):
     kept = ("double",)
     word = "i64"
 
-    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
+    def elements(self, side: int, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(words.bits("double"),)]
-
-    right = left
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         total = sums.bits("double")
@@ -79,12 +73,3 @@ class DoubleSteps(Steps):
             fused = left.call("fma", right, total)
             total = applied(propagate_nan_f64, np.float64, fused, left, right, total)
         return total.bits("i64")
-
-
-def _integers(words: VectorValue, dtype: str, bits: int) -> list[VectorValue]:
-    """Return the integers that int32 words hold, by ``bits`` each."""
-    integers = []
-    for low in range(0, 32, bits):
-        top = words << (32 - bits - low)
-        integers.append(top.signed_shift(32 - bits) if dtype[0] == "s" else top >> (32 - bits))
-    return integers

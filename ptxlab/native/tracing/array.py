@@ -14,16 +14,16 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ptxlab.arrays import Symbolic
 from ptxlab.native.builder import LANES
-from ptxlab.native.tracing import casts
+from ptxlab.native.compiler import has_halves
 from ptxlab.native.tracing.ufuncs import BITWISE, WRITTEN, NotTraced, any_nan, constant, llvm_type
 from ptxlab.native.value import VectorValue
-from ptxlab.numbers.formats import BF16, F16
+from ptxlab.numbers.formats import BF16, F16, F32, F64
 
 INTRINSICS: dict[str, Callable[..., Any]] = {}
 """What has a way of its own, by the name of the function (``ptxlab.arrays.intrinsic``)."""
 
-_WIDENED = {F16.dtype: casts.single_from_half, BF16.dtype: casts.single_from_brain}
-_NARROWED = {F16.dtype: casts.half_from_single, BF16.dtype: casts.brain_from_single}
+_BRAIN_FRACTION = F32.fraction_bits - BF16.fraction_bits
+_DOUBLE_FRACTION = F64.fraction_bits - F32.fraction_bits
 
 
 class TracedArray(Symbolic, NDArrayOperatorsMixin):
@@ -93,7 +93,7 @@ class TracedArray(Symbolic, NDArrayOperatorsMixin):
     def _single(self, narrower: np.dtype[Any]) -> TracedArray:
         """Return it in f32, on the way to fewer bits."""
         if self.dtype == np.float64 and narrower == F16.dtype:
-            odd: TracedArray = casts.odd_single(self)
+            odd: TracedArray = odd_single(self)
             return odd.astype(np.float32)
         if self.dtype != np.float32:
             raise NotTraced  # it would be rounded twice
@@ -156,3 +156,46 @@ def _kind(x: Any) -> Any:
 
 def _has_instructions(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biu" or dtype in (np.float32, np.float64)
+
+
+# ---- numbers of 16 bits, which are their bits here ------------------------------------------
+
+
+def single_from_half(words: VectorValue) -> VectorValue:
+    """Widen; a NaN keeps its sign, and is quiet."""
+    if not has_halves():
+        raise NotTraced
+    return words.bits("half").to("fpext", "float")
+
+
+def single_from_brain(words: VectorValue) -> VectorValue:
+    return (words.extended(32, signed=False) << _BRAIN_FRACTION).bits("float")
+
+
+def half_from_single(x: VectorValue) -> VectorValue:
+    """Round to the nearest, ties to even; NaN becomes the one that operations return."""
+    if not has_halves():
+        raise NotTraced
+    return x.is_("uno", x).choose(F16.nan, x.to("fptrunc", "half").bits("i16"))
+
+
+def brain_from_single(x: VectorValue) -> VectorValue:
+    """Round to the nearest, ties to even; NaN becomes the one that operations return."""
+    bits = x.bits("i32")
+    even = (bits >> _BRAIN_FRACTION) & 1
+    rounded = (bits + ((1 << _BRAIN_FRACTION - 1) - 1) + even) >> _BRAIN_FRACTION
+    return x.is_("uno", x).choose(BF16.nan, rounded.to("trunc", "i16"))
+
+
+def odd_single(x: Any) -> Any:
+    """Round float64 to float32's bits, to odd: a later rounding to fewer bits is not changed by it.
+
+    It is a function of arrays, or what stands for one. Of numbers that are subnormal in float32 more bits are left.
+    """
+    bits, below = x.view(np.uint64), np.uint64((1 << _DOUBLE_FRACTION) - 1)
+    sticky = ((bits & below) + below) & (below + np.uint64(1))
+    return ((bits | sticky) & ~below).view(np.float64)
+
+
+_WIDENED = {F16.dtype: single_from_half, BF16.dtype: single_from_brain}
+_NARROWED = {F16.dtype: half_from_single, BF16.dtype: brain_from_single}
