@@ -25,7 +25,7 @@ def load(
         with code.before_threads():
             return _item(_chosen(address, offset), kind, count)
     nbytes = width(kind) // 8 * count
-    together = address.is_same()
+    together = address.is_same
     with code.branch(address.is_apart(nbytes)) as branch:
         row = (address.first + offset).pointer().load(kind, LANES * count, align=1)
         apart = [row.shuffle(range(part, LANES * count, count)) for part in range(count)]

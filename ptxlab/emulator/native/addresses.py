@@ -7,7 +7,7 @@ Where one does not pass the function returns 1, before anything is written.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 from ptxlab.emulator.run.memory import Region
 from ptxlab.native.builder import LANES, FunctionBuilder
@@ -68,9 +68,10 @@ class Span:
         self.low, self.high = min(self.low, offset), max(self.high, offset + nbytes)
         self.items.add((offset % nbytes, nbytes))
 
-    def is_aligned(self, address: VectorValue) -> VectorValue | None:
-        """Say whether all items behind a base address are aligned; None if they cannot be otherwise."""
-        good = None
+    def is_aligned(
+        self, address: VectorValue, good: VectorValue | None = None
+    ) -> VectorValue | None:
+        """Say whether it is ``good`` and all items behind a base address are aligned; None if they cannot be otherwise."""
         for rest, size in sorted(self.items):
             if size > 1:
                 moved = address + rest if rest else address
@@ -79,35 +80,27 @@ class Span:
         return good
 
 
-@dataclass(slots=True)
+@dataclass
 class TranslatedAddress:
     """Where a base address is in this process, for the threads that are ``active`` (None: for all)."""
 
     address: VectorValue
     active: VectorValue | None
-    _first: VectorValue | None = None
-    _same: VectorValue | None = None
-    _apart: dict[int, VectorValue] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def first(self) -> VectorValue:
         """That of the first of eight threads."""
-        if self._first is None:
-            self._first = self.address.pick(0)
-        return self._first
+        return self.address.pick(0)
 
+    @cached_property
     def is_same(self) -> VectorValue:
-        """Say whether it is the same for all eight."""
-        if self._same is None:
-            self._same = self._holds(self.address.is_("eq", self.first))
-        return self._same
+        """Whether it is the same for all eight."""
+        return self._holds(self.address.is_("eq", self.first))
 
     def is_apart(self, nbytes: int) -> VectorValue:
         """Say whether eight items of so many bytes follow each other."""
-        if nbytes not in self._apart:
-            steps = numbers(self.address.code, "i64", range(0, LANES * nbytes, nbytes))
-            self._apart[nbytes] = self._holds(self.address.is_("eq", steps + self.first))
-        return self._apart[nbytes]
+        steps = numbers(self.address.code, "i64", range(0, LANES * nbytes, nbytes))
+        return self._holds(self.address.is_("eq", steps + self.first))
 
     def _holds(self, condition: VectorValue) -> VectorValue:
         """Say whether something holds for all eight, and all are active."""
@@ -171,7 +164,7 @@ class AddressTranslation:
                 cache.set(word, 0)
             if not address.lanes and (active is None or not active.lanes):
                 is_inside = code.call_function(_find(), "i1", self.table, address, *given)
-                self._require(_both(is_inside, span.is_aligned(address)), active)
+                self._require(span.is_aligned(address, is_inside), active)
                 return TranslatedAddress(address + cache.word(2), active)
         address = address.splat(LANES)
         starts, many, delta = (cache.word(word) for word in range(3))
@@ -197,7 +190,7 @@ class AddressTranslation:
         own = window.base.at(self.index, 8).load("i64", LANES, align=8)
         address = address.splat(LANES) - own
         inside = window.holds(address, span.low, span.high - span.low)
-        self._require(_both(inside, span.is_aligned(address)), active)
+        self._require(span.is_aligned(address, inside), active)
         start = window.start.at(self.index, 8).load("i64", LANES, align=8)
         return TranslatedAddress(address + start + window.data.integer(), active)
 
@@ -208,10 +201,6 @@ class AddressTranslation:
         good = _of_active(good, active)
         with self.code.when((good.all() if good.lanes else good).is_("eq", 0)):
             self.code.ret(1)
-
-
-def _both(good: VectorValue, other: VectorValue | None) -> VectorValue:
-    return good if other is None else good & other
 
 
 def _of_active(good: VectorValue, active: VectorValue | None) -> VectorValue:

@@ -87,7 +87,7 @@ class DispatchProgram:
         rows, tasks, held = self._rows.copy(), bytearray(), []
         places = []
         for work in self._work:
-            task, kept = work.task(wave, each if self._masked else None)
+            task, kept = work.make(wave, each if self._masked else None)
             places.append((len(tasks), len(tasks) + len(task), work.gate(wave)))
             tasks += task + bytes(8 * (len(work.inputs) + len(work.outputs)))
             held.append(kept)

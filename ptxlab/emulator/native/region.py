@@ -15,14 +15,14 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.cutting import steps_of
 from ptxlab.emulator.native.engine import BlockCode, code_of
-from ptxlab.emulator.native.segment import Arrays, CompiledFunction, Segment
-from ptxlab.emulator.native.warp_operation import PartTask, WarpOperation, warp_operation
-from ptxlab.emulator.native.writer import FunctionShape, Output
+from ptxlab.emulator.native.segment import Arrays, Segment
+from ptxlab.emulator.native.warp_operation import Output, PartTask, warp_operation
+from ptxlab.emulator.native.writer import FunctionShape
 from ptxlab.emulator.prepare.registers import FrameLayout
 from ptxlab.emulator.run.barriers import BARRIERS, Barrier
 from ptxlab.emulator.run.code import BasicBlock, InstructionSteps, Routine
 from ptxlab.emulator.run.exits import Guarded, Jump
-from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.emulator.run.wave import Frame
 
 BlockPart = Segment | Arrays
 Kind = tuple[int, bool]
@@ -40,29 +40,6 @@ class BranchTarget:
     yes: int
     no: int = NOWHERE
     slot: int = NOWHERE
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentTask(PartTask):
-    """What runs a segment."""
-
-    segment: Segment
-    compiled: CompiledFunction
-
-    can_fail = True
-
-    @property
-    def inputs(self) -> Sequence[int]:
-        return self.segment.inputs
-
-    @property
-    def outputs(self) -> Sequence[Output]:
-        return self.segment.outputs(self.compiled.written)
-
-    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
-        compiled = self.compiled
-        task = compiled.task(wave, mask, self.segment.spaces)
-        return task, (compiled, compiled.scratch, compiled.objects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +79,17 @@ class CompiledRegion:
 
 def around(routine: Routine, head: int) -> list[int]:
     """Return the blocks from which threads come back to a block that they have come from."""
-    onward = _onward(routine)
+    onward = [block.successors for block in routine.blocks]
     back: list[list[int]] = [[] for _ in onward]
     for number, targets in enumerate(onward):
         for target in targets:
-            if target < len(back):
-                back[target].append(number)
+            back[target].append(number)
     return sorted(_reached(onward, head) & _reached(back, head))
 
 
 def reached(routine: Routine) -> list[int]:
     """Return the blocks that threads can come to from the beginning."""
-    onward = _onward(routine)
-    return sorted(number for number in _reached(onward, 0) if number < len(onward))
-
-
-def _onward(routine: Routine) -> list[list[int]]:
-    return [_following(block, number) for number, block in enumerate(routine.blocks)]
+    return sorted(_reached([block.successors for block in routine.blocks], 0))
 
 
 def has_machine_code(routine: Routine, number: int, frame: Frame) -> bool:
@@ -128,25 +99,11 @@ def has_machine_code(routine: Routine, number: int, frame: Frame) -> bool:
     return is_hot or any(step and step.ready(frame.wave) for step in steps)
 
 
-def _following(block: BasicBlock, number: int) -> list[int]:
-    """Return the blocks behind one; of a call or a table the next line is."""
-    leave = block.exit
-    targets = [leave.target] if isinstance(leave, Jump) else [number + 1]
-    if isinstance(leave, Guarded) and isinstance(leave.then, Jump):
-        targets.append(leave.then.target)
-    return targets
-
-
 def _reached(onward: Sequence[Sequence[int]], head: int) -> set[int]:
     reached, todo = {head}, [head]
     while todo:
-        number = todo.pop()
-        new = [
-            target
-            for target in (onward[number] if number < len(onward) else ())
-            if target not in reached
-        ]
-        reached.update(new)
+        new = set(onward[todo.pop()]) - reached
+        reached |= new
         todo += new
     return reached
 
@@ -185,8 +142,8 @@ class Builder:
             widened: set[int] = set()
             for part in todo:
                 written = self._written(part)
-                if (step := self._warp_operation(part)) is not None:
-                    widened |= step.named
+                if (task := self._warp_operation(part)) is not None:
+                    widened |= task.named
                 elif written is None:
                     widened |= self._spread_by(part.bounds)
                 else:
@@ -215,17 +172,16 @@ class Builder:
         written = part.written_in(self._shape(part), self.frame)
         return None if written is None else part.outputs(written)
 
-    def _warp_operation(self, part: BlockPart) -> WarpOperation | None:
-        """Return the warp operation that a part is, for all threads."""
-        step = (
-            None if self.made.masked or isinstance(part, Segment) else warp_operation(part.bounds)
-        )
-        if step is None or not self.frame.layout.literals.isdisjoint(step.named):
+    def _warp_operation(self, part: BlockPart) -> PartTask | None:
+        """Return the task of the warp operation that a part is, for all threads."""
+        if self.made.masked or isinstance(part, Segment):
             return None
-        if not all(map(step.takes, step.sources)):
+        step = warp_operation(part.bounds)
+        task = step and step.part
+        if not (step and task and self.frame.layout.literals.isdisjoint(task.named)):
             return None
         if step.ready(self.frame.wave):
-            return step
+            return task
         self.made.awaited.add(part)
         return None
 
@@ -244,7 +200,7 @@ class Builder:
             compiled = part.compiled_in(
                 self._shape(part, self.made.per_lane.intersection(shared)), self.frame
             )
-            tasks[part] = None if compiled is None else SegmentTask(part, compiled)
+            tasks[part] = None if compiled is None else part.task_of(compiled)
             if compiled is None and not part.writes <= self.made.per_lane:
                 self.made.per_lane |= part.writes
                 return {}

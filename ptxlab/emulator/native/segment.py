@@ -11,11 +11,11 @@ import numpy as np
 
 from ptxlab.emulator.native.accesses import STORES
 from ptxlab.emulator.native.addresses import WINDOW, window_words
+from ptxlab.emulator.native.warp_operation import Output, PartTask
 from ptxlab.emulator.native.writer import (
     NAME,
     FunctionShape,
     NoNativeForm,
-    Output,
     Writer,
     Written,
     inputs_and_outputs,
@@ -127,18 +127,15 @@ class Arrays:
             step(frame, threads)
 
 
-@dataclass(slots=True)
-class Specializations:
-    """The compiled functions of a segment by their shapes, and their texts; None where there are to be none."""
-
-    compiled: dict[FunctionShape, CompiledFunction | None] = field(default_factory=dict)
-    texts: dict[FunctionShape, Written | None] = field(default_factory=dict)
-
-
 @lru_cache(maxsize=4096)
-def specializations_of(*segment: Hashable) -> Specializations:
-    """Return the specializations that there are of a segment; one that only names other registers has the same."""
-    return Specializations()
+def specializations_of(
+    *segment: Hashable,
+) -> tuple[dict[FunctionShape, CompiledFunction | None], dict[FunctionShape, Written | None]]:
+    """Return the compiled functions of a segment by their shapes, and their texts; None where there are to be none.
+
+    One that only names other registers has the same.
+    """
+    return {}, {}
 
 
 class Segment:
@@ -170,8 +167,8 @@ class Segment:
         self._numbers: dict[int, int] = {}
         described = tuple(describe(each, self._numbers, literals) for each in bounds)
         self._slots = list(self._numbers)
-        specializations = specializations_of(target, described, self._numbered(self.writes))
-        self.compiled, self.texts = specializations.compiled, specializations.texts
+        writes = self._numbered(self.writes)
+        self.compiled, self.texts = specializations_of(target, described, writes)
         self._shapes: dict[tuple[int, ...], FunctionShape] = {}
         self._made = self._faults = 0
 
@@ -217,6 +214,15 @@ class Segment:
     ) -> FunctionShape:
         """Return a shape, with registers by their numbers in this segment."""
         return FunctionShape(self._numbered(shared), masked, merging, self._numbered(spread))
+
+    def task_of(self, compiled: CompiledFunction) -> PartTask:
+        """Return what runs it in a dispatch loop."""
+
+        def make(wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
+            task = compiled.task(wave, mask, self.spaces)
+            return task, (compiled, compiled.scratch, compiled.objects)
+
+        return PartTask(self.inputs, self.outputs(compiled.written), make)
 
     def outputs(self, written: Written) -> list[Output]:
         """Return what functions write of this segment's registers, each with its dtype, and whether one a thread."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.heat import ANY, PROCESS, clock
-from ptxlab.emulator.prepare.registers import Source
+from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import InstructionSteps, Step
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import NEVER, Frame, Wave
@@ -19,72 +19,8 @@ from ptxlab.native import cores
 from ptxlab.native.arrays import sees_arrays
 from ptxlab.native.compiler import available
 
-
-class PartTask(ABC):
-    """What runs a part of a block in a dispatch loop: a task, and the registers that it names.
-
-    Of a warp all is read before something is written; if it ``can_fail`` what it writes must not be what it reads.
-    """
-
-    can_fail = False
-
-    @property
-    @abstractmethod
-    def inputs(self) -> Sequence[int]:
-        """The registers that it reads."""
-
-    @property
-    @abstractmethod
-    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
-        """The registers that it writes, with their dtypes, and whether they have an element a thread."""
-
-    def gate(self, wave: Wave) -> int:
-        """Return the address of a word that is 0 while the part is to be done by arrays; 0 for none."""
-        return 0
-
-    @abstractmethod
-    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
-        """Return the task for the threads of a mask, None for all, and what must stay as long as it.
-
-        Inputs and outputs are named behind it, a word each.
-        """
-
-
-class WarpOperation(PartTask):
-    """A step that is a task where all threads take part: of registers of one word a thread.
-
-    It reads ``sources`` and writes registers, ``slots``, of dtype ``word`` as a rule.
-    """
-
-    sources: Sequence[Source]
-    slots: Sequence[int]
-    word: np.dtype[Any]
-
-    @property
-    def inputs(self) -> Sequence[int]:
-        return [source.slot for source in self.sources]
-
-    @property
-    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
-        return [(slot, self.word, True) for slot in self.slots]
-
-    @property
-    def named(self) -> set[int]:
-        """The registers that its task names."""
-        return {*self.inputs, *self.slots}
-
-    @abstractmethod
-    def __call__(self, frame: Frame, threads: Threads) -> None:
-        """Run for these threads, as arrays if need be."""
-
-    @abstractmethod
-    def ready(self, wave: Wave) -> bool:
-        """Say whether there is machine code for a wave."""
-
-    def takes(self, source: Source) -> bool:
-        """Say whether the task can read a source."""
-        return source.convert is None and source.dtype.itemsize == self.word.itemsize
-
+Output = tuple[int, np.dtype[Any], bool]
+"""What machine code writes: a register, its dtype, and whether it has an element a thread, or one for all."""
 
 NAME = "warps"
 """What functions for one warp after the other are called."""
@@ -97,20 +33,48 @@ SOONER = 8
 
 
 @dataclass(eq=False)
-class FallbackStep(WarpOperation):
-    """A step that falls back to arrays, ``by_arrays``, outside of a dispatch loop.
+class PartTask:
+    """What runs a part of a block in a dispatch loop: a task, and the registers that it names.
 
-    In one it is a task, that somebody can ``make`` for a wave, once those of its ``kind`` have taken long.
+    Of a warp all ``inputs`` are read before something is written; if it ``can_fail`` what it writes must not be what
+    it reads. ``make`` returns the task for the threads of a mask, None for all, behind which the registers are named, a
+    word each, and what must stay as long as it. ``gate`` returns the address of a word that is 0 while the part is to
+    be done by arrays; 0 for none.
     """
 
-    kind: str
-    by_arrays: Step
-    sources: Sequence[Source]
-    slots: Sequence[int]
-    make: Callable[[Wave], bytes]
-    word = np.dtype(np.uint32)
+    inputs: Sequence[int]
+    outputs: Sequence[Output]
+    make: Callable[[Wave, Array | None], tuple[bytes, Any]]
+    can_fail: bool = True
+    gate: Callable[[Wave], int] = lambda wave: 0
 
-    can_fail = True
+    @property
+    def named(self) -> set[int]:
+        """The registers that it names."""
+        return {*self.inputs, *(slot for slot, _, _ in self.outputs)}
+
+
+@dataclass(eq=False)
+class WarpOperation(ABC):
+    """A step, of arrays as a rule, that is also the task of a ``part`` where all threads take part, None if it cannot be."""
+
+    by_arrays: Step
+    part: PartTask | None
+
+    @abstractmethod
+    def __call__(self, frame: Frame, threads: Threads) -> None:
+        """Run for these threads, as arrays if need be."""
+
+    @abstractmethod
+    def ready(self, wave: Wave) -> bool:
+        """Say whether there is machine code for a wave."""
+
+
+@dataclass(eq=False)
+class FallbackStep(WarpOperation):
+    """A step that falls back to arrays outside of a dispatch loop; in one it is a task once those of its ``kind`` have taken long."""
+
+    kind: str
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         began = clock()
@@ -121,8 +85,21 @@ class FallbackStep(WarpOperation):
         possible = wave.hot != NEVER and wave.config.cluster_ctas == 1
         return possible and PROCESS.is_hot((ANY, self.kind), wave.hot // SOONER)
 
-    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
-        return self.make(wave), self
+
+def with_task(
+    kind: str,
+    step: Step,
+    sources: Sequence[Source],
+    outputs: Sequence[Output],
+    make: Callable[[Wave], bytes],
+    gate: Callable[[Wave], int] = lambda wave: 0,
+) -> Step:
+    """Return the step that is a task too, which somebody can ``make`` for a wave; ``step`` alone where it cannot be."""
+    if not (is_possible() and all(source.convert is None for source in sources)):
+        return step
+    inputs = [source.slot for source in sources]
+    part = PartTask(inputs, outputs, lambda wave, mask: (make(wave), None), gate=gate)
+    return FallbackStep(step, part, kind)
 
 
 def by_warps(text: str, words: Callable[[Wave], tuple[int, ...]]) -> Callable[[Wave], bytes]:
@@ -136,6 +113,11 @@ def by_warps(text: str, words: Callable[[Wave], tuple[int, ...]]) -> Callable[[W
         return cores.pool(wave.cores).task(wave.warps, (function, WARPS, 1), words=words(wave))
 
     return make
+
+
+def per_lane(destinations: Sequence[Destination]) -> list[Output]:
+    """Return what writes a word of 32 bits a thread to registers."""
+    return [(destination.slot, np.dtype(np.uint32), True) for destination in destinations]
 
 
 def is_possible() -> bool:

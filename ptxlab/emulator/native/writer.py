@@ -22,6 +22,7 @@ from ptxlab.emulator.native.addresses import (
     TranslatedAddress,
     Window,
 )
+from ptxlab.emulator.native.warp_operation import Output
 from ptxlab.emulator.prepare.program import Lowered
 from ptxlab.emulator.prepare.registers import Array, Destination, Narrower, Source
 from ptxlab.emulator.run.code import InstructionSteps
@@ -59,10 +60,6 @@ class FunctionShape:
             frozenset(slots[number] for number in numbers) for numbers in (self.shared, self.spread)
         )
         return FunctionShape(shared, self.masked, self.merging, spread)
-
-
-Output = tuple[int, np.dtype[Any], bool]
-"""What a function writes: a register, its dtype, and whether it has an element a thread, or one for all."""
 
 
 @dataclass(slots=True)

@@ -9,9 +9,8 @@ closes itself when it is full.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from weakref import proxy
@@ -20,7 +19,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.addresses import WINDOW, AddressTranslation, Span, Window, window_words
-from ptxlab.emulator.native.warp_operation import FallbackStep, is_possible
+from ptxlab.emulator.native.warp_operation import with_task
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.run.code import Step
@@ -233,17 +232,13 @@ def _span(offset: int, nbytes: int) -> Span:
 # ---- steps ----
 
 
-@dataclass(eq=False)
-class _CopyStep(FallbackStep):
-    """A step of the copies that the ring of a wave has."""
+def _step(step: Step, sources: Sequence[Source], make: Callable[[Wave], bytes]) -> Step:
+    """Return a step of the copies that the ring of a wave has, while it is open."""
+    return with_task("cp.async", step, sources, (), make, _where_open)
 
-    word = np.dtype(np.uint64)
 
-    def takes(self, source: Source) -> bool:
-        return source.convert is None and source.dtype.itemsize in (4, 8)
-
-    def gate(self, wave: Wave) -> int:
-        return int(ring(wave).words[OPEN:].ctypes.data)
+def _where_open(wave: Wave) -> int:
+    return int(ring(wave).words[OPEN:].ctypes.data)
 
 
 def _task(
@@ -256,7 +251,7 @@ def _task(
 def natively(step: Step, read: Access, write: Access) -> Step:
     """Return the step of a cp.async of whole items that is a task too."""
     target = write.base.dtype.itemsize
-    if read.base.dtype.itemsize != 8 or not is_possible():
+    if read.base.dtype.itemsize != 8:
         return step
 
     def task(wave: Wave) -> bytes:
@@ -266,7 +261,7 @@ def natively(step: Step, read: Access, write: Access) -> Step:
         stages = (first, WORTH, WARP), (second, wave.width, 1)
         return _task(wave, wave.width, *stages, words=words)
 
-    return _CopyStep("cp.async", step, [write.base, read.base], (), task)
+    return _step(step, [write.base, read.base], task)
 
 
 def committed(step: Step) -> Step:
@@ -276,7 +271,7 @@ def committed(step: Step) -> Step:
         [commit] = cores.functions(groups(), "commit")
         return _task(wave, 1, (commit, 1, 1))
 
-    return _CopyStep("cp.async", step, (), (), task) if is_possible() else step
+    return _step(step, (), task)
 
 
 def waited(step: Step, allowed: int) -> Step:
@@ -287,4 +282,4 @@ def waited(step: Step, allowed: int) -> Step:
         stages = (land, WORTH, wave.cta_width), (landed, wave.width, 1)
         return _task(wave, wave.width, *stages, words=(allowed,))
 
-    return _CopyStep("cp.async", step, (), (), task) if is_possible() else step
+    return _step(step, (), task)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ptxlab.emulator.native.addresses import WINDOW, Window, window_words
-from ptxlab.emulator.native.warp_operation import NAME, FallbackStep, by_warps, is_possible
+from ptxlab.emulator.native.warp_operation import NAME, by_warps, per_lane, with_task
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.prepare.registers import Destination
 from ptxlab.emulator.run.code import Step
@@ -36,15 +36,14 @@ def natively(
 ) -> Step:
     """Return the step that is a task too, where the form and its address allow it."""
     narrow = form.bits == form.packed_bits == 16 and access.space == "shared"
-    if not (narrow and is_possible()):
+    if not (narrow and access.base.dtype.itemsize == 4):
         return step
     checked = WARP if all_addresses else form.matrices * form.rows
     make = by_warps(
         _text(form.matrices, checked, tuple(order)),
         lambda wave: (*window_words(wave.regions["shared"]), access.offset),
     )
-    slots = [destination.slot for destination in destinations]
-    return FallbackStep("ldmatrix", step, [access.base], slots, make)
+    return with_task("ldmatrix", step, [access.base], per_lane(destinations), make)
 
 
 @cache

@@ -16,7 +16,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.heat import ANY, PROCESS, Key, clock
-from ptxlab.emulator.native.warp_operation import WarpOperation, is_possible
+from ptxlab.emulator.native.warp_operation import PartTask, WarpOperation, is_possible
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.background import Span
@@ -136,12 +136,10 @@ class ProductStep(WarpOperation):
 
     product: NativeProduct
     form: MatrixInstruction
-    by_arrays: Step
     line: int
     sources: Sequence[Source]
     slots: Sequence[int]
     word: np.dtype[Any]
-    can_fail: bool
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self.product.hot(frame.wave):
@@ -163,9 +161,6 @@ class ProductStep(WarpOperation):
     def ready(self, wave: Wave) -> bool:
         return self.product.hot(wave)
 
-    def task(self, wave: Wave, mask: Array | None) -> tuple[bytes, Any]:
-        return self.product.task(wave, wave.warps, [0]), self
-
 
 def natively(
     product: NativeProduct,
@@ -178,8 +173,15 @@ def natively(
     """Return the step that is machine code, and ``step`` where there is none."""
     word = np.dtype(f"u{form.operand('D').register_bits // 8}")
     slots = [destination.slot for destination in destinations]
-    undefined = form.metadata is not None  # which metadata may be
-    return ProductStep(product, form, step, line, sources, slots, word, undefined)
+    part = None
+    if all(each.convert is None and each.dtype.itemsize == word.itemsize for each in sources):
+        part = PartTask(
+            inputs=[source.slot for source in sources],
+            outputs=[(slot, word, True) for slot in slots],
+            make=lambda wave, mask: (product.task(wave, wave.warps, [0]), product),
+            can_fail=form.metadata is not None,  # which may be undefined
+        )
+    return ProductStep(step, part, product, form, line, sources, slots, word)
 
 
 def each(value: Array, width: int) -> Array:

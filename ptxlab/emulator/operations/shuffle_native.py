@@ -8,13 +8,11 @@ Source: PTX ISA, "shfl.sync".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.native.warp_operation import NAME, FallbackStep, by_warps, is_possible
+from ptxlab.emulator.native.warp_operation import NAME, by_warps, per_lane, with_task
 from ptxlab.emulator.operations.warp import lane_read
 from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.run.code import Step
@@ -25,16 +23,6 @@ from ptxlab.native.tracing.trace import trace
 from ptxlab.native.value import numbers
 
 
-@dataclass(eq=False)
-class ShuffleStep(FallbackStep):
-    """The step of a shfl by whole warps, which may have a predicate as its second result."""
-
-    @property
-    def outputs(self) -> Sequence[tuple[int, np.dtype[Any], bool]]:
-        dtypes = self.word, np.dtype(bool)
-        return [(slot, dtype, True) for slot, dtype in zip(self.slots, dtypes, strict=False)]
-
-
 def natively(
     step: Step,
     mode: str,
@@ -42,14 +30,18 @@ def natively(
     given: Sequence[int | None],
     destinations: Sequence[Destination],
 ) -> Step:
-    """Return the step that is a task too; ``given`` are b, c and the membermask where they are constants."""
-    if any(destination.widen for destination in destinations) or not is_possible():
+    """Return the step that is a task too; ``given`` are b, c and the membermask where they are constants.
+
+    The second result is a predicate.
+    """
+    if any(destination.widen for destination in destinations):
         return step
     value, *numbers = sources
     read = [number for number, constant in zip(numbers, given, strict=True) if constant is None]
     text = _text(mode, tuple(given), tells=len(destinations) == 2)
-    slots = [destination.slot for destination in destinations]
-    return ShuffleStep("shfl", step, [value, *read], slots, by_warps(text, lambda wave: ()))
+    outputs = per_lane(destinations[:1])
+    outputs += [(destination.slot, np.dtype(bool), True) for destination in destinations[1:]]
+    return with_task("shfl", step, [value, *read], outputs, by_warps(text, lambda wave: ()))
 
 
 @cache

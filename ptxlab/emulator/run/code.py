@@ -84,7 +84,7 @@ class InstructionSteps:
 
 @dataclass(slots=True, eq=False)
 class BasicBlock:
-    """Steps that run one after another, then an exit.
+    """Steps that run one after another, then an exit, which leads to some of the ``successors``.
 
     ``watched`` are the steps of a launch that somebody watches: they tell of each instruction, and
     drop no register, so that each can be looked at wherever its name is known.
@@ -98,6 +98,7 @@ class BasicBlock:
     steps: Sequence[Step]
     watched: Sequence[InstructionSteps]
     exit: Exit
+    successors: Sequence[int]
     lasting: Callable[[], list[set[int]]]
     needed: Callable[[], set[int]]
     first_line: int

@@ -87,6 +87,7 @@ def _block(
         steps=steps,
         watched=watched,
         exit=leave,
+        successors=block.successors,
         lasting=liveness.lasting,
         needed=liveness.needed,
         first_line=watched[0].site.line if watched else 0,
