@@ -265,10 +265,10 @@ def test_what_has_no_fragments_is_found_with_the_reason(page: Browser) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 700, 1000, 1400])
-def test_an_empty_box_covers_nothing(page: Browser, address: str, width: int) -> None:
-    with page.phone(width, 844):
-        page.open(f"{address}#op={BF16.name}")
-        box, stage, marks = page.js(
+def test_an_empty_box_covers_nothing(browser: Browser, address: str, width: int) -> None:
+    with browser.phone(width, 844):
+        browser.open(f"{address}#op={BF16.name}")
+        box, stage, marks = browser.js(
             "return ['inspector', 'stage', 'marks'].map((id) => {"
             "const box = $(id).getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
         )
@@ -294,21 +294,21 @@ def test_the_keyboard_reaches_everything(page: Browser) -> None:
     assert address_of(page).endswith("&lane=5")
 
 
-def test_a_bad_address_falls_back(page: Browser, address: str) -> None:
-    page.open(f"{address}#op=no.such&at=A,99,1&lane=40&pitch=7")
-    assert page.text("#name") == BF16.name
-    assert page.text("#inspector h2") == "nothing chosen"
+def test_a_bad_address_falls_back(browser: Browser, address: str) -> None:
+    browser.open(f"{address}#op=no.such&at=A,99,1&lane=40&pitch=7")
+    assert browser.text("#name") == BF16.name
+    assert browser.text("#inspector h2") == "nothing chosen"
 
 
-def test_the_four_products_of_m8n8k4(page: Browser, address: str) -> None:
+def test_the_four_products_of_m8n8k4(browser: Browser, address: str) -> None:
     instruction = multiplication("m8n8k4", "f16", "f32")
-    page.open(f"{address}#op={instruction.name}")
-    page.click('[data-matrix-pick="2"]')
-    lanes = page.js(
+    browser.open(f"{address}#op={instruction.name}")
+    browser.click('[data-matrix-pick="2"]')
+    lanes = browser.js(
         "return [...document.querySelectorAll('[data-operand=\"A\"] text')].map((t) => t.textContent)"
     )
     assert {int(text.split(":")[0]) // 4 % 4 for text in lanes} == {2}
-    assert address_of(page) == f"#op={instruction.name}&matrix=2"
+    assert address_of(browser) == f"#op={instruction.name}&matrix=2"
 
 
 def row_addresses(matrices: int, pitch: int, swizzle: int) -> list[list[int]]:
@@ -333,36 +333,38 @@ def words_of_one_bank(addresses: list[list[int]]) -> int:
 
 
 @pytest.mark.parametrize("matrices", [1, 2, 4])
-def test_ldmatrix_counts_its_bank_conflicts(page: Browser, address: str, matrices: int) -> None:
+def test_ldmatrix_counts_its_bank_conflicts(page: Browser, matrices: int) -> None:
     (name,) = (
         m.name for m in LDMATRIX if m.shape == "m8n8" and m.matrices == matrices and not m.trans
     )
-    for pitch in (16, 32, 64, 80, 128, 144, 272):
-        for swizzle in range(4):
-            page.js(
-                "location.hash = arguments[0]; readHash(); drawAll()",
-                f"op={name}&pitch={pitch}&swizzle={swizzle}",
-            )
-            addresses = row_addresses(matrices, pitch, swizzle)
-            right = words_of_one_bank(addresses)
-            assert wavefronts(np.array(addresses), 16).sum() == right
-            assert page.text("#verdict").startswith(f"{right} wavefront")
-            assert bool(page.js("return document.querySelectorAll('.clash').length")) == (
-                right > matrices
-            )
+    script = """
+        document.body.hidden = true;  // nothing has to be laid out
+        return arguments[1].map(([pitch, swizzle]) => {
+          location.hash = `op=${arguments[0]}&pitch=${pitch}&swizzle=${swizzle}`;
+          readHash();
+          drawAll();
+          return [$("verdict").textContent, document.querySelectorAll(".clash").length];
+        });"""
+    places = [(p, swizzle) for p in (16, 32, 64, 80, 128, 144, 272) for swizzle in range(4)]
+    for place, (verdict, clashes) in zip(places, page.js(script, name, places), strict=True):
+        addresses = row_addresses(matrices, *place)
+        right = words_of_one_bank(addresses)
+        assert wavefronts(np.array(addresses), 16).sum() == right
+        assert verdict.startswith(f"{right} wavefront")
+        assert bool(clashes) == (right > matrices)
 
 
-def test_ldmatrix_shows_the_plan_of_a_lane(page: Browser, address: str) -> None:
+def test_ldmatrix_shows_the_plan_of_a_lane(browser: Browser, address: str) -> None:
     x4 = next(m for m in LDMATRIX if m.matrices == 4 and m.trans)
-    page.open(f"{address}#op={x4.name}&pitch=128&swizzle=3")
-    page.hover('#stage [data-bank][data-lane="19"]')
+    browser.open(f"{address}#op={x4.name}&pitch=128&swizzle=3")
+    browser.hover('#stage [data-bank][data-lane="19"]')
     assert x4.addressed_row(19) == (2, 3)
-    assert "address of row 3 of matrix 2: 0x01a0" in page.text("#inspector .where")
+    assert "address of row 3 of matrix 2: 0x01a0" in browser.text("#inspector .where")
     first = x4.fragment.table()[19, 0].tolist()
-    assert f"matrix 1: {' '.join(f'[{r},{c}]' for r, c in first)}" in page.text("#inspector .held")
-    page.click('[data-swizzle="0"]')
-    assert address_of(page).endswith("pitch=128&swizzle=0")
-    assert page.text("#verdict").startswith("32 wavefronts for 4 phases")
+    assert f"matrix 1: {' '.join(f'[{r},{c}]' for r, c in first)}" in browser.text("#inspector .held")
+    browser.click('[data-swizzle="0"]')
+    assert address_of(browser).endswith("pitch=128&swizzle=0")
+    assert browser.text("#verdict").startswith("32 wavefronts for 4 phases")
 
 
 def test_light_and_dark(page: Browser) -> None:
@@ -390,15 +392,15 @@ def test_a_screenshot_has_every_lane_s_colour(page: Browser) -> None:
     assert len(set(fills)) == 32
 
 
-def test_movmatrix_shows_where_an_element_goes(page: Browser, address: str) -> None:
-    page.open(f"{address}#op={MOVMATRIX.name}&at=A,2,5")
-    assert page.text("#inspector h2") == "A[2,5]"
+def test_movmatrix_shows_where_an_element_goes(browser: Browser, address: str) -> None:
+    browser.open(f"{address}#op={MOVMATRIX.name}&at=A,2,5")
+    assert browser.text("#inspector h2") == "A[2,5]"
     source, destination = (
         layout.registers(2, 5)[0] for layout in (MOVMATRIX.source, MOVMATRIX.destination)
     )
-    assert shown(page, "at") == [f"{source.lane}:a0"]
-    assert f"D in lane {destination.lane} register d0" in page.text("#inspector")
-    assert set(shown(page, "on")) == {f"{source.lane}:d0", f"{destination.lane}:d0"}
+    assert shown(browser, "at") == [f"{source.lane}:a0"]
+    assert f"D in lane {destination.lane} register d0" in browser.text("#inspector")
+    assert set(shown(browser, "on")) == {f"{source.lane}:d0", f"{destination.lane}:d0"}
 
 
 def test_every_instruction_can_be_chosen_and_touched(page: Browser) -> None:
@@ -421,73 +423,73 @@ def test_every_instruction_can_be_chosen_and_touched(page: Browser) -> None:
     assert bad == []
 
 
-def test_a_warpgroup_shows_its_threads_and_shared_memory(page: Browser, address: str) -> None:
+def test_a_warpgroup_shows_its_threads_and_shared_memory(browser: Browser, address: str) -> None:
     """wgmma m64n96k16: another n and other columns are chosen, and an element of D is traced."""
     form = multiplication("wgmma.m64n96k16.rs", "bf16")
-    page.open(f"{address}#op={form.key}&at=D,41,77")
-    assert page.text("#name") == form.key
+    browser.open(f"{address}#op={form.key}&at=D,41,77")
+    assert browser.text("#name") == form.key
     place = form.operand("D").registers(41, 77)[0]
-    assert f"thread {place.lane} register d{place.register}" in page.text("#inspector")
-    assert shown(page, "at") == [f"{place.lane}:d{place.register}"]
-    sums = page.js("return [...document.querySelectorAll('.sum td')].map((e) => e.textContent)")
+    assert f"thread {place.lane} register d{place.register}" in browser.text("#inspector")
+    assert shown(browser, "at") == [f"{place.lane}:d{place.register}"]
+    sums = browser.js("return [...document.querySelectorAll('.sum td')].map((e) => e.textContent)")
     (element,) = trace(form, 41, 77)
     for term in element.terms[::2]:
         (a,), (b,) = term.a, term.b[0]
         assert isinstance(b, SharedPlace)
         assert f"{a[0]}:a{a[1]}" in sums
     assert element.terms[8].b[0][0].formula in sums  # type: ignore[union-attr]
-    page.js(
+    browser.js(
         "const n = document.querySelector('#number'); n.value = '24';"
         "n.dispatchEvent(new Event('change', { bubbles: true }))"
     )
-    assert page.text("#name") == form.key.replace("n96", "n24")
-    page.hover('[data-operand="B"] [data-unit]', right=-0.2, down=-0.2)
-    assert page.text("#inspector h2").startswith("B[")
-    assert "shared memory start" in page.text("#inspector")
-    page.js("location.hash = arguments[0]", f"op={form.key}&lane=127")
-    page.until("document.querySelector('#inspector h2').textContent === 'thread 127'")
-    assert "warp 3" in page.text("#inspector .where")
+    assert browser.text("#name") == form.key.replace("n96", "n24")
+    browser.hover('[data-operand="B"] [data-unit]', right=-0.2, down=-0.2)
+    assert browser.text("#inspector h2").startswith("B[")
+    assert "shared memory start" in browser.text("#inspector")
+    browser.js("location.hash = arguments[0]", f"op={form.key}&lane=127")
+    browser.until("document.querySelector('#inspector h2').textContent === 'thread 127'")
+    assert "warp 3" in browser.text("#inspector .where")
 
 
-def test_metadata_and_scales_stand_below_the_dot_product(page: Browser, address: str) -> None:
+def test_metadata_and_scales_stand_below_the_dot_product(browser: Browser, address: str) -> None:
     """Owners as the PTX ISA's figures of sparse mma.m16n8k64 and of block scaling have them."""
-    page.open(f"{address}#op={multiplication('mma.sp.m16n8k64', 's8').name}&at=D,3,5")
-    held = page.text("#inspector .held")
+    browser.open(f"{address}#op={multiplication('mma.sp.m16n8k64', 's8').name}&at=D,3,5")
+    held = browser.text("#inspector .held")
     assert held == "j 0..15lane 12 bits 0 to 31j 16..31lane 14 bits 0 to 31"
-    page.open(
+    browser.open(
         f"{address}#op={multiplication('m16n8k64.mxf4nvf4.scale_vec::4X.ue4m3').name}&at=D,3,5"
     )
-    rows = page.js("return [...document.querySelectorAll('.sum tr')].map((e) => e.textContent)")
+    rows = browser.js("return [...document.querySelectorAll('.sum tr')].map((e) => e.textContent)")
     assert rows[-4:] == [
         f"{16 * block}..{16 * block + 15}lane 12 byte {block}lane 20 byte {block}"
         for block in range(4)
     ]
 
 
-def test_what_is_selected_stays_in_sight_in_a_narrow_window(page: Browser, address: str) -> None:
-    with page.phone(390, 844):
-        page.open(f"{address}#op={BF16.name}&at=D,3,5")
-        assert page.js("return document.documentElement.scrollWidth") == 390
-        top, bottom = page.js(
+def test_what_is_selected_stays_in_sight_in_a_narrow_window(browser: Browser, address: str) -> None:
+    with browser.phone(390, 844):
+        browser.open(f"{address}#op={BF16.name}&at=D,3,5")
+        assert browser.js("return document.documentElement.scrollWidth") == 390
+        top, bottom = browser.js(
             "const box = document.querySelector('#inspector').getBoundingClientRect();"
             "return [box.top, box.bottom]"
         )
         assert 400 < top < bottom <= 844
 
 
-def test_a_name_of_several_forms_opens_the_first(page: Browser, address: str) -> None:
-    page.open(f"{address}#op=wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16")
-    assert page.text("#name") == "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16.rs"
+def test_a_name_of_several_forms_opens_the_first(browser: Browser, address: str) -> None:
+    browser.open(f"{address}#op=wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16")
+    assert browser.text("#name") == "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16.rs"
 
 
-def test_tensor_memory_has_a_picture(page: Browser, address: str) -> None:
+def test_tensor_memory_has_a_picture(browser: Browser, address: str) -> None:
     (move,) = (
         m for m in TENSOR_MEMORY_MOVES if m.name.startswith("tcgen05.ld.sync.aligned.16x256b.x8.b")
     )
-    page.open(f"{address}#op={move.name}&at=R,9,37")
+    browser.open(f"{address}#op={move.name}&at=R,9,37")
     place = move.layout.registers(9, 37)[0]
-    assert f"lane {place.lane} register r{place.register}" in page.text("#inspector .where")
-    assert shown(page, "at") == [f"{place.lane}:r{place.register}"]
+    assert f"lane {place.lane} register r{place.register}" in browser.text("#inspector .where")
+    assert shown(browser, "at") == [f"{place.lane}:r{place.register}"]
 
 
 def test_a_page_with_another_layout_would_be_seen(browser: Browser, tmp_path: Path) -> None:

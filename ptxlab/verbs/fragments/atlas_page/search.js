@@ -33,10 +33,10 @@ function drawList() {
   const families = new Map();
   shown.forEach((entry) => families.set(entry.family, [...(families.get(entry.family) || []), entry]));
   $("list").innerHTML = [...families].map(([family, members]) =>
-    `<h2>${family} <small>${total(members)}</small></h2>` + members.map((entry) =>
+    `<section style="--count: ${members.length}"><h2>${family} <small>${total(members)}</small></h2>` + members.map((entry) =>
       `<button type="button" data-name="${entry.name}" title="${entry.name}"${entry === listed(state.entry) ? ' aria-current="true"' : ""}>` +
       `<span class="shape">${filled(entry.shape, "N")}</span><span>${entry.types} <span class="more">${entry.more}</span></span>` +
-      `<span class="dot${entry.hardware ? " good" : ""}" title="${verdict(entry)}"></span></button>`).join("")).join("") +
+      `<span class="dot${entry.hardware ? " good" : ""}" title="${verdict(entry)}"></span></button>`).join("") + "</section>").join("") +
     without.map(({ name, why }) => `<p class="without"><b>${name}</b> ${why}. <code>ptxlab explain ${name}</code></p>`).join("") ||
     '<p class="without">Nothing has all of these words. They may be parts of a name (ldmatrix x4 trans), a shape, types, a target, ' +
     "an opcode of machine code (HMMA.16816), or an element (D[5,6]).</p>";
