@@ -16,7 +16,6 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupported
-from tests.together import PLUGINS
 
 ADD = """.version 8.0
 .target sm_75
@@ -305,7 +304,7 @@ def test_asking_for_a_gpu_without_one_ends_the_tests_clearly() -> None:
         capture_output=True,
         text=True,
         timeout=60,
-        env=os.environ | PLUGINS | {"CUDA_VISIBLE_DEVICES": ""},
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
         cwd=Path(__file__).parents[2],
     )
     assert ran.returncode == 3
