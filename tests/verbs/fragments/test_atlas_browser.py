@@ -361,7 +361,9 @@ def test_ldmatrix_shows_the_plan_of_a_lane(browser: Browser, address: str) -> No
     assert x4.addressed_row(19) == (2, 3)
     assert "address of row 3 of matrix 2: 0x01a0" in browser.text("#inspector .where")
     first = x4.fragment.table()[19, 0].tolist()
-    assert f"matrix 1: {' '.join(f'[{r},{c}]' for r, c in first)}" in browser.text("#inspector .held")
+    assert f"matrix 1: {' '.join(f'[{r},{c}]' for r, c in first)}" in browser.text(
+        "#inspector .held"
+    )
     browser.click('[data-swizzle="0"]')
     assert address_of(browser).endswith("pitch=128&swizzle=0")
     assert browser.text("#verdict").startswith("32 wavefronts for 4 phases")

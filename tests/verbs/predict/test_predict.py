@@ -27,10 +27,16 @@ extern "C" __global__ void scale(float* x, int n) {
 """
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return one folder for all tests: machine code names it, and where it is the same is disassembled once."""
+    return tmp_path_factory.mktemp("predict")
+
+
 @pytest.fixture
-def scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "scale.cu").write_text(SOURCE)
+def scale(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(folder)
+    (folder / "scale.cu").write_text(SOURCE)
     return "scale.cu"
 
 
