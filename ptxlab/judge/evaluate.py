@@ -50,9 +50,9 @@ def evaluate(
 
     ``candidate`` is a .cu or .ptx file, machine code, PTX text, or a function of Triton, whose ``arguments`` include its constexpr
     ones and whose ``block`` is 32 threads a warp. ``reference`` is a function in NumPy or PyTorch of the arguments by
-    name, a file in Python that has it (``ptxlab.judge.references``), or a trusted kernel in CUDA C, whose float and double are
-    compiled as numbers that carry their bounds (``ptxlab.judge.reference_kernel``); ``trusted_launch`` has what of its grid,
-    block and shared memory differs from the candidate's. ``arguments`` are arrays to be drawn and numbers by
+    name, a file in Python that has it (``ptxlab.judge.references``), or a trusted kernel in CUDA C, PTX, machine code or Triton, whose
+    numbers carry their bounds (``ptxlab.judge.trusted_kernel``); ``trusted_launch`` has what of its grid,
+    block and shared memory differs from the candidate's, and the ``constants`` of a function of Triton. ``arguments`` are arrays to be drawn and numbers by
     name (``ptxlab.judge.arguments``), which like ``grid``, ``block`` and ``shared`` (bytes) may be functions of ``sizes``: a
     size is a number, or that and what it has to be a multiple of. Sizes too large to be emulated are made smaller, and the
     time is predicted for the full ones on ``gpus``, if any, beside that of a ``baseline`` kernel. ``arch`` is what the emulator

@@ -16,11 +16,11 @@ from ptxlab.judge.candidate_judge import CandidateJudge
 from ptxlab.judge.comparison import compare, is_poison
 from ptxlab.judge.contained import Contained
 from ptxlab.judge.judgement import TrialOutcome, Trick, Writer
-from ptxlab.judge.reference_kernel import ReferenceKernel
 from ptxlab.judge.speed import Speed, predicted
 from ptxlab.judge.task import Case, KernelTask
 from ptxlab.judge.tricks import tricks
 from ptxlab.judge.triton_function import TritonFunction, compiled, is_triton
+from ptxlab.judge.trusted_kernel import TrustedKernel
 from ptxlab.launch_config import LaunchConfig
 
 Candidate = str | os.PathLike[str] | Any
@@ -31,9 +31,10 @@ class KernelJudge(CandidateJudge):
     """Asks the process of one candidate, and keeps what it says."""
 
     def __init__(
-        self, task: KernelTask, candidate: Candidate, kernel: str | None, options: Sequence[str]
-    ) -> None:
-        self._task, self._options = task, options
+        self, task: KernelTask, candidate: Candidate, kernel: str | None, options: Sequence[str],
+        trusted: TrustedKernel | None = None,
+    ) -> None:  # fmt: skip
+        self._task, self._options, self._trusted = task, options, trusted
         self._triton: TritonFunction | None = None
         self._rejected: PtxlabError | None = None
         if is_triton(candidate):
@@ -54,8 +55,13 @@ class KernelJudge(CandidateJudge):
         """Return a function of Triton as PTX, a line for one that does not compile."""
         given = self._task.cases()[0]
         try:
-            threads = LaunchConfig.of(**given.config).cta_threads
-            self._triton = compiled(function, given.given, threads, self._task.target)
+            config: Mapping[str, Any] = given.config
+            arguments = given.given
+            if self._trusted is not None:
+                config = self._trusted.config(given.trial.sizes)
+                arguments = self._trusted.named(arguments)
+            threads = LaunchConfig.of(**config).cta_threads
+            self._triton = compiled(function, arguments, threads, self._task.target)
         except PtxlabError as error:
             self._rejected = error
             return "\n"
@@ -64,12 +70,13 @@ class KernelJudge(CandidateJudge):
     def run(self, gpus: Sequence[str], baseline: Candidate | None = None) -> None:
         """Ask for all stages, and for the time of a kernel to compare with, which by default is a trusted kernel."""
         super().run(gpus)
-        config: Mapping[str, Any] = self._task.config(self._task.full_sizes)
-        if baseline is None and isinstance(self._task.reference, ReferenceKernel):
-            baseline = self._task.reference.path
-            config = self._task.reference.config(self._task.full_sizes)
-        if baseline is not None and self._speeds:
-            self._compare_with(baseline, config)
+        reference = self._task.reference
+        if baseline is None and isinstance(reference, TrustedKernel):
+            other = KernelJudge(self._task, reference.kernel, None, self._options, reference)
+            self._compare_with(other, reference.config(self._task.full_sizes))
+        elif baseline is not None:
+            other = KernelJudge(self._task, baseline, None, self._options)
+            self._compare_with(other, self._task.config(self._task.full_sizes))
 
     def _load(self, process: Contained, given: Case) -> dict[str, Any]:
         if self._rejected is not None:
@@ -153,14 +160,17 @@ class KernelJudge(CandidateJudge):
         return self._timed(process, gpu, self._task.config(self._task.full_sizes))
 
     def _timed(self, process: Contained, gpu: str, config: Mapping[str, Any]) -> Speed:
+        shapes = self._task.shapes()
+        arguments = self._trusted.named(shapes) if self._trusted else shapes
         try:
-            told = process.ask("predict", gpu=gpu, **self._passed(self._task.shapes(), config))
+            told = process.ask("predict", gpu=gpu, **self._passed(arguments, config))
         except PtxlabError as error:
             return Speed(gpu, unknown=str(error).splitlines()[0])
         return predicted(gpu, told)
 
-    def _compare_with(self, baseline: Candidate, config: Mapping[str, Any]) -> None:
-        other = KernelJudge(self._task, baseline, None, self._options)
+    def _compare_with(self, other: KernelJudge, config: Mapping[str, Any]) -> None:
+        if not self._speeds:
+            return
         with Contained(other._job, self._task.limits) as process:
             for at, speed in enumerate(self._speeds):
                 seconds = other._timed(process, speed.gpu, config).seconds

@@ -20,14 +20,17 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.loading import find_file
 from ptxlab.errors import LaunchError, PtxlabError, ToolchainError, Unsupported
 from ptxlab.files import read_text
-from ptxlab.gemm.reference import error_bound
 from ptxlab.isa.targets import Target
-from ptxlab.judge.comparison import poisoned
-from ptxlab.judge.kernel_candidate import bound
-from ptxlab.judge.references import Reference
 from ptxlab.judge.rounding import Bounded
+from ptxlab.judge.trusted_kernel import (
+    TYPES,
+    UNIT,
+    TrustedKernel,
+    is_float,
+    roundings_of_a_term,
+    taken,
+)
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.numbers.formats import BF16, F16, F32
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.toolchain.host_headers import INCLUDE, without_host_headers
@@ -39,7 +42,6 @@ _NUMBER = np.dtype(
 )
 """``ptxlab_bounded``."""
 _HEADER = Path(__file__).with_name("bounded.h")
-_UNIT = 2.0**-24
 _UNCARRIED = re.compile(
     r"\b(?:(?:float|double)[1-4]|half2|__half2|(?:__)?nv_bfloat162|asm|union|__\w+_as_\w+)\b"
 )
@@ -48,11 +50,9 @@ _NARROW = re.compile(
     r"^[ \t]*#[ \t]*include[ \t]*[<\"]cuda_(?:bf|fp)16\.h[>\"][^\n]*", re.MULTILINE
 )
 """The headers of half and bf16, in place of which ``bounded.h`` stands."""
-_TYPES = (F32.dtype, F16.dtype, BF16.dtype)
-"""The types of floats that its arrays may be of; the first alone where it includes neither."""
 
 
-class ReferenceKernel(Reference):
+class ReferenceKernel(TrustedKernel):
     """The kernel ``name`` of a .cu file, launched as ``config`` says for the sizes of a trial."""
 
     def __init__(
@@ -63,41 +63,18 @@ class ReferenceKernel(Reference):
         target: Target,
         name: str | None = None,
     ) -> None:
-        self.takes, self.path, self.config = names, path, config
+        super().__init__(path, names, config)
         self._device = EmulatorDevice(target, console=_undecided)
-        module, self._types = _compiled(os.fspath(path), target)
+        module, self.types = _compiled(os.fspath(path), target)
         self._kernel = self._device.load(module).kernel(name)
-        self._written: list[str] | None = None
 
-    def expected(
-        self, arguments: Mapping[str, Any], target: Target, sizes: Mapping[str, int]
-    ) -> dict[str, Bounded]:
-        for name, value in arguments.items():
-            if (
-                isinstance(value, np.ndarray)
-                and value.dtype.kind not in "iub"
-                and value.dtype not in self._types
-            ):
-                raise Unsupported(
-                    f"{name} is of {value.dtype}, and a trusted kernel is one of f32 and integers",
-                    hint="of f16 and bf16 too where it includes cuda_fp16.h or cuda_bf16.h",
-                )
-        left = self._left(arguments, sizes)
-        if self._written is None:
-            self._written = [name for name in left if not _same(left[name], arguments[name])]
-            hidden = {**arguments, **{name: poisoned(arguments[name]) for name in self._written}}
-            again = self._left(hidden, sizes)
-            if all(_same(left[name], again[name]) for name in self._written):
-                self.takes = [name for name in arguments if name not in self._written]
-        return {name: _bounded(left[name]) for name in self._written}
+    def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return taken(self._kernel, arguments)
 
-    def _left(self, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-        """Return what the arrays hold behind a launch."""
-        given = bound(self._kernel, arguments)
+    def _left(self, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Bounded]:
+        given = self.named(arguments)
         held = {
-            name: self._device.upload(
-                _carrying(value).view(np.uint8) if _is_float(value) else value
-            )
+            name: self._device.upload(_carrying(value).view(np.uint8) if is_float(value) else value)
             for name, value in given.items()
             if isinstance(value, np.ndarray)
         }
@@ -114,15 +91,11 @@ class ReferenceKernel(Reference):
             for buffer in held.values():
                 buffer.close()
         return {
-            name: array.view(_NUMBER).reshape(given[name].shape)
-            if _is_float(given[name])
-            else array
+            name: _bounded(array.view(_NUMBER).reshape(given[name].shape))
+            if is_float(given[name])
+            else Bounded(array, np.zeros(array.shape))
             for name, array in left.items()
         }
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype in _TYPES
 
 
 def _undecided(text: str) -> None:
@@ -144,7 +117,7 @@ def _compiled(path: str, target: Target) -> tuple[PtxModule, Sequence[Any]]:
     try:
         ptx = compile_cuda(
             _with_header(text), path=path, arch=target.name, include_paths=[_HEADER.parent],
-            options=["--device-as-default-execution-space", *([f"-DPTXLAB_TERM={_term(target)}f"] if narrow else [])],
+            options=["--device-as-default-execution-space", *([f"-DPTXLAB_TERM={roundings_of_a_term(target)}f"] if narrow else [])],
         )  # fmt: skip
     except ToolchainError as error:
         error.hint = (
@@ -154,14 +127,8 @@ def _compiled(path: str, target: Target) -> tuple[PtxModule, Sequence[Any]]:
     module = parse(ptx, f"{path} (PTX)")
     kernels = {entry.name: len(entry.parameters) for entry in module.entries}
     names = source_parameters([text], kernels)
-    types = _TYPES if narrow else _TYPES[:1]
+    types = TYPES if narrow else TYPES[:1]
     return replace(module, source=replace(module.source, arguments=names)), types
-
-
-def _term(target: Target) -> float:
-    """Return as how many roundings to f32 a term of a sum counts on the tensor cores of a target."""
-    ones = np.ones((1, 1), F16.dtype)
-    return error_bound("any", target.dot16, ones, ones, "f32").coefficient / _UNIT
 
 
 def _with_header(text: str) -> str:
@@ -178,15 +145,8 @@ def _carrying(value: Any) -> Any:
     return numbers
 
 
-def _same(a: Any, b: Any) -> bool:
-    a, b = (each["value"] if each.dtype == _NUMBER else each for each in (a, b))
-    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
-
-
 def _bounded(left: Any) -> Bounded:
-    if left.dtype != _NUMBER:
-        return Bounded(left, np.zeros(left.shape))
-    rounded = left["roundings"].astype(np.float64) * _UNIT
+    rounded = left["roundings"].astype(np.float64) * UNIT
     with np.errstate(all="ignore"):  # a bound of what is no number is none
         whole = 1.001 * (left["error"] + rounded / (1 - rounded) * left["magnitude"]) + 2.0**-149
     return Bounded(left["value"], np.where(rounded > 0, whole, left["error"]))

@@ -24,14 +24,15 @@ from ptxlab.isa.targets import Target
 from ptxlab.judge.bounded_arrays import BoundedArray
 from ptxlab.judge.comparison import poisoned
 from ptxlab.judge.rounding import FORMATS, Bounded, Rounding
+from ptxlab.judge.triton_function import is_triton
 
 Function = Callable[..., Any]
 NAME = "reference"
 """What the function of a file is called, where it has several."""
 
 
-def read_reference(reference: Function | str | os.PathLike[str]) -> Function:
-    """Return a function, or that of a file in Python. Raises PtxlabError for a file without one."""
+def read_reference(reference: Function | str | os.PathLike[str]) -> Any:
+    """Return a function, or that of a file in Python, which may be one of Triton. Raises PtxlabError for a file without one."""
     if callable(reference):
         return reference
     path = os.fspath(reference)
@@ -44,9 +45,9 @@ def read_reference(reference: Function | str | os.PathLike[str]) -> Function:
     functions = {
         name: value
         for name, value in names.items()
-        if inspect.isfunction(value)
-        and value.__globals__.get("__file__") == path
-        and name[0] != "_"
+        if name[0] != "_"
+        and (inspect.isfunction(value) or is_triton(value))
+        and getattr(value, "fn", value).__globals__.get("__file__") == path
     }
     chosen = functions.get(NAME) or (
         next(iter(functions.values())) if len(functions) == 1 else None

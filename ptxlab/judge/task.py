@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -16,6 +17,7 @@ from ptxlab.device.shapes import dtype_of, shape_of
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.judge.arguments import Arguments, Array, elements, of_sizes, smaller, told
+from ptxlab.judge.carrying_kernel import CarryingKernel
 from ptxlab.judge.limits import Limits
 from ptxlab.judge.reference_kernel import ReferenceKernel
 from ptxlab.judge.references import Reference, ReferenceFunction, read_reference
@@ -45,8 +47,9 @@ class Case:
 class KernelTask:
     """Launches of kernels with the same arguments, and the function in NumPy that says what they should leave.
 
-    ``grid``, ``block`` and ``shared`` bytes may be functions of the sizes too. The reference may be a trusted kernel in
-    CUDA C instead, which is launched alike but for what ``trusted_launch`` says.
+    ``grid``, ``block`` and ``shared`` bytes may be functions of the sizes too. The reference may be a trusted kernel instead,
+    which is launched alike but for what ``trusted_launch`` says: its grid, block and shared memory, and ``constants`` of
+    a function of Triton.
     """
 
     def __init__(
@@ -80,29 +83,27 @@ class KernelTask:
             if callable(arguments)
             else self.full_sizes
         )
-        file = reference if isinstance(reference, str | os.PathLike) else ""
-        if is_triton(reference) or (is_kernel(file) and not is_cuda(file)):
-            name = reference.__name__ if is_triton(reference) else os.fspath(file)
-            raise Unsupported(
-                f"{name} is a kernel, and how far from it others may be follows from CUDA C alone",
-                hint="give a .cu that does the same, or a function in NumPy",
-            )
-        names = list(told(arguments, self.sizes))
-        self.reference: Reference
-        if file and is_cuda(file):
-            trusted = trusted_launch or {}
-            self.reference = ReferenceKernel(
-                file,
-                names,
-                lambda sizes: {
-                    **self.config(sizes),
-                    **{name: of_sizes(value, sizes) for name, value in trusted.items()},
-                },
-                self.target,
-            )
-        else:
-            self.reference = ReferenceFunction(read_reference(reference), names)
+        self.reference = self._referred(reference, dict(trusted_launch or {}))
         self._lock = Lock()
+
+    def _referred(self, reference: Any, launch: dict[str, Any]) -> Reference:
+        """Return what a reference says; ``launch`` is what of a trusted kernel's differs from a candidate's."""
+        names = list(told(self.arguments, self.sizes))
+        is_file = isinstance(reference, str | os.PathLike)
+        if is_file and not is_kernel(reference):
+            reference, is_file = read_reference(reference), False
+        if not is_file and not is_triton(reference):
+            return ReferenceFunction(reference, names)
+        constants = launch.pop("constants", None)
+
+        def config(sizes: Mapping[str, int]) -> dict[str, Any]:
+            other = {name: of_sizes(value, sizes) for name, value in launch.items()}
+            return {**self.config(sizes), **other}
+
+        if is_file and is_cuda(reference):
+            with suppress(Unsupported):  # of packed types and the like
+                return ReferenceKernel(reference, names, config, self.target)
+        return CarryingKernel(reference, names, config, self.target, constants)
 
     def cases(self) -> Sequence[Case]:
         """Return all cases. Raises Unsupported where no bound follows from the reference."""

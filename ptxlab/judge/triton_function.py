@@ -38,7 +38,7 @@ class TritonFunction:
     def passed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a launch passes of arguments. Raises Unsupported where constants are others."""
         for name, value in self.constants.items():
-            if arguments[name] != value:
+            if arguments.get(name, value) != value:
                 raise Unsupported(
                     f"{name} is a constexpr, and depends on the sizes",
                     hint="a module with ModelNew compiles its kernel anew for each size",

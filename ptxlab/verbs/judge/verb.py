@@ -46,9 +46,11 @@ Exit status 0 for a kernel that is all that, 1 for another.
 OPTIONS = """
 FILE              a .cu or .ptx file, machine code, or a .py file with ModelNew
 --reference FILE|NAME=WHAT
-                  what is right: a file in Python with a function, an expression of NumPy, or a trusted kernel
+                  what is right: a file in Python with a function, an expression of NumPy, or a trusted kernel in
+                  CUDA C, PTX or machine code
 --reference-grid X[,Y[,Z]]  CTAs of the trusted kernel, where they are others
 --reference-block X[,Y[,Z]]  threads of a CTA of the trusted kernel, where they are others
+--reference-shared BYTES  its dynamic shared memory, where it is another
 --size NAME=N[:M]
                   a size of the problem, and what it has to be a multiple of; again for more
 --gpu NAME        a GPU whose time is predicted (default a100); again for more
@@ -172,7 +174,7 @@ def _launch(args: argparse.Namespace) -> dict[str, Any]:
 
 def _trusted(args: argparse.Namespace) -> dict[str, Any]:
     """Return what of the trusted kernel's launch is told to differ."""
-    texts = {"grid": args.reference_grid, "block": args.reference_block}
+    texts = {name: getattr(args, f"reference_{name}") for name in ("grid", "block", "shared")}
     return {name: _sized(f"reference-{name}", text) for name, text in texts.items() if text}
 
 
@@ -184,7 +186,7 @@ def _sized(name: str, text: str) -> Any:
             numbers = dimensions(_filled(text, sizes))
         except ValueError as error:
             raise PtxlabError(f"--{name}: {error}") from None
-        return numbers[0] if name == "shared" else numbers
+        return numbers[0] if name.endswith("shared") else numbers
 
     return computed
 

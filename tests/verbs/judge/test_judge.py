@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ptxlab.main import main
+from ptxlab.toolchain.nvrtc import compile_cuda
 
 KERNEL = """\
 extern "C" __global__ void scale(const float* x, float* y, int n) {
@@ -73,6 +74,11 @@ def test_a_trusted_kernel_says_what_is_right(
     assert "times as fast as the baseline" in capsys.readouterr().out
     assert main(["judge", "wrong.cu", *trusted, *LAUNCH[2:]]) == 1
     assert "of wrong.cu for sm_80: not right" in capsys.readouterr().out
+    ptx = compile_cuda((here / "trusted.cu").read_text(), path="trusted.cu", arch="sm_80")
+    (here / "trusted.ptx").write_text(ptx)
+    trusted[1] = "trusted.ptx"
+    assert main(["judge", "wrong.cu", *trusted, *LAUNCH[2:]]) == 1
+    assert "of wrong.cu for sm_80: not right" in capsys.readouterr().out
 
 
 def test_what_does_not_compile_is_rejected(here: Path) -> None:
@@ -106,7 +112,7 @@ def test_it_stands_on_its_line(here: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["right.cu"], "what is right?"),
         (["right.cu", *LAUNCH, "--size", "n=0"], "is not NAME=N"),
-        (["right.cu", *LAUNCH, "--reference", "trusted.ptx"], "follows from CUDA C alone"),
+        (["right.cu", *LAUNCH, "--reference", "trusted.ptx"], "trusted.ptx"),
         (["right.cu", *LAUNCH, "--gpu", "h1000"], "h1000"),
         (["right.cu", *LAUNCH, "--arg", "m=tma(x,box=8)"], "tensor map"),
         (["right.cu", *LAUNCH, "--grid", "{k}"], "there is no 'k'"),
