@@ -145,8 +145,11 @@ def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
 
     They are those of ``difflib.get_close_matches``, which compares all of them at length: a thousand names of
     one family take it a quarter of a second. Here those with the longest common subsequence come first, until
-    no other can be as like.
+    no other can be as like. A word that differs in capitals alone is all there is to offer.
     """
+    known = list(known)
+    if same := [name for name in known if name.lower() == word.lower() and name != word]:
+        return same[:most]
     compared = difflib.SequenceMatcher(b=word)
     bounds = [(_most_alike(name, word), name) for name in known]
     likest: list[tuple[float, str]] = []

@@ -155,8 +155,8 @@ def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> No
         return
     else:
         chosen = {"text": text, **others}[args.format]
-    quiet()
     body = chosen if isinstance(chosen, str) else chosen()
+    quiet()
     if not body.endswith("\n"):
         body += "\n"
     if args.output is None:

@@ -34,20 +34,21 @@ class StatusLine:
         self.shown = False
 
     def __call__(self, text: str) -> None:
-        quiet()
         now = monotonic()
         if now < self.next:
             return
+        quiet()
         sys.stderr.write(f"{CLEAR}ptxlab: {text}" if self.terminal else f"ptxlab: {text}\n")
         sys.stderr.flush()
         self.shown = True
         self.next = now + (ON_TERMINAL if self.terminal else IN_LOG)
 
     def clear(self) -> None:
-        """Take the line off the terminal again."""
+        """Take the line off the terminal again; what else the verb does is told as before."""
         if self.shown and self.terminal:
             sys.stderr.write(CLEAR)
             sys.stderr.flush()
+            _Ticking.resume()
         self.shown = False
 
 
@@ -66,7 +67,6 @@ class LaunchProgress:
         self.done = math.inf
 
     def __call__(self, done: int, total: int) -> None:
-        quiet()
         now = monotonic()
         if done < self.done:  # a launch begins
             self.begun = now
@@ -101,18 +101,31 @@ class _Ticking:
     Where the same ``command`` was given before, it says how much is left if it takes as long again.
     """
 
+    at_work: _Ticking | None = None
+    """That of the verb that is at work, also while something better is said."""
+
     def __init__(self, verb: str, command: Sequence[str]) -> None:
         self.verb = verb
         self.command = command
-        self.over = Event()
-        self.thread = Thread(target=self._tick, daemon=True)
-        self.thread.start()
+        self.begun = monotonic()
+        self.over, self.thread = Event(), Thread()
+        _Ticking.at_work = self
+        self.resume()
+
+    @classmethod
+    def resume(cls) -> None:
+        """Go on where something better was said, and is not any more."""
+        each = cls.at_work
+        if each is not None and each not in _ticking:
+            each.over, each.thread = Event(), Thread(target=each._tick, daemon=True)
+            _ticking.append(each)
+            each.thread.start()
 
     def _tick(self) -> None:
-        begun, shown, before = monotonic(), False, 0.0
-        while not self.over.wait(ON_TERMINAL if shown else PATIENCE):
+        shown, before, over = False, 0.0, self.over
+        while not over.wait(ON_TERMINAL if shown else PATIENCE):
             before = before if shown else _lasted(self.command)
-            shown, lasts = True, monotonic() - begun
+            shown, lasts = True, monotonic() - self.begun
             left = f", about {duration(before - lasts)} left" if before > lasts else ""
             sys.stderr.write(f"{CLEAR}ptxlab: {self.verb}, {duration(lasts)}{left}")
             sys.stderr.flush()
@@ -133,7 +146,7 @@ def ticking(verb: str, command: Sequence[str] = ()) -> Iterator[None]:
     """Say on a terminal how long ``verb`` is at work, until it says how far it is or what came of it."""
     begun = monotonic()
     if moves_cursor(sys.stderr):
-        _ticking.append(_Ticking(verb, command))
+        _Ticking(verb, command)
     try:
         yield
         if (lasted := monotonic() - begun) >= LONG:
@@ -141,6 +154,7 @@ def ticking(verb: str, command: Sequence[str] = ()) -> Iterator[None]:
 
             keep(_DURATIONS, _key(command), str(lasted).encode())
     finally:
+        _Ticking.at_work = None
         quiet()
 
 

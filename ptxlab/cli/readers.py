@@ -172,9 +172,14 @@ def type_names(text: str) -> tuple[str, ...]:
 
 
 def family(text: str) -> str:
-    from ptxlab.matrix.catalog import families  # here: it brings numpy, which help can spare
+    """Read a family by its name, or as that of an instruction such as ``mma.sync``."""
+    from ptxlab.matrix import catalog  # here: it brings numpy, which help can spare
 
-    return one_of("family", text, families())
+    known = catalog.families()
+    try:
+        return text if text in known else catalog.matching(text)[0].family
+    except catalog.UnknownInstruction:
+        return one_of("family", text, known)
 
 
 def workers(text: str) -> str:

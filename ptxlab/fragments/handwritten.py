@@ -13,12 +13,13 @@ import numpy as np
 
 from ptxlab import resources
 from ptxlab.arrays import Array
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, PtxSyntaxError, Unsupported
 from ptxlab.fragments.numbers import Fill, OwnFill
 from ptxlab.fragments.probes.multiply import patterns
 from ptxlab.fragments.probes.one_hot import filled_probe
 from ptxlab.fragments.report import FragmentRun, Mismatch, differences
 from ptxlab.instrument.sites import instructions
+from ptxlab.matrix.catalog import nearest_names
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA, program
@@ -64,8 +65,8 @@ def is_as_ours(module: PtxModule) -> bool:
 def find_mma(module: PtxModule, instruction: MatrixInstruction) -> tuple[Function, Instruction]:
     """Return the kernel and the statement of it that is ``instruction``.
 
-    Raises PtxlabError unless the module's kernels hold that instruction exactly once, in a kernel
-    with the parameters of the handwritten programs.
+    Raises PtxSyntaxError for an mma that is none, and PtxlabError unless the module's kernels hold that
+    instruction exactly once, in a kernel with the parameters of the handwritten programs.
     """
     instructions = _every_mma(module)
     path = module.source.path
@@ -75,6 +76,12 @@ def find_mma(module: PtxModule, instruction: MatrixInstruction) -> tuple[Functio
         )
         raise PtxlabError(f"{path} has {count} in its kernels", hint="it must have exactly one")
     kernel, statement = instructions[0]
+    if named(statement.name) is None:
+        raise PtxSyntaxError(
+            f"ptxas takes no {statement.name}",
+            location=locate(module.source, statement.position),
+            hint=f"the nearest are {', '.join(nearest_names(statement.name))}",
+        )
     if named(statement.name) != instruction:
         raise PtxlabError(
             f"this is {statement.name}, not {instruction.name}",

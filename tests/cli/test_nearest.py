@@ -32,6 +32,11 @@ def test_the_nearest_names_are_those_of_difflib(known: list[str], most: int) -> 
         assert nearest(word, known, most) == difflib.get_close_matches(word, known, n=most)
 
 
+def test_a_word_in_other_capitals_is_nearest() -> None:
+    assert nearest("D", ["a", "b", "d"]) == ["d"]
+    assert nearest("d", ["a", "b"]) == []
+
+
 def test_no_ratio_is_above_its_bound_which_is_that_of_the_longest_common_subsequence() -> None:
     random = Random(0)
     for _ in range(50):

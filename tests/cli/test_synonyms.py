@@ -46,6 +46,8 @@ def test_instructions() -> None:
         ["gemm", "--size", "8", "--algorithm", "naive", "--dtype", "float", "--device", "emulator"],
         ["numerics", "--dtype", "half", "--acc", "float", "--a", "1", "--b", "1", "--arch", "80"],
         ["ops", "--arch", "80", "--family", "movmatrix"],
+        ["ops", "--arch", "80", "--family", "movmatrix.sync"],
+        ["dump", "ptx/ldmatrix.ptx", "--at", "ldmatrix", "--as", "half"],
     ],
 )
 def test_verbs(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,25 @@ def test_a_verb_says_that_it_is_at_work_until_something_better_is_said(
     assert said.endswith(progress.CLEAR)
 
 
+def test_it_goes_on_saying_so_once_the_better_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "ON_TERMINAL", 0.001)
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.ticking("step"):
+        told = progress.LaunchProgress()
+        told(0, 2)
+        assert "ptxlab: 0 of 2 CTAs" in stream.getvalue()
+        told(2, 2)
+        before = len(stream.getvalue())
+        while "step, 1 s" not in stream.getvalue()[before:]:
+            sleep(0.002)
+
+
 def test_a_command_that_is_given_again_says_how_much_is_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import ptxlab
 from ptxlab import resources
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, PtxSyntaxError, Unsupported
 from ptxlab.fragments import receipts
 from ptxlab.fragments.handwritten import verifiable
 from ptxlab.fragments.numbers import Fill
@@ -126,6 +126,15 @@ def test_a_broken_store_leaves_the_layouts_verified(device: Device) -> None:
 def test_programs_that_cannot_be_looked_at_are_refused(device: Device) -> None:
     with pytest.raises(PtxlabError, match=r"not mma\.sync.*f16\.f16\.f16\.f16"):
         verify(device, F16, ptx=program(BF16))
+    with pytest.raises(PtxSyntaxError, match=r"ptxas takes no mma\.sync.*col\.col"):
+        verify(
+            device,
+            BF16,
+            ptx=edited(
+                BF16,
+                ("    mma.sync.aligned.m16n8k16.row.col", "    mma.sync.aligned.m16n8k16.col.col"),
+            ),
+        )
     with pytest.raises(PtxlabError, match="no mma instruction"):
         verify(device, BF16, ptx=resources.path("ptx/ldmatrix.ptx"))
     constant = edited(BF16, ("{b0, b1}, {d0, d1, d2, d3};", "{b0, b1}, {0f00000000, d1, d2, d3};"))

@@ -13,6 +13,7 @@ from ptxlab.cli.readers import count, index, name_value, output_path, positive, 
 from ptxlab.cli.terminal import terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
+from ptxlab.numbers.synonyms import type_called
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch, add_tolerance
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, PLACES, at={"required": True}, regs=words)
     add(parser, SHARED, mbarrier=[shared_spot], tile=[shared_tile], tmem=[tensor_tile])
     add(parser, WHO, nth=positive, cta=index, warp=count, lane=count)
-    add(parser, MEANT, as_={"dest": "read_as"}, expect=[name_value])
+    add(parser, MEANT, as_={"dest": "read_as", "type": type_called}, expect=[name_value])
     add_tolerance(parser)
     add(parser, SAVE, save=output_path)
     parser.set_defaults(regs=(), nth=1, cta=(0,), warp=0)

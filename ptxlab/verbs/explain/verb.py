@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
@@ -17,10 +18,10 @@ example:
   ptxlab explain lop3.b32 0x96
   ptxlab explain "shfl.sync.bfly.b32 r0, r1, 16, 31, -1;"
 
-NAME is a full name or any parts of it, or a line of PTX. Of several matrix instructions that have the parts, the
-one of that opcode with the fewest parts more is explained, in short; --full adds the targets, the arithmetic and
-the PTX. Of other instructions the forms are listed, with examples that are computed. What it compiles to is read
-from the SASS of a program that holds it once, for the targets of --arch or the first of each generation."""
+NAME is a full name or any parts of it, with dots or spaces between, or a line of PTX. Of several matrix
+instructions that have the parts, the one of that opcode with the fewest parts more is explained, in short; --full
+adds the targets, the arithmetic and the PTX. Of other instructions the forms are listed, with examples that are
+computed. What it compiles to is read from the SASS of a program that holds it once, for the targets of --arch or the first of each generation."""
 
 
 OPTIONS = """
@@ -38,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.emulator.prepare.row import ROWS
+    from ptxlab.machine.table import ROWS as MACHINE_ROWS
     from ptxlab.matrix.catalog import UnknownInstruction, opcodes
     from ptxlab.verbs.explain import plain
 
@@ -48,13 +50,30 @@ def execute(args: argparse.Namespace) -> int:
         emit(args, lambda: plain.text(explained), lambda: plain.as_json(explained))
         return 0
     try:
-        return explain_matrix(args, ".".join((opcode, *modifiers)))
+        return explain_matrix(args, ".".join((opcode, *modifiers, *_more_parts(words))))
     except UnknownInstruction:
+        if opcode in MACHINE_ROWS:
+            raise PtxlabError(
+                f"{opcode} is an instruction of machine code, and this explains PTX",
+                hint=f"ptxlab sass FILE --at {opcode} shows what in a program becomes one",
+            ) from None
         near = nearest(opcode, ROWS, most=3)
         if not near or {opcode, near[0]} & {*opcodes()}:
             raise
         hint = f"did you mean {' or '.join(near)}?"
         raise PtxlabError(f"no instruction is {words}", hint=hint) from None
+
+
+def _more_parts(words: str) -> list[str]:
+    """Return the types and shapes that stand apart from the opcode, as in ``mma m16n8k16 half``."""
+    from ptxlab.numbers.synonyms import type_called
+    from ptxlab.numbers.types import TYPES
+
+    return [
+        word
+        for word in words.split()[1:]
+        if type_called(word) in TYPES or re.fullmatch(r"m\d+n\d+(k\d+)?", word)
+    ]
 
 
 def explain_matrix(args: argparse.Namespace, name: str) -> int:

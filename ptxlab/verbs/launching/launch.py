@@ -41,6 +41,7 @@ from ptxlab.syntax.header import read_header
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Address, Function, Instruction, Name
 from ptxlab.verbs.launching.arrays import ArrayValue
+from ptxlab.verbs.launching.faults import told_by_source
 from ptxlab.verbs.launching.options import add_run, compilation
 from ptxlab.verbs.launching.values import ArgumentValue, MapValue, read, split
 
@@ -113,7 +114,8 @@ class PreparedLaunch:
         """Launch the kernel and wait for its end, on a GPU no longer than the user allows."""
         timed = self.device.kind == "cuda"  # the emulator's progress has a limit of its own
         name, file, timeout = self.kernel.name, self.asked.file, self.asked.timeout
-        with limited(name, file, timeout) if timed else nullcontext():
+        by_source = told_by_source(self.kernel, file, self.asked.options)
+        with by_source, limited(name, file, timeout) if timed else nullcontext():
             return self.kernel.run(self.config, self.passed, dump)
 
     def arguments(self) -> tuple[Argument, ...]:

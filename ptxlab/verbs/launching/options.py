@@ -29,6 +29,9 @@ values:
                                for im2col::w"""
 """For the help of such a verb: what an argument looks like."""
 
+LINE_INFO = "--generate-line-info"
+"""What has NVRTC say in PTX which lines of CUDA C it comes from."""
+
 TIMEOUT = 120.0
 """Seconds a launch may take unless the user says otherwise."""
 
@@ -134,4 +137,4 @@ def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:
     options += ["--use_fast_math"] * args.use_fast_math
     if args.kernel and "<" in args.kernel:
         options.append(f"--instance={args.kernel}")
-    return options + ["--generate-line-info"] * line_info
+    return options + [LINE_INFO] * line_info

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, open_device
+from ptxlab.cli.failures import say
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import index, positive
 from ptxlab.errors import PtxlabError
@@ -55,6 +56,13 @@ def take_page(args: argparse.Namespace) -> None:
     """Have a file called .html be a page."""
     if args.format == "text" and (args.output or "").endswith(".html"):
         args.format = "html"
+
+
+def status(args: argparse.Namespace, fault: str | None) -> int:
+    """Return 1 for a launch that stopped, and say why on stderr where the result went into a file."""
+    if fault is not None and args.output:
+        say(f"ptxlab: the launch stopped, and {args.output} has what came before\n{fault}")
+    return int(fault is not None)
 
 
 def whole_cta(args: argparse.Namespace) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from ptxlab.syntax.names import called
 from ptxlab.view.csv import as_csv
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, at_line, read_sources, source_text
-from ptxlab.view.text import fields
+from ptxlab.view.text import counted, fields
 from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.predict/2"
@@ -145,7 +145,11 @@ def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | Non
     shares = {key: [_share(parts) for parts in each] for key, each in merged.items()}
     ordered = sorted(shares, key=lambda key: -max(shares[key]))[:_TOP]
     alone = len(predictions) == 1
-    heads = ["share", "mostly"] if alone else [each.gpu for each in predictions]
+    gpus = [each.gpu for each in predictions]
+    while len(gpus) > 1 and width is not None and len("  ".join(gpus)) > width // 2:
+        gpus.pop()
+    more = len(predictions) - len(gpus)
+    heads = ["share", "mostly"] if alone else gpus
     rows = [[*heads, "line", ""]]
     named = any(path for path, _ in merged)
     for key in ordered:
@@ -155,13 +159,14 @@ def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | Non
             break
         rows.append(
             [
-                *(f"{share:.0%}" for share in shares[key]),
+                *(f"{share:.0%}" for share in shares[key][: len(gpus)]),
                 *([_mostly(parts)] if alone else []),
                 at_line(path or "PTX", line_number) if named else str(line_number),
                 source_text(sources, path, line_number) if path else parts[0].text,
             ]
         )
-    return fitted(rows, width, cut=24)
+    told = [f"the lines of {counted(more, 'more GPU')}: --json"] if more else []
+    return [*fitted(rows, width, cut=24), *told]
 
 
 def _share(parts: Sequence[PredictedLine]) -> float:

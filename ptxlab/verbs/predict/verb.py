@@ -36,8 +36,8 @@ said of published kernels, and how far off it was.
 DEFAULT = "rtx3090"
 
 OPTIONS = """
---gpu NAME   a100, rtx3090, rtx4090 ..., or a file that tells of one, mine.toml; again for more, side by side
-             (default rtx3090, or the first of --arch); an unknown name lists them all
+--gpu NAME   a100, rtx3090, rtx4090 ..., or a file that tells of one, mine.toml; again for more, or all, side by side
+             (default rtx3090, or the first of --arch); an unknown name lists them
 --clock MHZ  of its SMs (default the boost clock)
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
              are made together; again for more; "all" is each alone, the one that saves most first
@@ -56,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.prediction.predict import target_of
     from ptxlab.verbs.launching.launch import read_launch
     from ptxlab.verbs.predict import text as view
@@ -79,7 +80,12 @@ def execute(args: argparse.Namespace) -> int:
         text = view.compared_text(pairs, terminal_width(args))
         emit(args, text, compared, csv=lambda: view.csv(compared))
         return 0
-    predictions = [predicted(asked, chip, args.clock, args.what_if) for chip in gpus]
+    progress = LaunchProgress(what="GPUs")
+    predictions: list[Prediction] = []
+    for chip in gpus:
+        progress(len(predictions), len(gpus))
+        predictions.append(predicted(asked, chip, args.clock, args.what_if))
+    progress(len(gpus), len(gpus))
     data = view.as_json(predictions)
     emit(
         args,
@@ -103,9 +109,12 @@ def chips(names: list[str], archs: list[str]) -> list[Chip]:
     from ptxlab.prediction.chip import names as known
     from ptxlab.prediction.predict import target_of
 
+    gpus = {arch: gpus_of(TARGETS[arch]) for arch in archs}
+    if "all" in names:
+        able = [gpu for each in gpus.values() for gpu in each]
+        names = [name for name in known() if not archs or find(name).gpu in able]
     if not archs:
         return list({chip.gpu.name: chip for chip in map(find, names or [DEFAULT])}.values())
-    gpus = {arch: gpus_of(TARGETS[arch]) for arch in archs}
     if missing := [arch for arch, able in gpus.items() if not able]:
         raise PtxlabError(
             f"no GPU of {missing[0]} is known", hint=f"--gpu names one: {', '.join(known())}"

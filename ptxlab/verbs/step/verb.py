@@ -8,7 +8,7 @@ from ptxlab.cli.common import emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, several
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
-from ptxlab.verbs.launching.watching import add_watched, take_page, watched, whole_cta
+from ptxlab.verbs.launching.watching import add_watched, status, take_page, watched, whole_cta
 
 EXAMPLE = f"""\
 example:
@@ -60,4 +60,4 @@ def execute(args: argparse.Namespace) -> int:
         lambda: view.as_json(recording),
         html=lambda: page(recording),
     )
-    return int(recording.timeline.fault is not None)
+    return status(args, recording.timeline.fault)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ptxlab.cli.common import emit
 from ptxlab.cli.options import add
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
-from ptxlab.verbs.launching.watching import add_watched, take_page, watched, whole_cta
+from ptxlab.verbs.launching.watching import add_watched, status, take_page, watched, whole_cta
 
 if TYPE_CHECKING:
     from ptxlab.prediction.issues import PredictedIssues
@@ -67,7 +67,7 @@ def execute(args: argparse.Namespace) -> int:
         lambda: view.as_json(timeline, sources, predicted),
         html=lambda: trace_page.page(timeline, sources, predicted),
     )
-    return int(timeline.fault is not None)
+    return status(args, timeline.fault)
 
 
 def issued(asked: Asked, gpu: str, most: int) -> PredictedIssues:

@@ -283,3 +283,9 @@ def test_a_line_of_the_source_is_a_place(
     assert "15" in json.dumps(output["lanes"])
     assert main(["dump", *words, "--at", "k.cu:6000"]) == 2
     assert "the nearest is line 6" in capsys.readouterr().err
+    words[4] = "a=arange(16,f32)"
+    for more in (["dump", *words, "--at", "ld.global"], ["profile", *words[:-2]]):
+        assert main(more) == 4
+        told = capsys.readouterr().err
+        assert f"{file}:2:5: global load of 4 bytes" in told
+        assert "it is ld.global.f32 " in told, "and what of the PTX it is"

@@ -78,6 +78,7 @@ def test_a_line_of_ptx_is_an_instruction(capsys: pytest.CaptureFixture[str]) -> 
         (["addd"], "did you mean add"),
         (["add.foo"], "no add has .foo"),
         (["lop3.b32", "0x196"], "a table of lop3 has eight bits"),
+        (["HMMA"], "HMMA is an instruction of machine code"),
         (["m16n8k18"], "the nearest are mma.sync.aligned.m16n8k16.row.col"),
         (["ldmatrix.x3"], "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
         (["mma", "--gpu", "t4"], "does not run on T4"),
@@ -89,6 +90,11 @@ def test_what_is_wrong_is_said(
 ) -> None:
     assert main(["explain", *words, "--arch", "sm_80"]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_parts_of_a_name_may_stand_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    name = explained(capsys, "mma", "m16n8k16", "half", "--arch", "sm_80").splitlines()[0]
+    assert name == "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"
 
 
 def test_how_fast_a_product_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,8 @@ import ptxlab
 from ptxlab import PtxlabError, Unsupported
 from ptxlab.main import main
 from ptxlab.prediction.arguments import MapOf
-from ptxlab.prediction.chip import find, names
+from ptxlab.prediction.chip import find, names, spelled
+from ptxlab.verbs.predict.verb import chips
 from tests.together import in_one_test, thorough
 
 SOURCE = """\
@@ -97,6 +98,11 @@ def test_a_target_that_is_not_the_gpus_is_refused(
 ) -> None:
     assert main(["predict", scale, *given]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_all_gpus_are_those_that_are_known() -> None:
+    assert [spelled(chip.gpu.name) for chip in chips(["all"], [])] == list(names())
+    assert {chip.gpu.capability for chip in chips(["all"], ["sm_89"])} == {89}
 
 
 def test_an_unknown_gpu_lists_those_there_are(

@@ -96,6 +96,8 @@ def test_a_launch_that_stops_has_a_page_and_the_status_says_it(
     told = run(capsys, "alone.ptx", "--block", "64", status=1)
     assert "the launch stopped: alone.ptx:" in told
     assert "deadlock" in told
+    assert main(["trace", "alone.ptx", "--block", "64", "-o", "page.html"]) == 1
+    assert "the launch stopped, and page.html has what came before" in capsys.readouterr().err
 
 
 def test_what_cannot_be_traced_is_refused(ring: str, capsys: pytest.CaptureFixture[str]) -> None:
