@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptxlab.instrument.sites import calls, instructions, sources
@@ -42,8 +42,21 @@ class Assembly(Readable):
 
     @cached_property
     def functions(self) -> dict[str, SassFunction]:
-        """The SASS, by function."""
-        return sass(self.cubin)
+        """The SASS, by function. Of an instruction of several lines ptxas names the last one; here it is the first."""
+        functions = sass(self.cubin)
+        first = {} if self.module is None else dict(_continued(self.module))
+        if not first:
+            return functions
+        return {
+            name: replace(
+                function,
+                instructions=tuple(
+                    replace(each, line=first[each.line]) if each.line in first else each
+                    for each in function.instructions
+                ),
+            )
+            for name, function in functions.items()
+        }
 
     @cached_property
     def sources(self) -> dict[int, SourceLine]:
@@ -85,6 +98,17 @@ class Assembly(Readable):
 
 def _defined(module: PtxModule) -> Iterator[Function]:
     return (item for item in module.items if isinstance(item, Function) and item.body is not None)
+
+
+def _continued(module: PtxModule) -> Iterator[tuple[int, int]]:
+    """Yield each line on which an instruction goes on, with the line on which it begins."""
+    text = module.source.text.splitlines()
+    for function in _defined(module):
+        for site in instructions(function):
+            first = line = site.instruction.position.line
+            while ";" not in text[line - 1].partition("//")[0] and line < len(text):
+                line += 1
+                yield line, first
 
 
 def _bare(line: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ptxlab import resources
 from ptxlab.main import main
 from ptxlab.toolchain.nvrtc import assemble_cuda
 from ptxlab.verbs.sass.verb import EXAMPLE
@@ -104,6 +105,17 @@ def test_ptx_stands_beside_its_sass(ptx: str, capsys: pytest.CaptureFixture[str]
     assert "comment" not in "\n".join(out)
     (head,) = (line for line in out if line.endswith("SASS for sm_80"))
     assert head.index("SASS") == add.index(add.split()[5])
+
+
+def test_an_instruction_of_two_lines_is_where_it_begins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = "ptx/mma_m16n8k16_bf16_f32.ptx"
+    text = resources.path(program).read_text(encoding="utf-8").splitlines()
+    (begins,) = (n for n, line in enumerate(text, 1) if line.lstrip().startswith("mma.sync"))
+    assert text[begins].lstrip().startswith("{d0, d1, d2, d3}")
+    (kernel,) = report(capsys, program, "--arch", "sm_80")["programs"][0]["kernels"]
+    assert [i["line"] for i in kernel["instructions"] if i["opcode"] == "HMMA"] == [begins]
 
 
 def test_two_targets_stand_side_by_side(ptx: str, capsys: pytest.CaptureFixture[str]) -> None:

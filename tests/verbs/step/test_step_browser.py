@@ -323,6 +323,30 @@ def test_what_is_typed_is_found(browser: Browser, product: Recording, tmp_path: 
     assert not browser.js("return find('no such', 1)")
 
 
+def test_the_registers_of_a_product_fit_beside_its_source(
+    browser: Browser, product: Recording, tmp_path: Path
+) -> None:
+    """Where there is less room numbers are briefer, and no column is out of sight."""
+    looks = (
+        "return [[...document.querySelectorAll('#lanes thead th button')].map((one) => one.firstChild.textContent),"
+        " [...document.querySelectorAll('#lanes tbody tr:first-child td')].map((one) => one.textContent),"
+        " ['#lanes', '#operands .scrolls'].map((id) => document.querySelector(id)).map((box) => box.scrollWidth <= box.clientWidth)]"
+    )
+    written = {}
+    for width in (1900, 1000, 769):
+        with browser.phone(width, 900):
+            show(browser, product, tmp_path)
+            browser.until(f"innerWidth === {width}")
+            names, texts, fits = browser.js(looks)
+            assert fits[0], width
+            assert fits[1] or width == 1000, width
+            written[width] = dict(zip(names, texts, strict=True))
+    for name in ("a0", "a3", "b1", "d0", "d3"):
+        full, brief = ([float(x) for x in written[width][name].split()] for width in (1900, 1000))
+        assert np.allclose(brief, full, rtol=0.06, atol=0.006), name
+    assert max(len(text) for text in written[1000].values()) <= 10
+
+
 def test_it_fits_a_phone_in_the_dark(browser: Browser, ring: Recording, tmp_path: Path) -> None:
     show(browser, ring, tmp_path, "#step=300")
     browser.scheme("dark")

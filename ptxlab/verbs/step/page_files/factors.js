@@ -35,5 +35,5 @@ function factorCells(factor, words, first, most) {
     cells.push({ row, col, lane: word % BANKS, word, bits, text: elementText(kind, bits, factor.bits, briefer) });
   }
   return { fragment: { name: factor.name, registers: [], result: false }, layout: { ...factor, matrices: 1 }, cells, rows, kind, first, count,
-    where: `in shared memory, by bank${factor.swizzle === "none" ? "" : `, swizzle ${factor.swizzle}`}`, width: Math.max(3, ...cells.map(({ text }) => text.length)) * DIGIT + 3 };
+    where: `in shared memory, by bank${factor.swizzle === "none" ? "" : `, swizzle ${factor.swizzle}`}`, width: Math.max(3, ...cells.map(({ text }) => text.length)) * DIGIT + CELL_ROOM };
 }

@@ -1,6 +1,6 @@
 // The last instruction of the warp that has fragments, drawn as its matrices.
 
-const COLUMNS = 16, DIGIT = 6.65, CELL_HIGH = 17;
+const COLUMNS = 16, DIGIT = 6.65, CELL_HIGH = 17, CELL_ROOM = 1.6;
 
 const hasFragments = (place, turn) => place.fragments.length > 0 && lanesOfTurn(turn) !== 0;
 
@@ -39,7 +39,7 @@ function cellsOf(fragment, values, first, most) {
   }));
   const rows = [...new Set(cells.map(({ row }) => row))].sort((a, b) => a - b);
   return { fragment, layout, cells, rows, kind, first, count: Math.min(most, layout.cols - first),
-    width: Math.max(3, ...cells.map(({ text }) => text.length)) * DIGIT + 3 };
+    width: Math.max(3, ...cells.map(({ text }) => text.length)) * DIGIT + CELL_ROOM };
 }
 
 /** The words that hold element ``i`` alone, in their low bits. */
@@ -143,7 +143,7 @@ function matricesOf(one) {
 
 /** The result, then what it is made of: side by side as far as there is room. */
 function arranged(drawn, fresh) {
-  const GAP = 24, TOP = 34, room = $("operands").clientWidth, parts = [];
+  const GAP = 24, TOP = 34, room = $("operands").clientWidth - GAP, parts = [];
   const same = (one, other) => String(one.fragment.registers) === String(other.fragment.registers);
   const [result] = drawn.filter((one) => one.fragment.name === "D");
   const order = ["D", "C", "B", "A"].flatMap((name) => drawn.filter((one) => one.fragment.name === name && !(name === "C" && result && same(one, result))));

@@ -54,6 +54,17 @@ function briefer(base, value) {
   return size < 1 ? String(+value.toFixed(3)) : String(+value.toPrecision(3));
 }
 
+/** A number in five characters at most. */
+function briefest(base, value) {
+  const size = Math.abs(value);
+  if (!isFloat(base) || !Number.isFinite(value) || value === 0) return brief(base, value);
+  if (size < 0.01 || size >= 9999.5) return value.toExponential(0).replace("e+", "e");
+  return String(+value.toFixed(size < 1 ? 2 : size < 10 ? 1 : 0));
+}
+
+/** The same without the zero before the point: four characters. */
+const least = (base, value) => briefest(base, value).replace("0.", ".");
+
 /** A number with all digits that its type needs. */
 function whole(base, value) {
   if (!isFloat(base) || base === "f64" || !Number.isFinite(value) || value === 0) return brief(base, value) && String(value);

@@ -2,6 +2,8 @@
 
 const WIDE = { pred: 3, f16: 7, bf16: 7, f32: 9, tf32: 9, f64: 10, e4m3: 5, e5m2: 5, s8: 4, u8: 3, u16: 5, s16: 6,
   u32: 10, s32: 11, u64: 20, s64: 20 };
+/** How numbers that are no integers are written, and in how many characters at most: the fewer, the less room there is. */
+const BREVITY = [[brief, 10], [briefer, 6], [briefest, 5], [least, 4]];
 const CHARACTER_WIDTH = 6.65, LANE_WIDTH = 38, MOST_COLUMNS = 16;
 let recent = null;
 
@@ -18,29 +20,33 @@ const kindOf = (register) => {
   return /^[us]64$/.test(info.holds) ? "hex" : info.holds;  // most are addresses
 };
 
-/** How many characters a column takes. */
-function charactersOf(register) {
+/** How many characters a column takes, of numbers so brief. */
+function charactersOf(register, brevity) {
   const info = data.registers[register], bits = info.bits, base = baseOf(kindOf(register)), width = BITS[base];
   if (!width || width > bits) return Math.max(4, bits / 4);
   const several = Math.max(1, Math.floor(bits / width));
-  return several * WIDE[base] + several - 1;
+  return several * Math.min(WIDE[base], isFloat(base) ? BREVITY[brevity][1] : 20) + several - 1;
 }
 
-const widthOf = (register) => (Math.max(charactersOf(register), data.registers[register].name.length) + 1.7) * CHARACTER_WIDTH;
+const widthOf = (register, brevity = recent.brevity) => (Math.max(charactersOf(register, brevity), data.registers[register].name.length) + 1.7) * CHARACTER_WIDTH;
 
-/** The registers in the columns after all turns of the warp until now: those not used for longest give way. */
+/** The registers in the columns after all turns of the warp until now: numbers get briefer, and those not used for longest give way. */
 function columnsNow(room) {
   const last = turnAfter(state.step) - 1;
   if (!recent || recent.warp !== state.warp || recent.room !== room || recent.kind !== state.kind || recent.turn > last) {
-    recent = { warp: state.warp, room, kind: state.kind, turn: -1, slots: [], used: new Map() };
+    recent = { warp: state.warp, room, kind: state.kind, turn: -1, brevity: 0, slots: [], used: new Map() };
   }
   while (recent.turn < last) {
     const { reads, writes } = placeOf(stepOfTurn(++recent.turn)), { slots, used } = recent;
     const others = reads.filter((register) => !writes.includes(register));  // not behind 64 accumulators
     const wanted = [...writes.slice(0, MOST_COLUMNS / 2), ...others, ...writes.slice(MOST_COLUMNS / 2)].slice(0, MOST_COLUMNS);
     wanted.forEach((register) => used.set(register, recent.turn));
+    const total = (columns) => columns.reduce((sum, one) => sum + widthOf(one), 0);
+    while (total(wanted) > room && recent.brevity + 1 < BREVITY.length) recent.brevity++;
+    const spare = MOST_COLUMNS / 2 + others.length;  // of accumulators the first are enough
+    while (total(wanted) > room && wanted.length > spare) wanted.pop();
     const missing = wanted.filter((register) => !slots.includes(register)).sort((a, b) => a - b);
-    let left = room - [...slots, ...missing].reduce((sum, one) => sum + widthOf(one), 0), place = slots.length;
+    let left = room - total([...slots, ...missing]), place = slots.length;
     while (left < 0) {
       const oldest = slots.reduce((found, one) => (used.get(one) < used.get(found) ? one : found), slots[0]);
       if (oldest === undefined || used.get(oldest) === recent.turn) break;
@@ -71,7 +77,7 @@ function drawRegisters(place, turn) {
   const rows = range(exists).map((lane) => {
     const cells = columns.map(({ register, delta, value, kind, bits, role }) => {
       const fresh = delta && wordsOf(delta, lane).some(Boolean);
-      const text = value ? elements(kind, wordsOf(value, lane), bits).join(" ") : elements(kind, [0, 0, 0, 0], bits).join(" ");
+      const text = elements(kind, value ? wordsOf(value, lane) : [0, 0, 0, 0], bits, BREVITY[recent.brevity][0]).join(" ");
       return `<td class="${fresh ? "fresh" : role}" data-at="${register}">${text}</td>`;
     }).join("");
     const look = `${(active >>> lane) & 1 ? "" : "idle"}${lane === state.lane ? " at" : ""}`;
