@@ -323,6 +323,7 @@ def test_what_is_typed_is_found(browser: Browser, product: Recording, tmp_path: 
     assert not browser.js("return find('no such', 1)")
 
 
+@pytest.mark.thorough
 def test_the_registers_of_a_product_fit_beside_its_source(
     browser: Browser, product: Recording, tmp_path: Path
 ) -> None:
