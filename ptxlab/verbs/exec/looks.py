@@ -21,15 +21,16 @@ LOOKS: Mapping[str, Callable[[Launched, str], Readable]] = {
     "trace": lambda launched, _: launched.trace(),
     "step": lambda launched, _: launched.step(),
     "sass": lambda launched, _: launched.sass(),
+    "counts": lambda launched, _: launched.profile(),
     "predict": lambda launched, gpu: launched.predict(gpu),
     "diff": lambda launched, arch: launched.diff(arch),
 }
-"""The verbs, each with what its option gives it; the first three are given the name of a file."""
+"""The verbs, each with what its option gives it; those of ``OF_FILES`` are given the name of one."""
 
 FIRST = "1"
 """The launch that is looked into unless told."""
 
-OF_FILES = ("trace", "step", "sass")
+OF_FILES = ("trace", "step", "sass", "counts")
 
 
 def means(wanted: str, number: int, kernel: str) -> bool:

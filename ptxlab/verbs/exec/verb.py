@@ -46,8 +46,8 @@ With --check every launch is checked as by ptxlab check, and what is found names
 with --profile a table says what each kernel took. Both, and one line at the end, go to stderr, as stdout
 is the program's; --json goes to stdout, and what the program says there to stderr.
 
-One launch can be looked into, as it is about to be made: --trace, --step and --sass write what these verbs
-say of it to a file, --predict and --diff say it with the rest. It is the first one, or with --launch the
+One launch can be looked into, as it is about to be made: --trace, --step, --sass and --counts write what these
+verbs, the last profile, say of it to a file, --predict and --diff say it with the rest. It is the first one, or with --launch the
 first that is meant; --check then checks those alone that are.
 
 The exit status is the program's, 4 where a launch faulted or was refused, and 1 where the program ended
@@ -66,6 +66,7 @@ COMMAND            the program and its arguments, after --
 --trace FILE       what its first CTA does, as a page (.html), JSON or text; - is stderr
 --step FILE        the same, instruction by instruction, with registers and shared memory
 --sass FILE        its machine code beside its PTX
+--counts FILE      sectors, bank conflicts and FLOPs by line, as ptxlab profile counts them
 --predict GPU      how long it would take on a GPU such as h100
 --diff ARCH        where it parts from the same launch on another target
 """

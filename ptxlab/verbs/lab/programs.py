@@ -28,6 +28,7 @@ _LOOKS = {
     "check": ("--check", "--json"),
     "predict": ("--json", "--predict"),
     "sass": ("--json", "--sass", "-"),
+    "profile": ("--json", "--counts", "-"),
 }
 """By verb, what ``ptxlab exec`` is told."""
 
@@ -36,13 +37,8 @@ def look(verb: str, name: str, options: Sequence[str]) -> tuple[int, Any]:
     """Run the program of that name; return its exit status, and what a verb says of a launch: the first, or of --launch.
 
     Of ``options`` those count that ``ptxlab exec`` has: --arch, --launch, and the --gpu of a prediction. Raises PtxlabError
-    for a verb that looks into no launch of a program, and where there is none to look into.
+    where there is no launch to look into.
     """
-    if verb not in _LOOKS:
-        raise PtxlabError(
-            f"{verb} is about a file that is launched",
-            hint="in Python, ptxlab.triton.last_launch().profile() counts by line",
-        )
     given = dict(pairwise(options))
     gpu = []
     if verb == "predict":
@@ -64,7 +60,7 @@ def look(verb: str, name: str, options: Sequence[str]) -> tuple[int, Any]:
     outcome = json.loads(said) if said.startswith("{") else {}
     if verb == "check" and outcome.get("kernels"):
         return done.returncode, _findings(outcome)
-    looked = (outcome.get("looked") or {}).get(verb)
+    looked = (outcome.get("looked") or {}).get("counts" if verb == "profile" else verb)
     if looked is None:
         raise _nothing(told)
     return done.returncode, looked
