@@ -30,8 +30,13 @@ def text(predictions: Sequence[Prediction], width: int | None = None) -> str:
     sources = read_sources(
         {line.source.path for each in predictions for line in each.lines if line.source}
     )
-    told = _alone(*predictions) if len(predictions) == 1 else _compared(predictions, width)
-    changed = [row for each in predictions for row in _what_if(each, len(predictions) > 1)]
+    several = len(predictions) > 1
+    told = (
+        [*_compared(predictions, width), "", *_used(predictions)]
+        if several
+        else _alone(*predictions)
+    )
+    changed = [row for each in predictions for row in _what_if(each, several)]
     return "\n".join([*told, "", *changed, *_lines(predictions, sources, width)])
 
 
@@ -73,7 +78,7 @@ def _alone(prediction: Prediction) -> list[str]:
             "bound",
             f"{prediction.bound}: {prediction.bound_by} is used {prediction.used[prediction.bound_by]:.0%} of the time",
         ),
-        ("used", _parts(prediction.used)),
+        ("used", _parts(prediction.used) or f"nothing for {_LEAST:.0%} of the time"),
         ("warps", _parts(prediction.stalls)),
         (
             "CTAs",
@@ -125,6 +130,22 @@ def _compared(predictions: Sequence[Prediction], width: int | None) -> list[str]
         *fitted(rows, width, ("MHz", "CTAs", "cycles", "used", "likely", "warps")),
         f"the model is {MODELLED:.0%} off on average; not in it: {', '.join(missing)}",
     ]
+
+
+def _used(predictions: Sequence[Prediction]) -> list[str]:
+    """Return which part of the time each pipe is used on each GPU: how near it comes to its speed of light."""
+    pipes = {
+        pipe: [each.used.get(pipe, 0) for each in predictions]
+        for each in predictions
+        for pipe in each.used
+    }
+    ordered = sorted(pipes.items(), key=lambda entry: -max(entry[1]))
+    shown = [
+        (*(f"{share:.0%}" for share in shares), pipe)
+        for pipe, shares in ordered
+        if max(shares) >= _LEAST
+    ]
+    return fitted([(*(each.gpu for each in predictions), "of the time used"), *shown], None)
 
 
 def _uneven(prediction: Prediction) -> list[tuple[str, str]]:

@@ -74,6 +74,9 @@ def test_several_gpus_stand_side_by_side(scale: str, capsys: pytest.CaptureFixtu
     assert main(["predict", scale, "--gpu", "a100", "--gpu", "rtx4090"]) == 0
     text = capsys.readouterr().out
     assert [line.split("  ")[0] for line in text.splitlines()[2:4]] == ["A100 SXM", "RTX 4090"]
+    assert re.search(
+        r"A100 SXM  RTX 4090  of the time used\n(\d+% +\d+% +\w+\n)*\d+% +\d+% +dram\n", text
+    )
     assert "A100 SXM  RTX 4090  line" in text
     assert "scale.cu:4  if (i < n)" in text, "a line is named with its file"
     assert main(["predict", scale, "--gpu", "a100", "--gpu", "rtx4090", "--json"]) == 0
