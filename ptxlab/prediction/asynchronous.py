@@ -7,7 +7,7 @@ is the order in which the machine code is followed, and the clock of the SM come
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,9 +75,11 @@ class AsynchronousCopies:
             )
             operations = list(self._operations(i, threads, places))
         else:
-            others = {"bulk copy": self._copy, "next cluster": self._next}
-            ask = others.get(i.does, self._queued)
-            operations = self._once(threads, lambda thread: ask(i, thread))
+            warps, first = np.unique(threads // WARP, return_index=True)
+            others: dict[str, Callable[..., Sequence[Any]]]
+            others = {"bulk copy": self._copies, "next cluster": self._next}
+            asked = others.get(i.does, self._queued)(i, threads[first])
+            operations = list(zip(warps.tolist(), asked, strict=True))
         return phases.by_warp(operations, self._warps)
 
     def named(self, i: DecodedInstruction, where: Where) -> Asked:
@@ -151,80 +153,106 @@ class AsynchronousCopies:
             return Operation(phases.WAIT, key, ended + (ended % 2 == parity))
         raise Unsupported(f"'{i.sass.text}' is not in the model of time")
 
-    # ---- copies -----------------------------------------------------------------------------
+    # ---- copies: uniform registers are those of any thread of a warp, of each its leader ----
 
-    @staticmethod
-    def _once(threads: Array, ask: Callable[[Array], Any]) -> list[tuple[int, Any]]:
-        """Return what each warp asks: uniform registers are those of any of its threads."""
-        warps, first = np.unique(threads // WARP, return_index=True)
-        return [(warp, ask(threads[[at]])) for warp, at in zip(warps.tolist(), first, strict=True)]
-
-    def _copy(self, i: DecodedInstruction, thread: Array) -> Copy:
+    def _copies(self, i: DecodedInstruction, leaders: Array) -> list[Copy]:
         near, other = (
             operand.uniform for operand in i.operands if isinstance(operand, SassAddress)
         )
         assert near is not None
         assert other is not None
         stores = i.copies_out
-        key = None
+        keys: list[Key | None] = [None] * len(leaders)
         if not stores:
-            cta = int(thread[0]) // self._threads
-            key = (cta, self._uniform(i, near.number + 1, thread) & OFFSET)
-        if not i.known.boxes:
-            copy = self._row(i, near if stores else other, key, thread)
+            keys = [*self._barriers(near.number + 1, 0, i, leaders)]
+        if i.known.boxes:
+            copies = self._boxes(i, near.number + (1 if stores else 2), other, keys, leaders)
         else:
-            signed = self._coordinates(i, near.number + (1 if stores else 2), thread)
-            data = self._map(self._address(i, other, thread))
-            copy = tma.copied(data, signed, key, self._ctas(i, thread), i.sass.text)
-            if i.has("2CTA"):  # the other CTA of the pair tells the same mbarrier
-                copy = replace(copy, nbytes=copy.nbytes * self._both)
-        self._memory.require(
-            np.array(copy.sectors[:1] + copy.sectors[-1:], np.uint64) * np.uint64(SECTOR)
-        )
-        return copy
+            copies = self._rows(i, near if stores else other, keys, leaders)
+        ends = {end for copy in copies for end in (*copy.sectors[:1], *copy.sectors[-1:])}
+        self._memory.require(np.array(sorted(ends), np.uint64) * np.uint64(SECTOR))
+        return copies
 
-    def _next(self, i: DecodedInstruction, thread: Array) -> Answer:
-        """Return what comes of asking for a cluster that has not begun: by two addresses, as a load is asked for."""
-        answer, barrier = (
-            self._uniform(i, operand.uniform.number, thread) + operand.offset & OFFSET
+    def _barriers(
+        self, number: int, offset: int, i: DecodedInstruction, leaders: Array
+    ) -> Iterator[Key]:
+        """Yield the mbarrier of its CTA that each warp means by a uniform register."""
+        ctas = (leaders // self._threads).tolist()
+        for cta, address in zip(ctas, self._uniform(i, number, leaders), strict=True):
+            yield cta, address + offset & OFFSET
+
+    def _boxes(
+        self,
+        i: DecodedInstruction,
+        first: int,
+        described: SassRegister,
+        keys: Sequence[Key | None],
+        leaders: Array,
+    ) -> list[Copy]:
+        """Return copies of boxes, whose coordinates are in the uniform registers from the ``first`` on."""
+        both = (
+            self._both if i.has("2CTA") else 1
+        )  # the other CTA of the pair tells the same mbarrier
+        copies = []
+        for coordinates, address, key, ctas in zip(
+            self._coordinates(i, first, leaders),
+            self._addresses(i, described, leaders),
+            keys,
+            self._ctas(i, leaders),
+            strict=True,
+        ):
+            copy = tma.copied(self._map(address), coordinates, key, ctas, i.sass.text)
+            copies.append(copy if both == 1 else replace(copy, nbytes=copy.nbytes * both))
+        return copies
+
+    def _rows(
+        self,
+        i: DecodedInstruction,
+        where: SassRegister,
+        keys: Sequence[Key | None],
+        leaders: Array,
+    ) -> list[Copy]:
+        """Return copies of bytes in a row from, or to, a global address."""
+        if not (i.has("S") and i.has("G")):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        addresses, ctas = self._addresses(i, where, leaders), self._ctas(i, leaders)
+        units = [last & 0xFFFF for last in self._last(i, leaders)]
+        return list(map(tma.in_a_row, addresses, units, keys, ctas))
+
+    def _next(self, i: DecodedInstruction, leaders: Array) -> list[Answer]:
+        """Return what comes of asking for clusters that have not begun: by two addresses, as a load is asked for."""
+        answers, barriers = (
+            self._barriers(operand.uniform.number, operand.offset, i, leaders)
             for operand in i.operands
             if isinstance(operand, SassAddress) and operand.uniform is not None
         )
-        return self._waiting.next(answer, (int(thread[0]) // self._threads, barrier))
-
-    def _row(
-        self, i: DecodedInstruction, where: SassRegister, key: Key | None, thread: Array
-    ) -> Copy:
-        """Return the copy of bytes in a row from, or to, a global address."""
-        if not (i.has("S") and i.has("G")):
-            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
-        units = self._last(i, thread) & 0xFFFF
-        return tma.in_a_row(self._address(i, where, thread), units, key, self._ctas(i, thread))
+        asked = zip(answers, barriers, strict=True)
+        return [self._waiting.next(answer, barrier) for (_, answer), barrier in asked]
 
     # ---- the tensor core --------------------------------------------------------------------
 
-    def _queued(self, i: DecodedInstruction, thread: Array) -> Queued:
+    def _queued(self, i: DecodedInstruction, leaders: Array) -> list[Queued]:
         ctas = 2 if i.has("2CTA") else 1
         if i.does == "tensor product":
-            return self._product(i, thread, ctas)
+            return self._products(i, leaders, ctas)
         if i.does == "tensor copy":
-            return TensorCopy(tensor_work.written(i))
+            return [TensorCopy(tensor_work.written(i))] * len(leaders)
         if i.does == "tensor commit":
             (barrier,) = (o.uniform for o in i.operands if isinstance(o, SassAddress))
             assert barrier is not None
-            cta = int(thread[0]) // self._threads
-            return Commit((cta, self._uniform(i, barrier.number, thread) & OFFSET), ctas)
-        granules = self._word(i, i.sources[-1], thread)
-        return Columns(0 if i.has("AND") else int(granules[0]))
+            return [Commit(key, ctas) for key in self._barriers(barrier.number, 0, i, leaders)]
+        granules = self._word(i, i.sources[-1], leaders).tolist()
+        return [Columns(0 if i.has("AND") else count) for count in granules]
 
-    def _product(self, i: DecodedInstruction, thread: Array, ctas: int) -> TensorProduct:
+    def _products(self, i: DecodedInstruction, leaders: Array, ctas: int) -> list[Queued]:
         addresses = [operand for operand in i.operands if isinstance(operand, SassAddress)]
         (told,) = (o.uniform for o in addresses if o.what == "idesc")
         assert told is not None
-        shape = instruction_descriptor.shape(self._uniform(i, told.number, thread))
-        if shape.sparse or any(map(i.has, tensor_work.UNTIMED)):
+        shapes = [instruction_descriptor.shape(w) for w in self._uniform(i, told.number, leaders)]
+        if any(shape.sparse for shape in shapes) or any(map(i.has, tensor_work.UNTIMED)):
             raise Unsupported(f"nobody says how long '{i.sass.text}' takes")
-        return TensorProduct(shape.m, shape.n, ctas, addresses[0].what == "gdesc")
+        shared = addresses[0].what == "gdesc"
+        return [TensorProduct(shape.m, shape.n, ctas, shared) for shape in shapes]
 
     def _first_granule(self, where: Where, granules: int) -> Array:
         """Return where in Tensor Memory the columns begin that threads allocate, each CTA as if alone."""
@@ -234,34 +262,39 @@ class AsynchronousCopies:
             self._allocated[cta] += granules
         return first
 
-    def _ctas(self, i: DecodedInstruction, thread: Array) -> int:
-        """Return to how many CTAs of a cluster a copy comes."""
-        return (self._last(i, thread) >> 16).bit_count() if i.has("MULTICAST") else 1
+    def _ctas(self, i: DecodedInstruction, leaders: Array) -> list[int]:
+        """Return to how many CTAs of a cluster each copy comes."""
+        if not i.has("MULTICAST"):
+            return [1] * len(leaders)
+        return [(last >> 16).bit_count() for last in self._last(i, leaders)]
 
-    def _last(self, i: DecodedInstruction, thread: Array) -> int:
-        """Return the word that says for whom a copy is, and of bytes in a row how many."""
+    def _last(self, i: DecodedInstruction, leaders: Array) -> list[int]:
+        """Return the words that say for whom copies are, and of bytes in a row how many."""
         last = next(
             operand for operand in reversed(i.operands) if isinstance(operand, SassRegister)
         )
-        return self._uniform(i, last.number, thread)
+        return self._uniform(i, last.number, leaders)
 
-    def _coordinates(self, i: DecodedInstruction, first: int, thread: Array) -> list[int]:
-        """Return where a box begins, by the uniform registers from the ``first`` on."""
+    def _coordinates(
+        self, i: DecodedInstruction, first: int, leaders: Array
+    ) -> Iterator[tuple[int, ...]]:
+        """Return where boxes begin, by the uniform registers from the ``first`` on."""
         dimensions = next(
             (modifier for modifier in i.sass.modifiers if modifier[:-1].isdigit()), ""
         )
         if not dimensions or i.has("IM2COL"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
         words = range(first, first + int(dimensions[:-1]))
-        coordinates = (self._uniform(i, number, thread) for number in words)
-        return [
-            coordinate - (1 << 32) if coordinate >> 31 else coordinate for coordinate in coordinates
-        ]
+        signed = (
+            [word - (1 << 32) if word >> 31 else word for word in self._uniform(i, number, leaders)]
+            for number in words
+        )
+        return zip(*signed, strict=True)
 
-    def _address(self, i: DecodedInstruction, pair: SassRegister, thread: Array) -> int:
-        """Return the address that two uniform registers hold."""
-        low, high = (self._uniform(i, pair.number + n, thread) for n in (0, 1))
-        return low | high << 32
+    def _addresses(self, i: DecodedInstruction, pair: SassRegister, leaders: Array) -> list[int]:
+        """Return the addresses that two uniform registers hold."""
+        halves = (self._uniform(i, pair.number + n, leaders) for n in (0, 1))
+        return [low | high << 32 for low, high in zip(*halves, strict=True)]
 
     def _map(self, address: int) -> bytes:
         """Return the bytes of a tensor map, of the parameters or in global memory."""
@@ -272,8 +305,9 @@ class AsynchronousCopies:
         words = self._memory.load(places)
         return b"" if words is None else words.tobytes()
 
-    def _uniform(self, i: DecodedInstruction, number: int, thread: Array) -> int:
-        return int(self._word(i, SassRegister(number), thread)[0])
+    def _uniform(self, i: DecodedInstruction, number: int, leaders: Array) -> list[int]:
+        words: list[int] = self._word(i, SassRegister(number), leaders).tolist()
+        return words
 
     def _word(self, i: DecodedInstruction, operand: Operand, threads: Array) -> Array:
         assert not isinstance(operand, Predicate)

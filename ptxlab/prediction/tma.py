@@ -43,12 +43,14 @@ class Copy:
         return self.key is not None
 
 
-def copied(data: bytes, coordinates: list[int], key: Key | None, ctas: int, text: str) -> Copy:
+def copied(
+    data: bytes, coordinates: tuple[int, ...], key: Key | None, ctas: int, text: str
+) -> Copy:
     """Return the copy of a box of a tensor map, which is given by its bytes."""
     if len(data) != MAP_BYTES:
         raise Unsupported(f"'{text}' has a tensor map that is not known")
     try:
-        nbytes, sectors, lines = _box(data, tuple(coordinates))
+        nbytes, sectors, lines = _box(data, coordinates)
     except ValueError as error:
         raise Unsupported(f"'{text}' has no tensor map that is one: {error}") from None
     return Copy(key, nbytes, sectors, ctas, lines)
