@@ -228,7 +228,7 @@ def _others() -> Iterator[AsyncInstruction]:
         meaning = "shared memory to Tensor Memory" + (", unpacked to bytes" if packed else "")
         ending = f".cta_group::{group}.{shape}{packed}"
         yield _form("cp", ending, meaning, first, descriptor("s", "the source"))
-    meaning = "32 bytes of every lane but the last move one lane down"
+    meaning = "32 bytes of every lane but the first of 32 move one lane down"
     for group in _GROUPS:
         ending = f".cta_group::{group}.down"
         yield _form("shift", ending, meaning, first, targets=SM_10X_ONLY)

@@ -115,6 +115,16 @@ def lanes_of_copy(modifiers: Sequence[str]) -> tuple[int, int, Array]:
     return rows, width, row + rows * np.arange(LANES // rows)[:, np.newaxis]
 
 
+def shifted(cells: Array) -> tuple[Array, Array]:
+    """Return which of the cells [CTAs, ..., lanes, columns] of int64 a shift reads and which it writes, of whole quarters.
+
+    Both are [CTAs, quarters, 31, columns] of int64: a lane takes what the next one has, the last of a quarter keeps what it
+    has. Source: CUTLASS, ``tcgen05_mma`` and ``tcgen05_shift`` of ``primitives/nvvm_wrapper.py``.
+    """
+    quarters = cells.reshape(len(cells), -1, QUARTER, cells.shape[-1])
+    return quarters[:, :, 1:], quarters[:, :, :-1]
+
+
 def zero_columns(mask: int, n: int, parts: int) -> Array:
     """Return which columns of B, [n] of bool, a zero-column mask makes zero, each of ``parts`` by its own rule.
 

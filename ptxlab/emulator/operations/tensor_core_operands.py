@@ -10,7 +10,6 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.tensor_core_issue import Cells
 from ptxlab.emulator.operations.unit_lines import UnitLines
-from ptxlab.emulator.run.tensor_memory import LANES
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.shared_matrix import elements, unpadded
@@ -60,26 +59,24 @@ def both_halves(b: Array, group: int) -> Array:
     return pairs.reshape(k, group * n, products // group).repeat(group, axis=2)
 
 
-def from_tensor_memory(
-    wave: Wave, problem: TensorCoreProblem, cells: Cells, *, shifted: bool
-) -> list[Array]:
-    """Return A as it lies in the lanes of each part of D; ``shifted`` takes each row from a lane further on."""
+def from_tensor_memory(wave: Wave, problem: TensorCoreProblem, cells: Cells) -> list[Array]:
+    """Return A as it lies in the lanes of each part of D."""
     rows, k = problem.a.rows, problem.a.cols
-    words = words_of_tensor_memory(wave, problem, cells, shifted=shifted)
+    words = words_of_tensor_memory(wave, problem, cells)
     parts = _elements(words, problem.bits).reshape(len(words), -1, rows, k)
     return [part.transpose(1, 2, 0) for part in parts.swapaxes(0, 1)]
 
 
-def words_of_tensor_memory(
-    wave: Wave, problem: TensorCoreProblem, cells: Cells, *, shifted: bool = False
-) -> Array:
+def words_of_tensor_memory(wave: Wave, problem: TensorCoreProblem, cells: Cells) -> Array:
     """Return the words of A in the lanes of each part of D, [products, parts, rows, words]."""
-    lanes = problem.path.lanes()
-    if shifted:
-        lanes = np.minimum(lanes + 1, LANES - 1)
-    column = np.arange(problem.a.cols * problem.bits // _WORD_BITS)
-    words: Array = wave.tensor_memory.cells.take(cells.at(lanes[..., np.newaxis], column))
+    words: Array = wave.tensor_memory.cells.take(cells_of_a(problem, cells))
     return words
+
+
+def cells_of_a(problem: TensorCoreProblem, cells: Cells) -> Array:
+    """Return where A lies in Tensor Memory, cells [products, parts, rows, words]."""
+    column = np.arange(problem.a.cols * problem.bits // _WORD_BITS)
+    return cells.at(problem.path.lanes()[..., np.newaxis], column)
 
 
 def _elements(words: Array, bits: int) -> Array:

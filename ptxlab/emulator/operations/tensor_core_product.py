@@ -33,6 +33,7 @@ from ptxlab.emulator.operations.tensor_core_native import product_task
 from ptxlab.emulator.operations.tensor_core_operands import (
     Differing,
     both_halves,
+    cells_of_a,
     from_shared,
     from_tensor_memory,
     in_bytes,
@@ -59,7 +60,7 @@ from ptxlab.matrix.descriptor import READERS
 from ptxlab.matrix.instruction_descriptor import LONG_K
 from ptxlab.matrix.sparse import InvalidMetadata
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
-from ptxlab.matrix.tensor_memory_operand import zero_columns
+from ptxlab.matrix.tensor_memory_operand import shifted, zero_columns
 from ptxlab.syntax.tree import Address, Integer, Operand
 
 if TYPE_CHECKING:  # it makes tables that most programs can spare
@@ -88,7 +89,7 @@ class Multiplication:
     adds: Source
     shift: int
     zeros: Source | None
-    shifted: bool
+    shifts: bool
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         """Issue the products of threads."""
@@ -122,7 +123,7 @@ class Multiplication:
             raise issued.unsupported(
                 f"where the metadata of a sparse A of m {product.m} lies is not modelled"
             )
-        if self.shifted and product.path.rows != LANES:
+        if self.shifts and product.path.rows != LANES:
             raise issued.fault(0, f".ashift with m of {product.m}", kind="async")
         if product.path.parts > 1 and max(product.scale_words) > 1:
             raise issued.unsupported(
@@ -170,7 +171,7 @@ class _Product(Joined):
         """Return the product of machine code, None where some of it would be left to arrays."""
         how, product = self._how, self._problem
         blank = self._issued.wave.tensor_memory.blank if product.d_type == "f16" else 0
-        if self._zeros is not None or how.shift or how.shifted or blank:
+        if self._zeros is not None or how.shift or how.shifts or blank:
             return None
         most = MOST if self._is_plain else 1
         return native_product("tcgen05", product, how.target, isinstance(self._a, Cells), most)
@@ -212,16 +213,17 @@ class _Product(Joined):
         """Return what is accessed: of D also rows that are disabled."""
         path, product = self._problem.path, self._problem
         read, shared = {}, {"B": self._b.units * UNIT_BYTES}
+        written = {"D": self._d.at(*path.d())}
         if isinstance(self._a, Cells):
-            column = np.arange(product.a.cols * product.bits // _WORD_BITS)
-            read["A"] = self._a.at(path.lanes()[..., np.newaxis], column)
+            read["A"] = cells_of_a(product, self._a)
+            if self._how.shifts:
+                _, written["A"] = shifted(read["A"])
         else:
             shared["A"] = self._a.units * UNIT_BYTES
         if self._metadata is not None:
             read["metadata"], _ = metadata_cells(product, self._metadata)
         for name, cells in zip("AB", self._scales, strict=False):
             read[f"scale-{name}"] = cells.at(*product.scale_cells(name))
-        written = {"D": self._d.at(*path.d())}
         return TensorCoreAccess(
             product.form.group, shared, read, written, product, self._adds, self._swizzles
         )
@@ -327,8 +329,7 @@ class _Product(Joined):
         c = self._addend(cells, self._adds[some])
         scaled = self._read_scales(some)
         if isinstance(self._a, Cells):
-            shifted = self._how.shifted
-            parts = from_tensor_memory(wave, product, self._a.part(some), shifted=shifted)
+            parts = from_tensor_memory(wave, product, self._a.part(some))
         else:
             parts = [from_shared(product, "A", self._a.part(some))]
         d, compute = np.empty_like(c), arithmetic(product, self._how.target)
@@ -347,6 +348,10 @@ class _Product(Joined):
             words |= wave.tensor_memory.blank & ~_LOW
         memory[cells] = words
         memory[kept] = before
+        if self._how.shifts:
+            assert isinstance(self._a, Cells)
+            earlier, later = shifted(cells_of_a(product, self._a.part(some)))
+            memory[later] = memory[earlier]
 
     def _cells(self, some: Array | slice) -> Array:
         """Return the cells of D, [CTAs, rows, n]."""
@@ -409,7 +414,7 @@ def multiply(context: Context, asked: RowForm) -> Step:
     operands = context.instruction.operands
     names = form.written([len(context.elements(operand)) for operand in operands])
     given = {name.name: operand for name, operand in zip(names, operands, strict=True)}
-    shifted = _checked(asked, form)
+    shifts = _checked(asked, form)
     shift, zeros, masks = (
         given.get(name)
         for name in ("scale-input-d", "zero-column-mask-desc", "disable-output-lane")
@@ -428,7 +433,7 @@ def multiply(context: Context, asked: RowForm) -> Step:
         adds=context.source(given["enable-input-d"], "pred"),
         shift=shift.value if isinstance(shift, Integer) else 0,
         zeros=None if zeros is None else context.source(zeros, "b64"),
-        shifted=shifted,
+        shifts=shifts,
     )
 
 
@@ -440,19 +445,19 @@ def _a(context: Context, given: Mapping[str, Operand]) -> Source | TensorAddress
 
 
 def _checked(asked: RowForm, form: TensorCoreProduct) -> bool:
-    """Say whether A is shifted. Raise UnknownForm for modifiers that the form does not take."""
-    shifted = "ashift" in asked.modifiers
-    if shifted and (form.variant != "ts" or form.stationary or form.scaling):
+    """Say whether A is shifted behind the product. Raise UnknownForm for modifiers that the form does not take."""
+    shifts = "ashift" in asked.modifiers
+    if shifts and (form.variant != "ts" or form.stationary or form.scaling):
         raise UnknownForm("takes .ashift with A in Tensor Memory, and without scales or .ws")
     buffers = ("b0", "b1", "b2", "b3") if form.stationary else ("a",)
-    uses = [use for use in _USES if not (shifted and use in ("fill", "use"))]
+    uses = [use for use in _USES if not (shifts and use in ("fill", "use"))]
     known = {f"collector::{buffer}::{use}" for buffer in buffers for use in uses}
     wrong = [m for m in asked.modifiers if m.startswith("collector") and m not in known]
     if wrong and wrong[0].startswith("collector::b::"):  # of sm_107a alone
         raise UnknownForm(f"modifier .{wrong[0]} is not modelled")
     if wrong:
         raise UnknownForm(f"does not take .{wrong[0]}")
-    return shifted
+    return shifts
 
 
 _multiply = partial(row, operands="", step=multiply, mix="matrix multiply")

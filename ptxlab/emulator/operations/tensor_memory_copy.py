@@ -2,10 +2,10 @@
 
 A copy reads rows of 16 or 32 bytes of shared memory through a matrix descriptor, and writes each to one
 lane or several. Of a pair each CTA copies from its own shared memory into its own Tensor Memory. A shift
-has each lane take 32 bytes of the next one; the last lane keeps what it has.
+has the lanes of a quarter take 32 bytes of the next one each; the last of the 32 keeps what it has.
 
-Source: PTX ISA, "Tensorcore 5th Generation Instructions: tcgen05.cp, tcgen05.shift"; which row goes to
-which lanes after CUTLASS's ``copy_traits_sm100.hpp`` and kernels that are right on a GPU.
+Source: PTX ISA, "Tensorcore 5th Generation Instructions: tcgen05.cp, tcgen05.shift", whose shape is 31x256b;
+which row goes to which lanes after CUTLASS's ``copy_traits_sm100.hpp`` and kernels that are right on a GPU.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.code import Step
-from ptxlab.emulator.run.tensor_memory import CELL_BYTES, COLUMNS, LANES
+from ptxlab.emulator.run.tensor_memory import CELL_BYTES, LANES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.shared_matrix import unpadded
-from ptxlab.matrix.tensor_memory_operand import QUARTER, lanes_of_copy
+from ptxlab.matrix.tensor_memory_operand import QUARTER, lanes_of_copy, shifted
 
 _PACKED_BITS = {"b4x16_p64": 4, "b6x16_p32": 6}
 _SHIFTED_COLUMNS = 8
@@ -71,12 +71,12 @@ def copy(context: Context, asked: RowForm) -> Step:
 
 
 def shift(context: Context, asked: RowForm) -> Step:
-    """Have every lane take 32 bytes of the next one, in their turn."""
+    """Have the lanes of a quarter take 32 bytes of the next one, in their turn."""
     operation = Operation.of(context, asked)
     [address] = context.operands(1)
     target = context.address(address)
     quarters = range(0, LANES, QUARTER)
-    lanes, columns = np.arange(LANES)[:, np.newaxis], np.arange(_SHIFTED_COLUMNS)
+    lanes, columns = np.arange(QUARTER)[:, np.newaxis], np.arange(_SHIFTED_COLUMNS)
 
     def run(frame: Frame, threads: Threads) -> None:
         for issued in operation.issued(frame, threads):
@@ -84,18 +84,13 @@ def shift(context: Context, asked: RowForm) -> Step:
             issued.start(partial(land, issued, cells), partial(access, cells))
 
     def access(cells: Cells) -> TensorCoreAccess:
-        behind = np.minimum(np.arange(LANES), LANES - 1 - cells.lane[:, np.newaxis])
-        rows = cells.at(np.zeros(1, np.int64), columns)[:, np.newaxis]
-        moved = rows + behind[..., np.newaxis] * COLUMNS
-        return TensorCoreAccess(operation.group, read={"T": moved}, written={"T": moved})
+        before, after = shifted(cells.at(lanes, columns))
+        return TensorCoreAccess(operation.group, read={"T": before}, written={"T": after})
 
     def land(issued: Issued, cells: Cells, chosen: Array | None) -> None:
-        whole = cells.part(issued.of_ctas(chosen))
+        before, after = shifted(cells.part(issued.of_ctas(chosen)).at(lanes, columns))
         memory = issued.wave.tensor_memory.cells
-        for first in np.unique(whole.lane).tolist():  # from there on all lanes are shifted
-            of_lane = whole.part(whole.lane == first)
-            rows = of_lane.at(lanes[: LANES - first], columns)
-            memory[rows[:, :-1]] = memory[rows[:, 1:]]
+        memory[after] = memory[before]
 
     return run
 

@@ -207,7 +207,8 @@ def shift_probe_kernel(form: AsyncInstruction) -> ProbeKernel:
     after = cells.copy()
     columns = slice(_FIRST, _FIRST + _SHIFTED)
     for probe, first in enumerate(firsts.tolist()):
-        after[probe, :, first:-1, columns] = cells[probe, :, first + 1 :, columns]
+        last = first + QUARTER - 1
+        after[probe, :, first:last, columns] = cells[probe, :, first + 1 : last + 1, columns]
     body = TensorBody(form, 32, 0, group, issued=True)
     return _issued(form, body, [(firsts << 16) + _FIRST], cells, after, None)
 

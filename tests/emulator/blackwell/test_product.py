@@ -219,15 +219,22 @@ def test_d_and_a_may_lie_in_the_upper_halves() -> None:
     np.testing.assert_array_equal(cells, np.roll(expected, 16, axis=1))
 
 
-def test_a_shifted_takes_each_row_from_the_next_lane() -> None:
-    problem = Problem("f16", 128, 16, "f16", "f16")
+@pytest.mark.parametrize(("kind", "group"), [("f16", 1), ("i8", 2)])
+def test_a_is_shifted_in_each_quarter_behind_the_product(kind: str, group: int) -> None:
+    """As CUTLASS's ``1cta_mma_a_from_tmem.py`` has it of a B200: what is multiplied next is the shifted A."""
+    dtype, d_type = {"f16": ("f16", "f32"), "i8": ("s8", "s32")}[kind]
+    problem = Problem(kind, 128 * group, 32, dtype, dtype, d_type, group=group)
     before = problem.cells()
     a_in_cells(problem, before, 200, 0, problem.a)
     expected = before.copy()
-    problem.a = np.concatenate([problem.a[1:], problem.a[-1:]])
-    problem.put(expected, problem.result())
-    body = issued(problem).replace("kind::f16", "kind::f16.ashift").replace("x0", "[r10]")
-    cells = after("add.u32 r10, t, 200;" + body, before, problem.shared(), problem.words())
+    moved = [row + (row % 32 < 31) for row in range(128)]
+    expected[:, :, 200:208] = before[:, moved, 200:208]
+    both = problem.a + problem.a.reshape(group, 128, -1)[:, moved].reshape(problem.a.shape)
+    problem.put(expected, both @ problem.b.T + problem.c)
+    product = issued(problem).replace("x0", "[r10]")
+    shifts = product.replace(f"kind::{kind}", f"kind::{kind}.ashift")
+    body = f"add.u32 r10, t, 200; {{ {shifts} }} {{ {product} }}"
+    cells = after(body, before, problem.shared(), problem.words())
     np.testing.assert_array_equal(cells, expected)
 
 
