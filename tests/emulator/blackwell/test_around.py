@@ -305,6 +305,7 @@ def cleared(size: str) -> Array:
     st.shared.b32 [r5], r6;
     bar.sync 0;
     mad.wide.u32 d5, r0, 8, 0;
+    cvt.u32.u64 r8, d5;
     cvt.u64.u32 d6, r4;
     mad.wide.u32 d7, r0, 64, d6;
     cvt.u32.u64 r7, d7;
@@ -324,9 +325,18 @@ def test_shared_memory_is_cleared() -> None:
     expected = np.full(64, 0xFFFFFFFF, np.uint32)
     for thread in range(3):
         expected[16 * thread + 2 :][: 2 * thread] = 0
-    np.testing.assert_array_equal(cleared("d5"), expected)
+    for size in ("d5", "r8"):
+        np.testing.assert_array_equal(cleared(size), expected)
     with pytest.raises(LaunchError, match=r"st\.bulk of 12 bytes"):
         cleared("12")
+
+
+def test_a_size_of_32_bits_came_later() -> None:
+    body = "mov.u32 r4, buffer; st.bulk.weak.shared::cta [r4], r0, 0;"
+    with pytest.raises(
+        PtxSyntaxError, match=r"with a size of 32 bits is newer than the module's \.version 8\.8"
+    ):
+        GPU.load(text(body).replace(".version 9.5", ".version 8.8")).kernel("k")
 
 
 # ---- bulk copies of some bytes, stores and reductions that nobody waits for -----------------
