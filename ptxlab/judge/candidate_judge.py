@@ -48,15 +48,15 @@ class CandidateJudge(ABC):
     def run(self, gpus: Sequence[str]) -> None:
         """Ask for all stages, as far as the candidate comes, and for the time on some GPUs."""
         cases = self._judged.cases()
-        with Contained(self._job, self._judged.limits) as process:
-            try:
+        try:
+            with Contained(self._job, self._judged.limits) as process:
                 if self._compile(process, cases[0]):
                     self._launch(process, cases)
                     self._speeds = [self._predicted(process, gpu) for gpu in gpus]
-            except (Ended, PtxlabError) as error:
-                self._error = error if isinstance(error, PtxlabError) else PtxlabError(str(error))
-                self._stages.setdefault("compiled", False)
-                self._stages["launched"] = False
+        except (Ended, PtxlabError) as error:
+            self._error = error if isinstance(error, PtxlabError) else PtxlabError(str(error))
+            self._stages.setdefault("compiled", False)
+            self._stages["launched"] = False
 
     def _compile(self, process: Contained, given: Any) -> bool:
         try:

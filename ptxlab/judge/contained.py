@@ -43,13 +43,16 @@ class Contained:
     """A process for one candidate, which ``ask`` asks; ``job`` says of what kind, and what else it needs."""
 
     def __init__(self, job: dict[str, Any], limits: Limits) -> None:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            zygote(modules=job["kind"] == "module").fork(theirs)
-            theirs.close()
-            self._connection = socket.socket(fileno=ours.detach())
+        """Start it. Raises Ended where the process that forks is gone just now; the next one has another."""
+        self._connection, theirs = socket.socketpair()
         self._connection.settimeout(limits.seconds + _GRACE)
-        messages.send(self._connection, {**job, "limits": asdict(limits)})
+        try:
+            with theirs:
+                zygote(modules=job["kind"] == "module").fork(theirs)
+            messages.send(self._connection, {**job, "limits": asdict(limits)})
+        except OSError:
+            self._connection.close()
+            raise Ended("its process is gone") from None
 
     def ask(self, what: str, **given: Any) -> Any:
         """Return what a method of the candidate returns. Raises PtxlabError as it does, and Ended."""
@@ -123,13 +126,15 @@ class _Zygote:
 
 
 _zygotes: dict[bool, _Zygote] = {}
+_beginning = Lock()
 
 
 def zygote(*, modules: bool) -> _Zygote:
     """Return the process that forks. Raises DeviceUnavailable on a system that cannot hold a candidate."""
     if not hasattr(os, "pidfd_open"):
         raise DeviceUnavailable("candidates run in processes of Linux, and this is another system")
-    known = _zygotes.get(modules)
-    if known is None or not known.lives:
-        known = _zygotes[modules] = _Zygote(modules=modules)
-    return known
+    with _beginning:
+        known = _zygotes.get(modules)
+        if known is None or not known.lives:
+            known = _zygotes[modules] = _Zygote(modules=modules)
+        return known

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ptxlab.device.loading import find_file
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 from ptxlab.judge.arguments import Arguments
@@ -18,7 +19,7 @@ from ptxlab.judge.kernel_judge import Candidate, KernelJudge
 from ptxlab.judge.limits import Limits
 from ptxlab.judge.module_judge import ModuleJudge
 from ptxlab.judge.task import KernelTask, Size
-from ptxlab.judge.triton_function import is_triton
+from ptxlab.judge.triton_function import is_triton, pickle_by_file
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.predict import target_of
 from ptxlab.workers import cluster, cores
@@ -81,7 +82,12 @@ def evaluate_many(
     waiting = list(candidates)
     if not waiting:
         return
+    for each in waiting:
+        if not is_triton(each) and "\n" not in os.fspath(each):
+            find_file(each)
     if workers is not None:
+        if any(map(is_triton, (*waiting, reference))):
+            pickle_by_file()
         with cluster(workers) as pool:
             for job in as_completed(
                 [pool.submit(evaluate, each, reference, **task) for each in waiting]

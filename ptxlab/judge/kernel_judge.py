@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.judge.candidate import error_of, report_of
 from ptxlab.judge.candidate_judge import CandidateJudge
 from ptxlab.judge.comparison import compare, is_poison
-from ptxlab.judge.contained import Contained
+from ptxlab.judge.contained import Contained, Ended
 from ptxlab.judge.judgement import TrialOutcome, Trick, Writer
 from ptxlab.judge.speed import Speed, predicted
 from ptxlab.judge.task import Case, KernelTask
@@ -171,7 +172,7 @@ class KernelJudge(CandidateJudge):
     def _compare_with(self, other: KernelJudge, config: Mapping[str, Any]) -> None:
         if not self._speeds:
             return
-        with Contained(other._job, self._task.limits) as process:
+        with suppress(Ended), Contained(other._job, self._task.limits) as process:
             for at, speed in enumerate(self._speeds):
                 seconds = other._timed(process, speed.gpu, config).seconds
                 self._speeds[at] = replace(speed, baseline=seconds)

@@ -5,8 +5,11 @@ The signature, constants and attributes that Triton's own launch makes of argume
 
 from __future__ import annotations
 
+import copyreg
+import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,25 @@ _ALIGNED = [["tt.divisibility", 16]]
 def is_triton(candidate: object) -> bool:
     """Say whether a candidate is a function that ``triton.jit`` made."""
     return hasattr(candidate, "arg_names") and hasattr(candidate, "params")
+
+
+def pickle_by_file() -> None:
+    """Have functions of Triton, which hold locks, be pickled as their file and name: who reads one runs that file."""
+    from triton.runtime.jit import JITFunction
+
+    copyreg.pickle(
+        JITFunction, lambda function: (_found, (_file(function), function.fn.__qualname__))
+    )
+
+
+@cache
+def _found(file: str, name: str) -> Any:
+    return runpy.run_path(file)[name]
+
+
+def _file(function: Any) -> str:
+    file: str = function.fn.__code__.co_filename
+    return file
 
 
 @dataclass(frozen=True)
@@ -81,7 +103,7 @@ def compiled(
         )
     except CompilationError as error:
         line = function.def_file_line_number + getattr(error.node, "lineno", 1) - 1
-        where = Location(function.fn.__code__.co_filename, line, 1, "")
+        where = Location(_file(function), line, 1, "")
         raise PtxlabError(str(error.error_message or error), location=where) from None
     if kernel.metadata.global_scratch_size:
         raise Unsupported(f"{function.__name__} wants memory of its own beside its arguments")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from ptxlab import evaluate, evaluate_many
 from ptxlab.errors import PtxlabError
 from ptxlab.judge.arguments import Array
+from ptxlab.judge.contained import zygote
 from ptxlab.judge.judgement import STAGES, Judgement
 from ptxlab.judge.limits import Limits
 from tests.together import in_one_test
@@ -114,6 +117,22 @@ def test_others_are_what_they_are(
     assert judgement.verdict == verdict
     assert [trick.name for trick in judgement.tricks] == tricks
     assert not judgement.passed
+
+
+@pytest.mark.thorough  # it begins two
+def test_what_forks_may_end_and_costs_the_candidates_of_then(tmp_path: Path) -> None:
+    file = tmp_path / "right.cu"
+    file.write_text(KERNEL)
+    results = evaluate_many([file] * 4, reference, **TASK)
+    first = next(results)
+    os.kill(zygote(modules=False)._process.pid, signal.SIGKILL)
+    rest = list(results)
+    assert len(rest) == 3
+    assert first.passed
+    assert {"passed", "not compiled", "not launched"} >= {each.verdict for each in rest}
+    assert all("its process is gone" in str(each.error) for each in rest if not each.passed)
+    with pytest.raises(PtxlabError, match="there is no file nowhere"):
+        next(evaluate_many([file, "nowhere.cu"], reference, **TASK))
 
 
 def test_a_diagnosis_has_its_line(judged: dict[str, Judgement]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ptxlab.judge.arguments import Array
 from ptxlab.judge.carrying_kernel import CarryingKernel
 from ptxlab.judge.comparison import wrong
 from ptxlab.judge.judgement import Judgement
-from ptxlab.judge.triton_function import compiled
+from ptxlab.judge.triton_function import compiled, pickle_by_file
 from tests.clients.needs import need
 
 need("triton")
@@ -134,6 +135,14 @@ def test_products_on_tensor_cores_carry_their_bounds() -> None:
     left = buffers[3].numpy()
     assert not wrong(left, want)[0].any()
     assert wrong(1.01 * left, want)[0].mean() > 0.8
+
+
+def test_a_function_is_sent_to_workers_as_its_file_and_name() -> None:
+    """As Dask's workers are sent candidates and references; elsewhere it is the same function of that file."""
+    pickle_by_file()
+    sent: Any = pickle.loads(pickle.dumps({"reference": too_large}))["reference"]
+    assert sent.fn.__code__.co_firstlineno == too_large.fn.__code__.co_firstlineno
+    assert judged(sent, gpus=()).verdict == "not right"
 
 
 def test_arguments_that_do_not_fit_are_told() -> None:
