@@ -83,8 +83,7 @@ def evaluate_many(
     if not waiting:
         return
     for each in waiting:
-        if not is_triton(each) and "\n" not in os.fspath(each):
-            find_file(each)
+        _want_file(each)
     if workers is not None:
         if any(map(is_triton, (*waiting, reference))):
             pickle_by_file()
@@ -132,6 +131,15 @@ def _judging(
         return judge.judgement(monotonic() - began)
 
     return judged
+
+
+def _want_file(candidate: Candidate) -> None:
+    """Raise PtxlabError for a candidate whose file is not there."""
+    if is_module(candidate):
+        if not os.path.isfile(candidate):
+            raise PtxlabError(f"there is no file {os.fspath(candidate)}")
+    elif not is_triton(candidate) and "\n" not in os.fspath(candidate):
+        find_file(candidate)
 
 
 def is_module(candidate: Candidate) -> bool:

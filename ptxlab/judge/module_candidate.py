@@ -6,12 +6,14 @@ in another one, which alone knows the answer.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,9 @@ _GUARDED = (
 )
 """Modules in which nobody has to change anything."""
 
+_TENSOR = "torch.Tensor."
+"""What the names of its attributes begin with, of which new ones hide those of its base."""
+
 _MOVING = (
     "empty", "zeros", "ones", "full", "new_", "copy", "clone", "contiguous", "_to_copy", "fill", "zero_", "view", "reshape",
     "permute", "transpose", "t.", "expand", "squeeze", "slice", "select", "detach", "alias", "as_strided", "lift", "resize",
@@ -52,6 +57,13 @@ _MOVING = (
 )  # fmt: skip
 """How operations of PyTorch are called that compute nothing: they make, move and look at tensors."""
 
+
+_LOOKING = (
+    "empty", "new_empty", "view", "reshape", "permute", "transpose", "t.", "expand", "squeeze", "unsqueeze", "slice", "select",
+    "detach", "alias", "as_strided", "is_", "split", "chunk", "unbind", "narrow", "flatten", "unfold", "diagonal", "numel",
+    "size", "stride", "sym_", "_unsafe_view", "_reshape_alias", "_local_scalar_dense", "item", "record_stream",
+)  # fmt: skip
+"""How those of them are called that write nothing to memory that is looked at."""
 
 _UPLOADING = ("_to_copy", "copy_", "lift_fresh")
 """How operations are called that bring numbers to the GPU."""
@@ -140,6 +152,7 @@ class ModuleCandidate:
         kept = [each.clone() if isinstance(each, torch.Tensor) else each for each in tensors]
         session.launches.clear()
         session.written.clear()
+        session.left.clear()
         session.reports.clear()
         session.check, session.device.schedule = checked, schedule
         operations, threads, fault, answer = (
@@ -153,7 +166,7 @@ class ModuleCandidate:
                 answer = self._model(*tensors)
         except (LaunchError, Unsupported) as error:
             fault = plain_error(error)
-        told = self._told(answer) if fault is None else {"outputs": [], "kinds": []}
+        told = self._told(answer, operations) if fault is None else {"outputs": [], "kinds": []}
         changed = [
             at for at, (new, old) in enumerate(zip(tensors, kept, strict=True))
             if isinstance(new, torch.Tensor) and not torch.equal(_bits(torch, new), _bits(torch, old))
@@ -207,37 +220,55 @@ class ModuleCandidate:
         ]
         return self._held
 
-    def _told(self, answer: Any) -> dict[str, Any]:
-        """Return the answer as arrays, and of what type it was and whether launches wrote its memory."""
+    def _told(self, answer: Any, operations: Any) -> dict[str, Any]:
+        """Return the answer as arrays, of what type it was, whether launches wrote its memory, and whether nobody seen did."""
         torch = self._torch
         answers = list(answer) if isinstance(answer, list | tuple) else [answer]
         outputs: list[Any] = []
         kinds: list[str] = []
         written: list[bool] = []
+        unseen: list[bool] = []
         for each in answers:
             kinds.append(f"{type(each).__module__}.{type(each).__qualname__}")
             if type(each) is not torch.Tensor and type(each) is not torch.nn.Parameter:
                 outputs.append(None)
                 written.append(False)
                 continue
-            address = each.untyped_storage().data_ptr()
+            storage = each.untyped_storage()
+            address = storage.data_ptr()
             written.append(
                 not each.numel() or any(a <= address < b for a, b in self._session.written)
+            )
+            unseen.append(
+                bool(each.numel()) and not operations.writes and not self._as_left(storage)
             )
             host = each.detach().cpu().contiguous()
             outputs.append(
                 host.float().numpy() if host.dtype == torch.bfloat16 else host.numpy().copy()
             )
-        return {"outputs": outputs, "kinds": kinds, "written": written}
+        return {"outputs": outputs, "kinds": kinds, "written": written, "unseen": any(unseen)}
+
+    def _as_left(self, storage: Any) -> bool:
+        """Say whether memory that launches could reach is as the last of them has left it."""
+        for address, left in self._session.left.items():
+            first = storage.data_ptr() - address
+            if 0 <= first < left.size:
+                now = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
+                return bool(left[first : first + storage.nbytes()].tobytes() == bytes(now))
+        return False
 
     def _patched(self) -> Iterator[str]:
         """Yield what is another than before, unless PyTorch itself has replaced it."""
         if sys.gettrace() or sys.getprofile():
             yield "sys.settrace"
         now, own = dict(_attributes()), os.path.dirname(self._torch.__file__)
-        for name, value in self._before.items():
-            code = getattr(now.get(name), "__code__", None)
-            if now.get(name) is not value and not (code and code.co_filename.startswith(own)):
+        of_tensors = {name for name in now if name.startswith(_TENSOR)}
+        for name in self._before.keys() | of_tensors:
+            value = now.get(name)
+            code = getattr(value, "__code__", None)
+            if value is not self._before.get(name) and not (
+                code and code.co_filename.startswith(own)
+            ):
                 yield name
 
     def predict(self, gpu: str, inputs: Sequence[Any]) -> dict[str, Any]:
@@ -282,10 +313,11 @@ def _bits(torch: Any, tensor: Any) -> Any:
 def _attributes() -> Iterator[tuple[str, Any]]:
     """Yield the functions and classes of modules that a candidate has no reason to replace."""
     for name in _GUARDED:
-        module = sys.modules.get(name)
-        for key, value in vars(module).items() if module else ():
+        for key, value in vars(import_module(name)).items():
             if callable(value) and not key.startswith("_"):
                 yield f"{name}.{key}", value
+    tensor = sys.modules["torch"].Tensor
+    yield from ((f"{_TENSOR}{key}", value) for key, value in vars(tensor).items())
     for name, module in list(sys.modules.items()):
         if name.startswith(("ptxlab.judge", "ptxlab.clients", "triton.runtime.jit")) and module:
             yield from (
@@ -302,12 +334,14 @@ def _operations(torch: Any) -> Any:
             super().__init__()
             self.counts: dict[str, int] = {}
             self.uploaded = 0
+            self.writes = False
 
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             result = function(*args, **(kwargs or {}))
             name = str(function).removeprefix("aten.")
+            self.writes |= not name.startswith(_LOOKING)
             if (
                 name.startswith(_UPLOADING)
                 and _of(result, "cuda")
@@ -338,4 +372,6 @@ def preload() -> None:
     use_emulator(session=LaunchRecord(DEFAULT_TARGET))
     with _operations(torch):
         torch.empty(1)
+    for name in _GUARDED:
+        import_module(name)
     triton_key()

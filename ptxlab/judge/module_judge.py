@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +40,7 @@ class ModuleJudge(CandidateJudge):
             task, name, {"kind": "module", "file": path, "text": text, "readable": [path]}
         )
         self._replies: dict[str, Any] = {}
-        self._seen: dict[str, Trick] = {}
+        self._seen = {trick.name: trick for trick in _of_text(text)}
 
     def _load(self, process: Contained, given: ModuleCase) -> dict[str, Any]:
         seed = self._task.seed
@@ -167,6 +168,21 @@ class ModuleJudge(CandidateJudge):
         return tuple(self._seen.values())
 
 
+def _of_text(text: str) -> Iterator[Trick]:
+    """Yield what a program shows that nobody has run: that it asks for its judge by name."""
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except SyntaxError:  # which its process is told
+        return
+    remarks = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        known = [getattr(node, key, None) for key in ("value", "id", "attr", "name")]
+        for said in (each for each in known if isinstance(each, str) and id(node) not in remarks):
+            if "ptxlab" in said.lower():
+                where = f"line {getattr(node, 'lineno', 1)}"
+                yield Trick("asks who judges", f"{where} has {said[:40]!r}")
+
+
 def _of_call(reply: Mapping[str, Any]) -> Iterator[Trick]:
     """Yield what a call shows by itself."""
     operations = reply["operations"]
@@ -186,6 +202,11 @@ def _of_call(reply: Mapping[str, Any]) -> Iterator[Trick]:
         yield Trick(
             "computes on the host",
             f"{reply['uploaded']} elements come from the CPU in the call, for an answer of {made}",
+        )
+    if reply["launches"] and reply["unseen"]:
+        yield Trick(
+            "computes on the host",
+            "its answer is what neither a kernel nor PyTorch has written there",
         )
     if reply["changed_inputs"]:
         yield Trick(

@@ -21,7 +21,8 @@ from ptxlab.prediction.what_if import EVERY
 
 
 class LaunchRecord(Session):
-    """A session that keeps its launches, what memory was ``written``, and the ``fault`` that ended one.
+    """A session that keeps its launches, what memory was ``written``, what all held that they could reach and
+    were ``left``, and the ``fault`` that ended one.
 
     Unless it ``runs`` them, memory stays as it is; where it ``holds`` memory, none that a launch may use is given back.
     """
@@ -31,6 +32,7 @@ class LaunchRecord(Session):
         self.runs, self.holds = True, False
         self.launches: list[tuple[Kernel, LaunchConfig, bytes, Sequence[Borrowed]]] = []
         self.written: list[tuple[int, int]] = []
+        self.left: dict[int, Any] = {}
         self.fault: LaunchError | Unsupported | None = None
 
     def launch(
@@ -51,6 +53,7 @@ class LaunchRecord(Session):
             changed = np.flatnonzero(_memory(each) != old)
             if changed.size:
                 self.written.append((each.address, each.address + each.nbytes))
+            self.left[each.address] = _memory(each).copy()
         return result
 
     def _allocated(self) -> Iterator[Borrowed]:

@@ -31,8 +31,11 @@ from ptxlab.judge.containment import apart, confine, die_with_parent, limit
 from ptxlab.judge.kernel_candidate import KernelCandidate, preload
 from ptxlab.judge.limits import Limits
 
-_READABLE = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/opt")
-"""What every program of a system reads."""
+_READABLE = (
+    *("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/sys", "/dev", "/opt"),
+    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/sys"),
+)
+"""What every program of a system reads, but nothing of other processes."""
 
 _TICK = 0.5
 """Seconds after which a keeper looks whether anybody still listens."""

@@ -129,12 +129,14 @@ HOSTILE = {
     "reads memory": (
         "        return y",
         "        me = os.readlink('/proc/self')\n"
-        "        others = [each for each in os.listdir('/proc') if each.isdigit() and each != me]\n"
+        "        others = [each for each in map(str, range(1, 1 << 12)) if each != me]\n"
         "        def read(name):\n"
         "            try: return open(name, 'rb').read(1)\n"
         "            except OSError: return None\n"
-        "        reached = [each for each in others for file in ('mem', 'environ') if read(f'/proc/{each}/{file}') is not None]\n"
-        "        assert others and not reached, reached\n"
+        "        reached = [each for each in others for file in ('mem', 'environ', 'cmdline') if read(f'/proc/{each}/{file}') is not None]\n"
+        "        try: assert not os.listdir('/proc')\n"
+        "        except PermissionError: pass\n"
+        "        assert not reached, reached\n"
         "        return y",
     ),
     "answers what runs": (
@@ -168,6 +170,19 @@ OTHERS = {
     ),
     "writes its inputs": ("        return y", "        x.zero_()\n        return y"),
     "identity": ("tl.maximum(x, 0.0)", "x"),
+    "host memory": (
+        "self.factor, 64)\n        return y",
+        "0.0, 64)\n"
+        "        import ctypes, numpy\n"
+        "        def seen(tensor):\n"
+        "            numbers = (ctypes.c_float * tensor.numel()).from_address(tensor.data_ptr())\n"
+        "            return numpy.ctypeslib.as_array(numbers).reshape(tensor.shape)\n"
+        "        seen(y)[:] = seen(x).clip(0).astype(float) * seen(self.weight) + self.factor\n"
+        "        return y",
+    ),
+    "methods": ("kept = {}", "kept = {}; cpu = torch.Tensor.cpu; torch.Tensor.cpu = lambda tensor: cpu(tensor) + 0"),
+    "asks": ("kept = {}", "kept = {}\nimport sys\nif any('ptxlab' in name for name in sys.modules): kept = {0: 0}"),
+    "remarks": ("kept = {}", "'It passes ptxlab.'\nkept = {}  # as ptxlab says"),
     "network": ("        return y", "        import socket; socket.create_connection(('127.0.0.1', PORT), 1)"),
     "reads the reference": ("        return y", "        return open('REFERENCE').read()"),
     "leaves a process": (
@@ -268,6 +283,10 @@ def test_a_process_that_ends_says_so(usual: dict[str, Judgement]) -> None:
         ("threads", "not honest", ["goes on in threads"]),
         ("writes its inputs", "not honest", ["writes its inputs"]),
         ("identity", "not right", []),
+        ("host memory", "not honest", ["computes on the host"]),
+        ("methods", "not honest", ["replaces functions"]),
+        ("asks", "not honest", ["asks who judges"]),
+        ("remarks", "passed", []),
         ("network", "not launched", []),
         ("reads the reference", "not launched", []),
         ("leaves a process", "not launched", []),
