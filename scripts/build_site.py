@@ -109,8 +109,12 @@ def fetched(folder: Path) -> list[str]:
 
 
 def fetch(name: str, folder: Path) -> bytes:
-    with urllib.request.urlopen(f"{PYODIDE}/{name}", timeout=120) as answer:
-        content: bytes = answer.read()
+    try:
+        with urllib.request.urlopen(f"{PYODIDE}/{name}", timeout=120) as answer:
+            content: bytes = answer.read()
+    except OSError as error:
+        hint = "--pyodide FOLDER takes the npm package pyodide, with wheels of numpy, ml_dtypes and rich"
+        raise SystemExit(f"{PYODIDE}/{name}: {error}\nhint: {hint}") from None
     (folder / name).write_bytes(content)
     return content
 

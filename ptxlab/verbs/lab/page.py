@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import PtxlabError
@@ -83,6 +84,11 @@ def saved(opens: Mapping[str, Any], progress: Progress) -> str:
 
 def _script(name: str) -> str:
     return (files("ptxlab.verbs.lab") / "page_files" / name).read_text("utf-8")
+
+
+def read_page(path: Path) -> str:
+    """Return a page as it was written: its editor has characters that no program has."""
+    return path.read_text("utf-8")
 
 
 def state_of(saved: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ptxlab.cache import directory
 from ptxlab.cli.isolation import command
 from ptxlab.errors import LaunchError, Location, PtxlabError
 from ptxlab.prediction.chip import find
@@ -47,7 +49,7 @@ def look(verb: str, name: str, options: Sequence[str]) -> tuple[int, Any]:
     wanted = [word for o in ("--arch", "--launch") if o in given for word in (o, given[o])]
     done = subprocess.run(
         [*command(), "exec", *_LOOKS[verb], *gpu, *wanted, "--", sys.executable, name],
-        stdin=subprocess.DEVNULL, capture_output=True,
+        stdin=subprocess.DEVNULL, capture_output=True, env=_environment(name),
     )  # fmt: skip
     said, told = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
     if verb == "run":
@@ -64,6 +66,14 @@ def look(verb: str, name: str, options: Sequence[str]) -> tuple[int, Any]:
     if looked is None:
         raise _nothing(told)
     return done.returncode, looked
+
+
+def _environment(name: str) -> dict[str, str]:
+    """Return one where Triton keeps what it compiles for a program of that name alone.
+
+    Else a kernel that it knows from another file comes with the lines of that file.
+    """
+    return {"TRITON_CACHE_DIR": str(directory() / "triton" / name), **os.environ}
 
 
 def _findings(outcome: dict[str, Any]) -> dict[str, Any]:

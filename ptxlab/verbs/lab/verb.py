@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import webbrowser
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,9 @@ def opened(file: str | None) -> tuple[dict[str, Any], str | None]:
     if file is None:
         return {}, None
     if file.endswith(".html"):
-        from ptxlab.verbs.lab.page import state_of
+        from ptxlab.verbs.lab.page import read_page, state_of
 
-        return state_of(_text(Path(file), file)), None
+        return state_of(_text(Path(file), file, read_page)), None
     if file.endswith(".py"):
         return {"name": Path(file).name, "text": _text(Path(file), file)}, None
     from ptxlab.device.loading import find_file, is_machine_code
@@ -99,8 +100,8 @@ def opened(file: str | None) -> tuple[dict[str, Any], str | None]:
     return {"name": path.name, "text": _text(path, file), **known}, str(path.parent.resolve())
 
 
-def _text(path: Path, name: str) -> str:
+def _text(path: Path, name: str, read: Callable[[Path], str] = read_text) -> str:
     try:
-        return read_text(path)
+        return read(path)
     except (OSError, ValueError) as error:
         raise PtxlabError(f"cannot read {name}: {error}") from None

@@ -13,6 +13,7 @@ import pytest
 
 from ptxlab.installation import adding_extra
 from ptxlab.main import main
+from ptxlab.verbs.lab.page import page, served
 from ptxlab.verbs.lab.verb import opened
 from tests.verbs.lab.conftest import TOKEN, Lab
 
@@ -117,6 +118,9 @@ def test_files_that_the_lab_opens(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert opens["name"] == "mma_m16n8k16_bf16_f32.ptx"
     assert folder is not None
     assert opened(None) == ({}, None)
+    state = {"name": "x.ptx", "text": ".version 8.0\n", "tab": "trace"}
+    (tmp_path / "saved.html").write_text(page(served(), state), encoding="utf-8")
+    assert opened(str(tmp_path / "saved.html")) == (state, None)
     (tmp_path / "x.html").write_text("<p>another page</p>", encoding="utf-8")
     assert main(["lab", str(tmp_path / "x.html")]) == 2
     assert "was not saved by the lab" in capsys.readouterr().err

@@ -25,7 +25,10 @@ function options() {
 }
 
 const quoted = (word) => (/^[\w./:=,+-]+$/.test(word) ? word : `"${word}"`);
-function drawCommand() { $("command").textContent = ["ptxlab", "run", state.name, ...options().map(quoted)].join(" "); }
+function drawCommand() {
+  const words = options().map(quoted);
+  $("command").textContent = ["ptxlab", ...(isPython() ? ["exec", ...words, "--", "python", state.name] : ["run", state.name, ...words])].join(" ");
+}
 
 /** What the user puts into a field; what the header says anyway is not kept. */
 function setField(where, name, value, usual) {
@@ -55,10 +58,11 @@ function drawLaunch() {
   const aboutOf = (name) => { const one = parameters.find((parameter) => parameter.name === name); return one ? `.${one.type} ${one.about}` : "an argument"; };
   $("fields").replaceChildren(
     element("fieldset", {}, element("legend", {}, "launch"),
-      choice("kernel", kernel ? kernel.name : "", known.kernels.map(({ name }) => [name, name]), (name) => { state.launch.args = {}; setField(state.launch, "kernel", name, (known.runs[0] || known.kernels[0] || {}).kernel); drawLaunch(); }),
+      isPython() ? null : choice("kernel", kernel ? kernel.name : "", known.kernels.map(({ name }) => [name, name]), (name) => { state.launch.args = {}; setField(state.launch, "kernel", name, (known.runs[0] || known.kernels[0] || {}).kernel); drawLaunch(); }),
       choice("target", state.launch.arch || "", [["", `as the file says (${known.arch})`], ...about.targets.map((name) => [name, name])], (name) => setField(state.launch, "arch", name)),
-      ...FIELDS.map(([name, label, hint]) => field(label, state.launch[name] || usual[name] || "", hint, (value) => setField(state.launch, name, value, usual[name])))),
-    element("fieldset", {}, element("legend", {}, "arguments"),
+      ...FIELDS.filter(([name]) => name === "more" || !isPython()).map(([name, label, hint]) => field(label, state.launch[name] || usual[name] || "", hint, (value) => setField(state.launch, name, value, usual[name])))),
+    isPython() ? element("p", { class: "quiet" }, "The program says itself what it launches; --launch 'attn*' chooses which launch is looked into.")
+      : element("fieldset", {}, element("legend", {}, "arguments"),
       ...names.map((name) => field(name, state.launch.args[name] || args.get(name) || "", aboutOf(name), (value) => setField(state.launch.args, name, value, args.get(name)))),
       element("p", { class: "quiet" }, "128 · 0.5 · randn(64x64,bf16,seed=1) · zeros(128,f32) · ones, arange, eye · tma(A,box=64x64,swizzle=128B)")),
     known.expect ? element("p", { class: "quiet" }, `The header expects: ${known.expect}`) : "");

@@ -33,6 +33,7 @@ let state = fresh();
 
 /** Whether the source is no PTX itself, but becomes some: CUDA C, or what a program in Python compiles. */
 const isCompiled = () => !state.name.endsWith(".ptx");
+const isPython = () => state.name.endsWith(".py");
 /** Of lines of files, each called by the one before, the first that is of the source. */
 const ownLine = (chain) => (chain.find((one) => one && baseName(one.path || one.file) === state.name) || {}).line || null;
 const baseName = (path) => path.split("/").pop();

@@ -52,7 +52,7 @@ async function asked(request) {
 let running = null, slow = false;
 /** The program in Python that the user has run: one that came with a link or a file does not run by itself. */
 let trusted = null;
-const mayRun = (requests) => !state.name.endsWith(".py") || trusted === state.text || requests.every((request) => answers.has(keyOf(request)));
+const mayRun = (requests) => !isPython() || trusted === state.text || requests.every((request) => answers.has(keyOf(request)));
 
 function busy(text) {
   $("progress").textContent = text;

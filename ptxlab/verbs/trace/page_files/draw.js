@@ -299,11 +299,11 @@ function named(tag, text, top, at) {
 
 let asked = false;
 function draw() {
-  if (!$("lanes").clientWidth) return; // in a frame that is not in sight
   if (asked) return;
   asked = true;
   requestAnimationFrame(() => {
     asked = false;
+    if (!$("lanes").clientWidth) return; // in a frame that is not in sight, now or already
     drawLanes();
     drawScale($("ruler"), view, scale(), x);
     drawCycles();
