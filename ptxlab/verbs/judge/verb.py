@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from functools import partial
+from keyword import iskeyword
 from typing import Any
 
 from ptxlab.cli.common import add_common, emit
@@ -147,7 +148,10 @@ def _reference(text: str) -> Any:
         known = {word: value for word, value in arguments.items() if value is not None}
         return {name: evaluate(expression, known)}
 
-    parameters = [inspect.Parameter(w, inspect.Parameter.KEYWORD_ONLY, default=None) for w in words]
+    kind = inspect.Parameter
+    parameters = [kind(w, kind.KEYWORD_ONLY, default=None) for w in words if not iskeyword(w)]
+    if len(parameters) < len(words):  # an argument such as in: no parameter can be called that
+        parameters.append(kind("arguments", kind.VAR_KEYWORD))
     reference.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return reference
 

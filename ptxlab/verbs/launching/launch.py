@@ -179,12 +179,12 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> P
     if module is None:
         module = device.load(Path(asked.file), options=asked.options)
     kernel = module.kernel(asked.kernel)
-    bound = bind(kernel, asked.values, asked.mapped)
     block, function = asked.block, getattr(kernel, "function", None)
-    if function is not None:
-        _refuse_numbers_for_addresses(kernel, function, bound)
     if block is None and function is not None:
         block = declared(function, "reqntid")
+    bound = bind(kernel, asked.values, asked.mapped, "--block 128 and " * (block is None))
+    if function is not None:
+        _refuse_numbers_for_addresses(kernel, function, bound)
     if block is None:
         raise PtxlabError(
             f"how many threads has a CTA of {called(kernel.name)}?", hint="give --block"
@@ -318,13 +318,16 @@ def values(arguments: Sequence[str], seed: int, first: int = 0) -> dict[str, Arg
 
 
 def bind(
-    kernel: Kernel, values: Mapping[str, ArgumentValue], mapped: Container[str] = ()
+    kernel: Kernel,
+    values: Mapping[str, ArgumentValue],
+    mapped: Container[str] = (),
+    also: str = "",
 ) -> dict[str, ArgumentValue]:
     """Return ``values`` in the order of the kernel's parameters, under the names they were given.
 
     Names that are the parameters' bind by name, also as the PTX has them, names of which none is a parameter's in order. Those
     that are ``mapped`` need not be parameters: in order, the first of them are none if there are too
-    many. Raises PtxlabError that says which argument is missing or unknown.
+    many. Raises PtxlabError that says which argument is missing or unknown, and what is to be given ``also``.
     """
     names = [parameter.name for parameter in kernel.parameters]
     takes = f"{called(kernel.name)} takes {', '.join(names) or 'no arguments'}"
@@ -345,7 +348,10 @@ def bind(
             hint=takes,
         )
     if missing := [name for name in names if name not in asked]:
+        first = next(p for p in kernel.parameters if p.name == missing[0])
+        example = "randn(64x64,f32)" if first.size == 8 and first.count == 1 else "64"
         raise PtxlabError(
-            f"no value for {', '.join(missing)}", hint=f"{takes}: give --arg {missing[0]}=VALUE"
+            f"no value for {', '.join(missing)}",
+            hint=f'{takes}: give {also}--arg {missing[0]}="{example}" or another value',
         )
     return {asked[name]: values[asked[name]] for name in names}

@@ -75,7 +75,8 @@ class Offsets:
     def text(self, width: int | None = None) -> str:
         """Return the notation and the table; for tiles, where each of them starts.
 
-        What is too wide for its terminal is told by chunks of 16 bytes where these stay together.
+        What is too wide for its terminal is told by chunks of 16 bytes where these stay together, else with some
+        columns below others.
         """
         check_size(self.layout)
         lines_ = [self.layout.notation, *filter(None, [self.about])]
@@ -83,8 +84,20 @@ class Offsets:
             lines_ = [f"each {self.element.notation}", f"at   {self.layout.notation}"]
         shown = table(self.layout)
         if width is not None and max(map(len, shown.split("\n"))) > width and self.element is None:
-            shown = self._chunks() or shown
+            shown = self._chunks() or "\n".join(stacked(self._rows(), width))
         return "\n".join([*lines_, shown])
+
+    def _rows(self) -> list[list[str]]:
+        """Return the table without lines between, headed by its columns."""
+        tall = height(self.layout)
+        across = range(self.layout.size // tall)
+        return [
+            ["", *map(str, across)],
+            *(
+                [str(row), *(str(self.layout(row + tall * col)) for col in across)]
+                for row in range(tall)
+            ),
+        ]
 
     def _chunks(self) -> str | None:
         """Return which four banks hold each 16 bytes of a row, or None where they do not stay together."""

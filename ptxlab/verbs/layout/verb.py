@@ -68,7 +68,7 @@ DETAILS = """
 --at I,J      which tile, for --tile; row and column of the first element, for --plan
 --across      for --plan: the second matrix lies beside the first, not below it
 --bits N      bits of an element (default what a pointer in the layout says, else 16)
---dtype TYPE  type of A and B of an instruction
+--dtype TYPE  type of A and B of an instruction, or of the elements in shared memory
 --acc TYPE    type of C and D of an instruction
 """
 DESCRIPTORS = """
@@ -119,10 +119,13 @@ def answer(args: argparse.Namespace) -> LayoutAnswer:
     from ptxlab.layouts.shared_memory import ACCESSES
     from ptxlab.matrix import matrix_plan
     from ptxlab.matrix.catalog import multiplication
+    from ptxlab.numbers.types import TYPES
     from ptxlab.verbs.layout import descriptors, foreign, shared_memory
     from ptxlab.verbs.layout.layouts import Fragments, LayoutCode, Offsets, known
     from ptxlab.verbs.layout.notation import element_bits
 
+    if args.dtype and not args.descriptor and (args.banks or args.plan or args.swizzle):
+        args.bits, args.dtype = args.bits or TYPES[args.dtype].bits, None
     args.bits = args.bits or element_bits(args.layout) or BITS
     if atom := foreign.instruction(args.layout):
         return Fragments(atom)

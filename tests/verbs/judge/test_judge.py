@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptxlab.main import main
 from ptxlab.toolchain.nvrtc import compile_cuda
+from ptxlab.verbs.judge.verb import _reference
 
 KERNEL = """\
 extern "C" __global__ void scale(const float* x, float* y, int n) {
@@ -124,3 +127,13 @@ def test_what_does_not_fit_is_said(
 ) -> None:
     assert main(["judge", *arguments]) != 0
     assert message in capsys.readouterr().err
+
+
+def test_an_argument_may_be_called_as_python_calls_something() -> None:
+    function = _reference("out=in.T + bias")
+    assert callable(function)
+    told = function(**{"in": np.arange(6.0).reshape(2, 3), "bias": np.ones(1), "n": 3})
+    assert told["out"].tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert {p.kind.name for p in inspect.signature(function).parameters.values()} == {
+        "KEYWORD_ONLY", "VAR_KEYWORD",
+    }  # fmt: skip

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ptxlab.layouts.layout import Layout, Swizzle
 from ptxlab.layouts.shared_memory import ACCESSES
 from ptxlab.main import main
 from ptxlab.matrix.matrix_plan import FORMS
+from ptxlab.verbs.layout.layouts import Offsets
 from ptxlab.verbs.layout.notation import parse_layout
 from ptxlab.verbs.layout.shared_memory import _vectors, check_shared
 from tests.together import in_one_test
@@ -215,6 +217,25 @@ def test_pictures(question: tuple[str, ...], cells: int, tmp_path: Path) -> None
         assert told[1] == "ldmatrix: 64 wavefronts, ideal 64, free of conflicts"
 
 
+def test_the_type_of_elements_is_how_many_bits_they_have(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("32x32", "--banks", "ldmatrix")
+    assert data(capsys, *asked, "--dtype", "f32") == data(capsys, *asked, "--bits", "32")
+    assert data(capsys, *asked, "--dtype", "f32") != data(capsys, *asked)
+
+
+def test_a_table_that_is_too_wide_goes_on_below(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = "(4,40):(1,7)"
+    whole = Offsets(parse_layout(layout), 16).text()
+    narrow = Offsets(parse_layout(layout), 16).text(80)
+    assert max(map(len, narrow.splitlines())) <= 80 < max(map(len, whole.splitlines()))
+    numbers = [re.findall(r"\d+", text.split("\n", 1)[1]) for text in (whole, narrow)]
+    assert sorted(set(numbers[0])) == sorted(set(numbers[1]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -241,6 +262,7 @@ def test_pictures(question: tuple[str, ...], cells: int, tmp_path: Path) -> None
         (("2x6", "--at", "0,1"), ["--at says nothing"]),
         (("2x6", "--across"), ["--across says nothing"]),
         (("2x6", "--dtype", "bf16"), ["--dtype says nothing"]),
+        (("2x6", "--dtype", "bf16", "--inverse"), ["--dtype says nothing"]),
         (("m16n8k16", "--tile", "2x2"), ["--tile says nothing", "fragments"]),
         (("m16n8k16", "--format", "svg"), ["no picture"]),
         (("m16n8k17",), ["no instruction is m16n8k17"]),
