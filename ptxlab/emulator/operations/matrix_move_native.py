@@ -56,20 +56,21 @@ def _text(matrices: int, checked: int, order: Sequence[int]) -> str:
     f = FunctionBuilder()
     task, first, end = f.task()
     window, offset = Window.of(f, task, SHARED), task.word(OFFSET)
-    registers = [task.array(REGISTERS + at) for at in range(1 + matrices)]
-    rows = f.buffer(ROWS * ROW)
+    addresses, results = task.array(REGISTERS), task.at(REGISTERS + 1, 8)
+    rows, starts = f.buffer(ROWS * ROW), f.buffer(8 * checked)
     with f.for_range(first, end) as warp:
         lane = warp * WARP
-        address = registers[0].at(lane, 4).load("i32", checked, align=4).to("zext", "i64")
+        address = addresses.at(lane, 4).load("i32", checked, align=4).to("zext", "i64")
         moved = address + offset
         good = window.holds(address, offset, ROW) & (moved & ROW - 1).is_("eq", 0)
         with f.when(good.all().is_("eq", 0)):
             f.ret(1)
         shared = window.data.at(window.start.word(lane), 1)
-        for matrix in range(matrices):
+        starts.store(moved, align=64)
+        with f.loop(matrices) as matrix:
             for row in range(ROWS):
-                line = shared.at(moved.pick(ROWS * matrix + row), 1).load("i8", ROW, align=1)
+                line = shared.at(starts.word(matrix * ROWS + row), 1).load("i8", ROW, align=1)
                 rows.at(row, ROW).store(line, align=ROW)
             loaded = rows.load("i16", len(order), align=ROW).shuffle(order)
-            registers[1 + matrix].at(lane, 4).store(loaded, align=4)
+            results.array(matrix).at(lane, 4).store(loaded, align=4)
     return f.function(NAME).text
