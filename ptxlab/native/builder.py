@@ -5,7 +5,7 @@ The language is that of ``ptxlab.native.value``. In a loop over threads a body i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -110,6 +110,18 @@ class FunctionBuilder(FunctionText):
         zero = self.number("i64", 0)
         with self._turns(zero, zero.like(count), 1) as index:
             yield index
+
+    def fold(
+        self,
+        first: VectorValue,
+        indices: range,
+        step: Callable[[VectorValue, VectorValue], VectorValue],
+    ) -> VectorValue:
+        """Return what a ``step`` after the other makes of what the one before has made, and of an index each."""
+        made = self.variable(first)
+        with self.loop(len(indices)) as index:
+            made.value = step(made.value, index + indices.start if indices.start else index)
+        return made.value
 
     @contextmanager
     def branch(self, condition: VectorValue) -> Iterator[Branch]:

@@ -42,8 +42,8 @@ from ptxlab.numbers.formats import (
 from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep, round_result
 from ptxlab.numbers.tensor_core_software import add_words
 
-_FAR = 900
-"""Above all exponents of finite terms."""
+_FAR, _NEAR = 900, -20000
+"""Above all exponents of finite terms, and below all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,16 @@ class FusedSteps(Steps):
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         c, c_exponents = self._addend(sums)
-        top = c_exponents
-        shifts = [self.shift(terms, part) for part in range(self.parts or 1)]
-        each = self.products // len(shifts)
-        for part, shift in enumerate(shifts):
-            highest = None
-            for k in range(part * each, (part + 1) * each):
-                exponent = terms.a(1, k) + terms.b(1, k)
-                highest = exponent if highest is None else highest.call("smax", exponent)
-            assert highest is not None
+        top, count = c_exponents, self.parts or 1
+        shifts = [self.shift(terms, part) for part in range(count)]
+        starts = range(0, self.products, self.products // count)
+        parts = [(range(start, start + starts.step), shifts[i]) for i, start in enumerate(starts)]
+        for products, shift in parts:
+            highest = code.fold(
+                top.like(_NEAR),
+                products,
+                lambda highest, k: highest.call("smax", terms.a(1, k) + terms.b(1, k)),
+            )
             top = top.call("smax", highest if shift is None else highest + shift)
         top = top.is_("slt", NO_PRODUCT).choose(0, top)
         lowest = self.how.lowest
@@ -95,7 +96,7 @@ class FusedSteps(Steps):
         with code.branch(outside.bits(f"i{self.rows}", 0).is_("ne", 0)) as branch:
             exact = self._exactly(code, terms, c, c_exponents)
             branch.otherwise()
-            fast = self._fast(terms, top, shifts, c)
+            fast = self._fast(code, terms, top, parts, c)
         return branch.merged(exact, fast)
 
     def _addend(self, words: VectorValue) -> tuple[VectorValue, VectorValue]:
@@ -111,25 +112,28 @@ class FusedSteps(Steps):
 
     def _fast(
         self,
+        code: FunctionBuilder,
         terms: Terms,
         top: VectorValue,
-        shifts: Sequence[VectorValue | None],
+        parts: Sequence[tuple[range, VectorValue | None]],
         c: VectorValue,
     ) -> VectorValue:
         how = self.how
         top = top.to("sext", "i32")
         field = top.like(how.fraction_bits + F32.bias) - top
-        scale = (field << F32.fraction_bits).bits("float")
-        total = (c * scale).to("fptosi", "i32").to("sitofp", "double")
-        scales = [scale if shift is None else _shifted(field, shift) for shift in shifts]
-        for first in range(0, self.products, how.group):
-            part = None
-            for k in range(first, min(first + how.group, self.products)):
-                scale = scales[k * len(scales) // self.products]
-                term = (terms.a(0, k) * terms.b(0, k) * scale).to("fptosi", "i32")
-                part = term if part is None else part + term
-            assert part is not None
-            total = total + part.to("sitofp", "double")
+        of_c = (field << F32.fraction_bits).bits("float")
+        total = (c * of_c).to("fptosi", "i32").to("sitofp", "double")
+        for products, shift in parts:
+            scale = of_c if shift is None else _shifted(field, shift)
+
+            def added(
+                total: VectorValue, k: VectorValue, scale: VectorValue = scale
+            ) -> VectorValue:
+                return total + (terms.a(0, k) * terms.b(0, k) * scale).to("fptosi", "i32")
+
+            for start in products[:: how.group]:
+                group = range(start, min(start + how.group, products.stop))
+                total = total + code.fold(top.like(0), group, added).to("sitofp", "double")
         field = top + (F32.bias - how.fraction_bits)
         unit = (field << F32.fraction_bits).bits("float")
         if how.result is F16:
@@ -181,10 +185,12 @@ def fused_sum(
         rough.value = rough.value + value
     highest = top.value.is_("sgt", _FAR).choose(_FAR, top.value)
     scale = power_of_two(highest.like(fraction_bits) - highest)
-    total = code.variable((c * scale).call("trunc"))
-    with code.loop(count) as k:
-        total.value = total.value + (terms.at(k).load(c.lanes) * scale).call("trunc")
-    return total.value * power_of_two(highest - fraction_bits), rough.value
+    total = code.fold(
+        (c * scale).call("trunc"),
+        range(count),
+        lambda total, k: total + (terms.at(k).load(c.lanes) * scale).call("trunc"),
+    )
+    return total * power_of_two(highest - fraction_bits), rough.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +216,12 @@ class UnpackedSteps(Steps):
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
         each, form = self.parts.products, self.parts.how.result
-        total = code.variable(sums.like(0))
-        with code.loop(self.products // each) as part:
-            total.value = self.parts.column(code, terms.behind(part * each), total.value)
-        given = (x.extended(form.word_bits, signed=False) for x in (total.value, sums))
+        total = code.fold(
+            sums.like(0),
+            range(self.products // each),
+            lambda total, part: self.parts.column(code, terms.behind(part * each), total),
+        )
+        given = (x.extended(form.word_bits, signed=False) for x in (total, sums))
         words = applied(partial(add_words, acc=form.name), form.word, *given)
         return words.extended(32, signed=False)
 

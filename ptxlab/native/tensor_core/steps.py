@@ -40,9 +40,11 @@ class IntegerSteps(Steps):
         return [(top.apply(shift, 32 - bits),) for top in tops]
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
-        total = terms.a(0, 0) * terms.b(0, 0)
-        for k in range(1, self.products):
-            total = total + terms.a(0, k) * terms.b(0, k)
+        total = code.fold(
+            sums.like(0),
+            range(self.products),
+            lambda total, k: total + terms.a(0, k) * terms.b(0, k),
+        )
         return total.call("sadd.sat", sums) if self.satfinite else total + sums
 
 
@@ -58,11 +60,10 @@ class BitSteps(Steps):
         return [(words,)]
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
-        for k in range(self.products):
-            left, right = terms.a(0, k), terms.b(0, k)
-            both = left & right if self.operation == "and" else left ^ right
-            sums = sums + both.call("ctpop")
-        return sums
+        def added(sums: VectorValue, k: VectorValue) -> VectorValue:
+            return sums + terms.a(0, k).apply(self.operation, terms.b(0, k)).call("ctpop")
+
+        return code.fold(sums, range(self.products), added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,12 @@ class DoubleSteps(Steps):
         return [(words.bits("double"),)]
 
     def column(self, code: FunctionBuilder, terms: Terms, sums: VectorValue) -> VectorValue:
-        total = sums.bits("double")
-        for k in range(self.products):
+        def added(total: VectorValue, k: VectorValue) -> VectorValue:
             left, right = terms.a(0, k), terms.b(0, k)
             fused = left.call("fma", right, total)
-            total = applied(propagate_nan_f64, np.float64, fused, left, right, total)
-        return total.bits("i64")
+            return applied(propagate_nan_f64, np.float64, fused, left, right, total)
+
+        return code.fold(sums.bits("double"), range(self.products), added).bits("i64")
 
 
 # ---- which one an instruction has ----
