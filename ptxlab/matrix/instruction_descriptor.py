@@ -1,6 +1,7 @@
 """Instruction descriptors of ``tcgen05.mma``: the 32 bits that say what it multiplies.
 
-Three records, by kind; the fields of types differ further. What a kind does not have (saturation but for
+Three records, by kind; the fields of types differ further. The sparsity version, which CUTLASS's
+``Tcgen05MxOmmaInstrDesc`` sets, changes nothing on sm_100. What a kind does not have (saturation but for
 integers, negation of integers, transposition of packed e2m1) has no value but the default here.
 
 Source: PTX ISA, "Instruction descriptor" and "Matrix Shape" of tcgen05; CUTLASS,
@@ -64,6 +65,7 @@ def _scaled(
         BitField("scale id of b", 4, 2),
         choice("a type", 7, inputs, 3),
         choice("b type", 10, inputs, 2 if packed else 3),
+        *([BitField("sparsity version", 12, 1)] if packed else []),
         *_NEGATE,
         *(map(_only, _MAJORS) if packed else _MAJORS),
         _N,

@@ -115,6 +115,14 @@ def lanes_of_copy(modifiers: Sequence[str]) -> tuple[int, int, Array]:
     return rows, width, row + rows * np.arange(LANES // rows)[:, np.newaxis]
 
 
+def held_bit(bits: int) -> int:
+    """Return the lowest bit of a number of 4 or 6 ``bits`` in its byte of Tensor Memory, in whose middle it stands.
+
+    Source: CUTLASS, ``cp_narrow_a_to_tmem_mma.py``; the figures of the PTX ISA show it.
+    """
+    return (8 - bits) // 2
+
+
 def shifted(cells: Array) -> tuple[Array, Array]:
     """Return which of the cells [CTAs, ..., lanes, columns] of int64 a shift reads and which it writes, of whole quarters.
 

@@ -15,7 +15,7 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.shared_matrix import elements, unpadded
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.matrix.tensor_memory_operand import metadata
+from ptxlab.matrix.tensor_memory_operand import held_bit, metadata
 from ptxlab.numbers.formats import CONTAINED, Format
 
 _WORD_BITS = 32
@@ -68,9 +68,13 @@ def from_tensor_memory(wave: Wave, problem: TensorCoreProblem, cells: Cells) -> 
 
 
 def words_of_tensor_memory(wave: Wave, problem: TensorCoreProblem, cells: Cells) -> Array:
-    """Return the words of A in the lanes of each part of D, [products, parts, rows, words]."""
+    """Return the words of A in the lanes of each part of D, [products, parts, rows, words], as registers have them."""
     words: Array = wave.tensor_memory.cells.take(cells_of_a(problem, cells))
-    return words
+    narrow = _narrow(problem.a)
+    if narrow is None or held_bit(narrow.bits) == narrow.low_bit:
+        return words
+    octets = words.view(np.uint8) >> np.uint8(held_bit(narrow.bits) - narrow.low_bit)
+    return (octets & np.uint8((1 << narrow.bits) - 1)).view(np.uint32)
 
 
 def cells_of_a(problem: TensorCoreProblem, cells: Cells) -> Array:

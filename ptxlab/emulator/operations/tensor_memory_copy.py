@@ -27,7 +27,7 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.shared_matrix import unpadded
-from ptxlab.matrix.tensor_memory_operand import QUARTER, lanes_of_copy, shifted
+from ptxlab.matrix.tensor_memory_operand import QUARTER, held_bit, lanes_of_copy, shifted
 
 _PACKED_BITS = {"b4x16_p64": 4, "b6x16_p32": 6}
 _SHIFTED_COLUMNS = 8
@@ -63,7 +63,7 @@ def copy(context: Context, asked: RowForm) -> Step:
         read = issued.wave.regions["shared"].items(UNIT_BYTES)[units[some]]
         octets = np.ascontiguousarray(read).view(np.uint8)
         if bits:
-            octets = unpadded(octets, bits)
+            octets = unpadded(octets, bits) << np.uint8(held_bit(bits))
         targets = cells.part(some).at(lanes[..., np.newaxis], columns)
         issued.wave.tensor_memory.cells[targets] = octets.view(np.uint32)[:, np.newaxis]
 

@@ -25,7 +25,7 @@ from ptxlab.matrix.form import AsyncInstruction
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.naming import named
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
-from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER, lanes_of_copy
+from ptxlab.matrix.tensor_memory_operand import LANES, QUARTER, held_bit, lanes_of_copy
 
 _FIRST = 16
 """The first column of what is moved."""
@@ -192,9 +192,8 @@ def copy_probe_kernel(
     word = TCGEN05_DESCRIPTOR.encode({"start address": 0, **fields})
     cells = np.broadcast_to(_numbered(32), (*shared.shape[:2], LANES, 32)).copy()
     after = cells.copy()
-    after[:, :, lanes, _FIRST : _FIRST + width // 32] = np.ascontiguousarray(
-        numbers, np.uint8
-    ).view(np.uint32)[:, :, np.newaxis]
+    held = np.ascontiguousarray(numbers, np.uint8) << np.uint8(held_bit(bits))
+    after[:, :, lanes, _FIRST : _FIRST + width // 32] = held.view(np.uint32)[:, :, np.newaxis]
     return _issued(form, body, [_FIRST, word], cells, after, shared)
 
 

@@ -19,7 +19,7 @@ from ptxlab.matrix.descriptor import READERS, of_tile
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import number_bits
 from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
-from ptxlab.matrix.tensor_memory_operand import LANES, metadata
+from ptxlab.matrix.tensor_memory_operand import LANES, held_bit, metadata
 from ptxlab.numbers.formats import CONTAINED
 
 COLUMNS = {"d-tmem": 0, "a-tmem": 64, "scale-A-tmem": 76, "scale-B-tmem": 84, "sp-meta-tmem": 92}
@@ -154,7 +154,10 @@ def cells_of(problem: TensorCoreProblem, contents: Contents, first_lane: int) ->
         of_cta = slice(cta * rows, (cta + 1) * rows)
         put_d(problem, own, contents.c[:, of_cta], first_lane)
         if problem.form.variant == "ts":
-            words = _in_words(contents.a[:, of_cta], problem.bits)
+            low, bits = number_bits(problem.a_type, problem.bits)
+            codes = contents.a[:, of_cta]
+            held = codes >> low << held_bit(bits) if bits < 8 == problem.bits else codes
+            words = _in_words(held, problem.bits)
             columns = COLUMNS["a-tmem"] + np.arange(words.shape[-1])
             for lanes in first_lane + path.lanes():
                 own[:, lanes[:, np.newaxis], columns] = words

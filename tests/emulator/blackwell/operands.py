@@ -63,8 +63,8 @@ def in_units(codes: Array, dtype: str, *, packed: bool) -> Array:
 
 
 def in_containers(codes: Array, dtype: str) -> Array:
-    """Return numbers in the bytes of kind::f8f6f4: e2m1 two bits up."""
-    return codes << 2 if dtype == "e2m1" else codes
+    """Return numbers in the bytes of Tensor Memory: 00xxxx00 and 0xxxxxx0 (CUTLASS, cp_narrow_a_to_tmem_mma.py)."""
+    return codes << {"e2m1": 2, "e2m3": 1, "e3m2": 1}.get(dtype, 0)
 
 
 def lane_column(m: int, n: int, big_m: int, big_n: int, form: str) -> tuple[int, int, int]:

@@ -235,7 +235,7 @@ def test_each_copy(shape: str, bits: int, group: int) -> None:
         octets = shared[cta, first : first + 16].tolist()
         if bits:
             number = int.from_bytes(bytes(octets[: 2 * bits]), "little")
-            octets = [number >> bits * i & (1 << bits) - 1 for i in range(16)]
+            octets = [(number >> bits * i & (1 << bits) - 1) << (8 - bits) // 2 for i in range(16)]
         words = np.array(octets, np.uint8).view(np.uint32)
         for lane in lanes(row):
             lane += 3 * (shape == "4x256b")

@@ -204,6 +204,20 @@ def test_a_lies_in_tensor_memory(
     np.testing.assert_array_equal(cells, expected)
 
 
+@pytest.mark.parametrize(("dtype", "packing"), [("e2m1", "b4x16_p64"), ("e2m3", "b6x16_p32")])
+def test_a_is_unpacked_to_tensor_memory(dtype: str, packing: str) -> None:
+    problem = Problem("f8f6f4", 128, 16, dtype, "e4m3")
+    before = problem.cells()
+    expected = before.copy()
+    a_in_cells(problem, expected, 200, 0, problem.a)
+    problem.put(expected, problem.result())
+    copy = f"tcgen05.cp.cta_group::1.128x256b.b8x16.{packing} [r10], x0;"
+    product = issued(problem).replace("x0", "[r10]")
+    body = f"add.u32 r10, t, 200; {copy} {{ {product} }}"
+    cells = after(body, before, problem.shared(), problem.words())
+    np.testing.assert_array_equal(cells, expected)
+
+
 def test_d_and_a_may_lie_in_the_upper_halves() -> None:
     problem = Problem("f16", 64, 16, "f16", "f16")
     before = problem.cells()
