@@ -22,6 +22,7 @@ from ptxlab.verbs.sass.binary import told, way_to
 from ptxlab.verbs.sass.listing import Listing, ptx_of
 from ptxlab.verbs.sass.programs import AssembledKernel, AssembledProgram
 from ptxlab.view.json import members
+from ptxlab.view.sources import at_line
 from ptxlab.view.text import aligned, counted, fields
 from ptxlab.view.width import fitted
 
@@ -70,9 +71,11 @@ def text(
             shown = listing.of(beside, name)
             lines += [*shown, ""] if shown else []
     if len(lines) == before:
+        file, at = programs[0].file, str(listing.at)
+        meant = f"line {at} of the source is {at_line(file, int(at))}; " * at.isdecimal()
         raise PtxlabError(
-            f"--at {listing.at}: no machine code of {programs[0].file} is there",
-            hint="a place is FILE:LINE, a line of the PTX, an opcode, or an address such as 0x01a0",
+            f"--at {at}: no machine code of {file} is there",
+            hint=f"{meant}a place is FILE:LINE, a line of the PTX, an opcode, or an address such as 0x01a0",
         )
     return "\n".join(lines).rstrip()
 

@@ -101,6 +101,12 @@ def test_registers_and_memory_are_those_recorded_forwards_and_backwards(
             if when <= at:
                 stored[first : first + len(words)] = words
         assert memory == stored.tolist()
+    unwritten = """
+        state.register = data.registers.findIndex(({ bits }) => bits === 64);
+        held.get(state.warp)[state.register] = undefined;
+        drawRegisters(null, null);
+        return document.querySelector(`#lanes td[data-at="${state.register}"]`).textContent;"""
+    assert browser.js(unwritten) == "0"
 
 
 def test_fragments_are_drawn_with_what_the_registers_hold(

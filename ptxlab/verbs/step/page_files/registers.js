@@ -77,7 +77,7 @@ function drawRegisters(place, turn) {
   const rows = range(exists).map((lane) => {
     const cells = columns.map(({ register, delta, value, kind, bits, role }) => {
       const fresh = delta && wordsOf(delta, lane).some(Boolean);
-      const text = elements(kind, value ? wordsOf(value, lane) : [0, 0, 0, 0], bits, BREVITY[recent.brevity][0]).join(" ");
+      const text = elements(kind, value ? wordsOf(value, lane) : Array(Math.ceil(bits / 32)).fill(0), bits, BREVITY[recent.brevity][0]).join(" ");
       return `<td class="${fresh ? "fresh" : role}" data-at="${register}">${text}</td>`;
     }).join("");
     const look = `${(active >>> lane) & 1 ? "" : "idle"}${lane === state.lane ? " at" : ""}`;
