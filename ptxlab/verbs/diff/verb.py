@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ptxlab.cli import readers
 from ptxlab.cli.common import add_common, emit
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
 if TYPE_CHECKING:
@@ -124,9 +124,13 @@ def open_side(spec: str, arch: str | None, timeout: float) -> Device:
     from ptxlab.device.opening import open_device
 
     emulated = spec.startswith("emulator")
-    return open_device(
-        "emulator" if emulated else spec,
-        arch=spec.partition(":")[2] or arch if emulated else None,
-        progress=LaunchProgress(timeout),
-        console=print_to_stderr,
-    )
+    try:
+        return open_device(
+            "emulator" if emulated else spec,
+            arch=spec.partition(":")[2] or arch if emulated else None,
+            progress=LaunchProgress(timeout),
+            console=print_to_stderr,
+        )
+    except DeviceUnavailable as absent:
+        hint = "without one there are --a emulator:sm_80 --b emulator:sm_90a, and --a ptx --b sass"
+        raise DeviceUnavailable(absent.message, hint=hint) from None

@@ -104,7 +104,9 @@ def execute(args: argparse.Namespace) -> int:
         args, "ptxlab judges on the emulator", "leave out --device; ptxlab run launches it on a GPU"
     )
     if not args.reference:
-        raise PtxlabError("what is right?", hint="--reference FILE has a function that says it")
+        raise PtxlabError(
+            "what is right?", hint='--reference "d=a@b" says it, or a FILE with a function'
+        )
     modules = args.file.endswith(".py")
     launch = {} if modules else _launch(args)
     judgement = evaluate(

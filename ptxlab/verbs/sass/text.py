@@ -72,7 +72,8 @@ def text(
             lines += [*shown, ""] if shown else []
     if len(lines) == before:
         file, at = programs[0].file, str(listing.at)
-        meant = f"line {at} of the source is {at_line(file, int(at))}; " * at.isdecimal()
+        own = at.isdecimal() and not file.endswith(".ptx")
+        meant = f"line {at} of the source is {at_line(file, int(at))}; " if own else ""
         raise PtxlabError(
             f"--at {at}: no machine code of {file} is there",
             hint=f"{meant}a place is FILE:LINE, a line of the PTX, an opcode, or an address such as 0x01a0",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxlab.errors import DeviceUnavailable
 from ptxlab.main import main
 
 MMA = "ptx/mma_m16n8k16_bf16_f32.ptx"
@@ -146,3 +147,16 @@ def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_refused(capsys: pytest.CaptureFixture[str], word: str) -> None:
     assert main(["diff", MMA, "--a", word]) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_without_a_gpu_what_can_be_compared_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(*_: object, **__: object) -> None:
+        raise DeviceUnavailable("no GPU can be used", hint="--device emulator")
+
+    monkeypatch.setattr("ptxlab.device.opening.open_device", absent)
+    assert main(["diff", "ptx/ldmatrix.ptx"]) == 3
+    told = capsys.readouterr().err
+    assert "--b emulator:sm_90a" in told
+    assert "--device" not in told, "which diff refuses"

@@ -168,6 +168,8 @@ def test_a_line_of_the_source_and_its_colour(
     scale: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [scale, *DEFINES, "--at", "scale.cu:7"]
+    assert main(["sass", *words[:-1], "2"]) == 2
+    assert "line 2 of the source is scale.cu:2" in capsys.readouterr().err
     out = printed(capsys, *words)
     assert "FMUL" in out
     assert "scale.cu:4" not in out
