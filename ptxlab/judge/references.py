@@ -70,8 +70,8 @@ class Reference(ABC):
     ) -> dict[str, Bounded]:
         """Return what the arrays that are written should hold. Raises Unsupported where no bound follows."""
 
-    def prepared(self, arguments: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
-        """Return what the kernel is given: arrays that it is to write, and the reference does not take, are poisoned."""
+    def poisoned(self, arguments: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
+        """Return arguments of which those arrays are poisoned that the kernel is to write, and the reference does not take."""
         hidden = [name for name in outputs if name not in self.takes]
         return {
             name: poisoned(value) if name in hidden else value for name, value in arguments.items()

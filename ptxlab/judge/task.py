@@ -22,7 +22,7 @@ from ptxlab.judge.limits import Limits
 from ptxlab.judge.reference_kernel import ReferenceKernel
 from ptxlab.judge.references import Reference, ReferenceFunction, read_reference
 from ptxlab.judge.rounding import Bounded
-from ptxlab.judge.trials import GIVEN, Trial, aliased, trials
+from ptxlab.judge.trials import AGAIN, GIVEN, Trial, aliased, trials
 from ptxlab.judge.triton_function import is_triton
 
 Size = int | tuple[int, int]
@@ -135,7 +135,9 @@ class KernelTask:
                     f"the reference fails: {type(error).__name__}: {error}"
                 ) from error
             return None
-        given = self.reference.prepared(trial.arguments, list(expected))
+        given = trial.arguments
+        if trial.name != AGAIN:  # once they hold numbers: a kernel may ask whether they are poisoned
+            given = self.reference.poisoned(given, list(expected))
         return Case(trial, given, expected, self.config(trial.sizes))
 
     def config(self, sizes: Mapping[str, int]) -> dict[str, Any]:

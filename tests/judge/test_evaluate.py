@@ -54,6 +54,7 @@ CHANGES = {
         "sum = (float)(_Float16)(sum + x[row * n + column])",
     ),
     "races": ("parts[lane] = sum;\n    __syncthreads();", "parts[lane] = sum;"),
+    "asks for poison": ("if (lane == 0) y", "if (lane == 0 && y[row] != y[row]) y"),
     "skips a row": ("if (lane == 0) y", "if (lane == 0 && row < m - 1) y"),
 }
 
@@ -106,6 +107,7 @@ def test_a_right_kernel_is_all_that_it_has_to_be(judged: dict[str, Judgement]) -
         ("one size", "not right", ["only these sizes"]),
         ("writes its inputs", "not right", ["writes its inputs"]),
         ("f16 sums", "not right", []),
+        ("asks for poison", "not right", ["only these numbers"]),
         ("skips a row", "not right", []),
         ("races", "not safe", []),
     ],
