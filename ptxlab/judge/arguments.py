@@ -126,3 +126,10 @@ def others(sizes: Mapping[str, int], multiples: Mapping[str, int]) -> list[dict[
         steps,
     ]
     return [each for at, each in enumerate(variants) if each != sizes and each not in variants[:at]]
+
+
+def wider(sizes: Mapping[str, int], multiples: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of which the first is a tile of 128 larger, so that there are more CTAs."""
+    first = next(iter(sizes))
+    step = multiples.get(first, 1)
+    return {**sizes, first: sizes[first] + -(-TILES[0] // step) * step}

@@ -136,7 +136,9 @@ class KernelTask:
                 ) from error
             return None
         given = trial.arguments
-        if trial.name != AGAIN:  # once they hold numbers: a kernel may ask whether they are poisoned
+        if (
+            trial.name != AGAIN
+        ):  # once they hold numbers: a kernel may ask whether they are poisoned
             given = self.reference.poisoned(given, list(expected))
         return Case(trial, given, expected, self.config(trial.sizes))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.judge.arguments import Arguments, drawn, others, told
+from ptxlab.judge.arguments import Arguments, drawn, others, told, wider
 from ptxlab.judge.rounding import FORMATS
 
 
@@ -41,7 +41,8 @@ def trials(
     yield replace(
         given, name=AGAIN, arguments=drawn(told(arguments, sizes), (seed, 1), first=False)
     )
-    for number, other in enumerate(others(sizes, multiples), 2):
+    more = [wider(sizes, multiples)] if sizes else []
+    for number, other in enumerate([*others(sizes, multiples), *more], 2):
         name = ", ".join(f"{name}={size}" for name, size in other.items())
         yield Trial(
             f"sizes {name}", other, drawn(told(arguments, other), (seed, number), first=False)

@@ -54,6 +54,7 @@ CHANGES = {
         "sum = (float)(_Float16)(sum + x[row * n + column])",
     ),
     "races": ("parts[lane] = sum;\n    __syncthreads();", "parts[lane] = sum;"),
+    "few rows": ("int row = blockIdx.x", "if (blockIdx.x > 100) return; int row = blockIdx.x"),
     "asks for poison": ("if (lane == 0) y", "if (lane == 0 && y[row] != y[row]) y"),
     "skips a row": ("if (lane == 0) y", "if (lane == 0 && row < m - 1) y"),
 }
@@ -89,7 +90,7 @@ def test_a_right_kernel_is_all_that_it_has_to_be(judged: dict[str, Judgement]) -
     right = judged["right"]
     assert right.passed, right
     assert right.stages == dict.fromkeys(STAGES, True)
-    assert len(right.trials) == 10
+    assert len(right.trials) == 11
     assert right.score == {**dict.fromkeys(STAGES, 1.0), "robust": 1.0, "speedup": None}
     assert any("network" in each for each in right.contained)
 
@@ -107,6 +108,7 @@ def test_a_right_kernel_is_all_that_it_has_to_be(judged: dict[str, Judgement]) -
         ("one size", "not right", ["only these sizes"]),
         ("writes its inputs", "not right", ["writes its inputs"]),
         ("f16 sums", "not right", []),
+        ("few rows", "not right", ["only these sizes"]),
         ("asks for poison", "not right", ["only these numbers"]),
         ("skips a row", "not right", []),
         ("races", "not safe", []),

@@ -13,7 +13,7 @@ import pytest
 
 from ptxlab.errors import PtxlabError
 from ptxlab.judge import messages
-from ptxlab.judge.arguments import Array, drawn, others, smaller
+from ptxlab.judge.arguments import Array, drawn, others, smaller, wider
 from ptxlab.judge.references import ReferenceFunction, read_reference
 from ptxlab.judge.speed import ADVICE, Speed, plain, predicted
 from ptxlab.prediction.model import Changed
@@ -73,6 +73,8 @@ def test_other_sizes_keep_what_they_are_multiples_of() -> None:
     ]  # fmt: skip
     assert others({"n": 1}, {}) == [{"n": 2}]
     assert others({}, {}) == []
+    assert wider({"n": 512, "k": 96}, {"n": 48}) == {"n": 656, "k": 96}
+    assert wider({"n": 5}, {}) == {"n": 133}
 
 
 def test_numbers_differ_from_launch_to_launch_and_follow_from_the_seed() -> None:
