@@ -18,6 +18,7 @@ from ptxlab.machine.in_flight import KEPT_FOR, TAKES_EFFECT, Flight, InFlight
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.latencies import LONGEST, Latencies
 from ptxlab.machine.operands import TRUE_PREDICATE, UNIFORM, Immediate, Predicate, SassName
+from ptxlab.machine.row import Row
 
 _NEVER = Predicate(TRUE_PREDICATE, negated=True)
 _READ_IN_ORDER = ("xu", "fp64", "tmem")
@@ -198,16 +199,14 @@ class HazardCheck:
         loads = earlier.loads and row.loads and not (earlier.stores or row.stores)
         return (
             (together and (loads or row.does == "phase"))
-            or (earlier.pipe == row.pipe and row.pipe in _READ_IN_ORDER)
+            or _ordered(earlier) == _ordered(row) != ""
             or (earlier.latency == "agu" and row.space == "shared")
         )
 
     def _reads_in_order(self, number: int, later: DecodedInstruction) -> bool:
         """Say whether an instruction has read its sources before a later one has."""
         earlier, row = self._code[number].known, later.known
-        return "agu" == earlier.latency == row.latency or (
-            earlier.pipe == row.pipe and row.pipe in _READ_IN_ORDER
-        )
+        return "agu" == earlier.latency == row.latency or _ordered(earlier) == _ordered(row) != ""
 
 
 def _queue(i: DecodedInstruction) -> str:
@@ -218,7 +217,12 @@ def _queue(i: DecodedInstruction) -> str:
     row = i.known
     if row.scoreboard in ("shared", "special"):
         return row.scoreboard if row.latency != "agu" else "shuffled or shared"
-    return row.pipe if row.pipe in _READ_IN_ORDER else ""
+    return _ordered(row)
+
+
+def _ordered(row: Row) -> str:
+    """Name what reads and writes as it is told, "" for what does not: some pipes, and products of f64."""
+    return row.pipe if row.pipe in _READ_IN_ORDER else "f64" if row.factors == "f64" else ""
 
 
 def _waits(i: DecodedInstruction) -> int:

@@ -101,8 +101,9 @@ class Latencies:
             return True
         if row.scoreboard == "fp64":
             return self._capability != 90
-        if row.pipe == "tensor":
-            return self._capability == 75 or (row.factors == "s8" and self._capability // 10 == 10)
+        if row.multiplies:
+            integers_of_blackwell = row.factors == "s8" and self._capability // 10 == 10
+            return self._capability == 75 or row.factors == "f64" or integers_of_blackwell
         return bool(row.scoreboard) and not (row.latency == "r2ur" and self._capability >= 90)
 
     def between(self, earlier: DecodedInstruction, later: DecodedInstruction, bits: int) -> int:
@@ -111,7 +112,7 @@ class Latencies:
 
     def overtaking(self, earlier: DecodedInstruction, later: DecodedInstruction) -> int:
         """Return the cycles to ``later``, which writes the same, and must not have before ``earlier``."""
-        if earlier.known.pipe == "tensor" and later.known.pipe != "tensor":
+        if earlier.known.multiplies and not later.known.multiplies:
             return self._product(earlier, "coupled") - 5
         return 3 if _class(earlier) in ("half_mma", "fp64") and _class(later) in _COUPLED else 1
 
@@ -122,7 +123,7 @@ class Latencies:
             return _PREDICATES[_predicate_reader(later, bit)][_predicate_writer(earlier)]
         if bit >= UNIFORM:
             return _UNIFORM[_uniform_reader(later, bit)][_uniform_writer(earlier)]
-        if earlier.known.pipe == "tensor":
+        if earlier.known.multiplies:
             return self._product(earlier, _class(later))
         writer, reader = _writer(earlier, bit), _reader(later, bit)
         if (writer, reader, self._capability) == ("half_mma", "fp64", 90):
@@ -147,7 +148,7 @@ def _class(i: DecodedInstruction) -> str:
     if row.pipe == "fma2":
         return "half_mma" if i.has("MMA") else "half_f32" if i.has("F32") else "half"
     name = row.latency or _PIPES.get(row.pipe, row.pipe)
-    if row.pipe == "tensor":
+    if row.multiplies:
         return "product"
     return name if name in (*_COUPLED, "agu", "uniform") else "decoupled"
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 _SHAPES = {
     "884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8), "16816": (16, 8, 16),
     "16832": (16, 8, 32), "16864": (16, 8, 64), "8816": (8, 8, 16), "8832": (8, 8, 32),
+    "88128": (8, 8, 128), "168128": (16, 8, 128), "168256": (16, 8, 256),
+    "8x8x4": (8, 8, 4), "16x8x4": (16, 8, 4), "16x8x8": (16, 8, 8), "16x8x16": (16, 8, 16),
 }  # fmt: skip
 _OTHER_FACTORS = {"BF16": "bf16", "TF32": "tf32"}
 _BITS_OF_A_WARP = 1024
@@ -15,6 +17,7 @@ _BITS_OF_A_WARP = 1024
 
 BITS = {
     "bf16": 16, "f16": 16, "tf32": 32, "f32": 32, "s32": 32, "s8": 8, "s4": 4, "e4m3": 8, "e2m1": 4,
+    "f64": 64, "b1": 1,
 }  # fmt: skip
 
 OF_WARPGROUP = re.compile(r"64x(?P<n>\d+)x(?P<k>\d+)$")
@@ -42,6 +45,8 @@ def product(modifiers: Sequence[str], factors: str) -> tuple[tuple[int, int, int
     shape, *types = (modifier for modifier in modifiers if modifier != "SF")
     sums = {"F32": "f32", "F16": "f16"}.get(types[0], "s32") if types else "f16"
     dtype = factors
+    if factors == "f64":
+        sums = factors
     if factors == "f16":
         dtype = other_factors(types[-1:], factors)
     elif factors == "s8":

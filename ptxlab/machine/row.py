@@ -109,7 +109,7 @@ def two_words_unless_32(modifiers: Modifiers) -> int:
 
 
 def accumulators(modifiers: Modifiers) -> int:
-    """Return the registers of a product of tensor cores: of 8 x 8, or f16, half as many."""
+    """Return the registers of a product of tensor cores: of 8 x 8, or f16, half as many as of 16 x 8 words."""
     return 2 if "F16" in modifiers or modifiers[0].startswith("88") else 4
 
 
@@ -188,6 +188,11 @@ class Row:
     def timed(self) -> bool:
         """Whether it is known what it holds; of the others only the registers are."""
         return bool(self.pipe)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it is a product of a warp by the tensor cores."""
+        return bool(self.factors) and self.does != "product"
 
     @property
     def asynchronous(self) -> bool:

@@ -27,7 +27,7 @@ _LOADS = {"LDG"}
 _MEMORY = _SHARED | _SHUFFLES | _LOADS | {
     "STG", "LDL", "STL", "LD", "ST", "LDGSTS", "ATOM", "ATOMG", "RED", "REDG", "BAR",
 }  # fmt: skip
-_QUEUES = (_SLOW, _DOUBLES, _TENSOR_MEMORY)
+_QUEUES = (_SLOW, _DOUBLES, {"DMMA"}, _TENSOR_MEMORY)
 _GENERAL = (1 << 255) - 1
 _PREDICATES = 512
 

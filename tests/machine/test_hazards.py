@@ -148,6 +148,47 @@ def test_a_changed_bit_is_found_where_a_path_suffers_and_nowhere_else(arch: str)
     assert min(harmful, harmless) > 30
 
 
+RARE = """\
+.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry rare(.param .u64 data)
+{
+    .reg .b32 r<8>; .reg .f32 f<4>; .reg .b64 q, d<4>; .reg .f64 g<12>;
+    ld.param.u64 q, [data];
+    ld.global.v2.b64 {d0, d1}, [q]; ld.global.v4.b32 {r0, r1, r2, r3}, [q + 16];
+    ld.global.v2.f64 {g0, g1}, [q + 32]; ld.global.v2.f64 {g2, g3}, [q + 48];
+    fma.rn.f32x2 d2, d0, d1, d0; add.rn.f32x2 d2, d2, d1; mov.b64 {f0, f1}, d2;
+    set.gt.f32.f32 f2, f0, f1; fma.rn.f32 f3, f2, f1, f0;
+    dp4a.u32.u32 r4, r0, r1, r2; cvt.sat.s8.s32 r5, r4; set.lt.f16x2.f16x2 r6, r5, r3;
+    mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {g4, g5, g6, g7}, {g0, g1, g2, g3}, {g0, g1}, {g0, g1, g2, g3};
+    mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {g4, g5, g6, g7}, {g0, g1, g2, g3}, {g0, g1}, {g4, g5, g6, g7};
+    cp.async.bulk.prefetch.L2.global [q], 256; add.u64 q, q, 64;
+    st.global.v2.b32 [q], {f3, r6}; st.global.v2.f64 [q + 16], {g4, g7};
+    ret;
+}
+"""
+
+
+def test_a_changed_bit_of_what_is_rare_is_found() -> None:
+    """As that of what is common is: no finding where nothing is changed, and all that its one path suffers."""
+    cubin = link_ptx(RARE, arch="sm_100a")
+    code = decode(cubin, Assembly(None, cubin).functions, "rare")
+    rare = {"FFMA2", "FADD2", "FSET", "IDP", "I2I", "HSET2", "DMMA", "UBLKPF"}
+    assert rare <= {i.sass.opcode for i in code}
+    assert all(i.row for i in code)
+    assert check(code, "sm_100a") == []
+    found = set()
+    for i in (i for i in code if i.sass.opcode in rare):
+        for control in flips(i.control):
+            broken = with_control(code, i.number, control)
+            walked = hazards(broken, latencies("sm_100a"))
+            assert numbers(check(broken, "sm_100a")) == walked, (i.sass.text, control)
+            if walked:
+                found.add(i.sass.opcode)
+    assert {"FFMA2", "IDP", "HSET2", "DMMA"} <= found, found
+
+
 @pytest.mark.parametrize(
     "arch", [pytest.param(a, marks=[pytest.mark.thorough] * (a != OF_LOOPS)) for a in ARCHS]
 )

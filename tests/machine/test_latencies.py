@@ -76,3 +76,38 @@ def test_a_pair_is_as_far_apart_as_nvidia_says(earlier: str, later: str, capabil
     shared = uses.written(first) & uses.read(second)
     assert shared
     assert Latencies(capability).between(first, second, shared) == PAIRS[earlier, later]
+
+
+_FMA2 = "FFMA2 R0, R2.F32x2.HI_LO, R4.F32x2.HI_LO, R6.F32x2.HI_LO"
+OF_PTXAS = {
+    (100, _FMA2, "FFMA R8, R9, R1, R10"): 4,
+    (100, _FMA2, "LOP3.LUT R8, R1, R9, RZ, 0xc0, !PT"): 5,
+    (100, _FMA2, "DADD R8, R0, R10"): 6,
+    (100, "LOP3.LUT R7, R1, R9, RZ, 0xc0, !PT", _FMA2): 5,
+    (100, "HMMA.16816.F32 R4, R8, R16, R12", _FMA2): 19,
+    (120, "FHFMA R0, R0, R5.H1, R0", "HFMA2 R5, R5, R0, R7"): 5,
+    (120, "FHADD R0, R5, R0", "FHADD R0, R5, R0"): 4,
+    (80, "IDP.4A.S8.U8 R0, R5, R4, R0", "IDP.4A.S8.U8 R0, R5, R4, R0"): 4,
+    (80, "IDP.4A.S8.U8 R0, R5, R4, R0", "LOP3.LUT R8, R0, R9, RZ, 0xc0, !PT"): 5,
+    (80, "FSET.BF.GT.AND R7, R4, R7, PT", "FFMA R7, R0, R7, R5"): 5,
+    (80, "I2I.S8.S32.SAT R7, R0", "PRMT R7, R7, 0x8880, RZ"): 4,
+    (90, "F2IP.U8.F32.TRUNC.NTZ R0, RZ, R0, RZ", "LOP3.LUT R5, R0, R7, RZ, 0xc0, !PT"): 4,
+    (90, "HSET2.BF.LT.AND R0, R0, R5, PT", "HFMA2.MMA R0, R0, R4, R7"): 6,
+    (90, "HSET2.BF.LT.AND R0, R0, R5, PT", "HSET2.BF.LT.AND R0, R0, R5, PT"): 4,
+    (80, "BMMA.168256.AND.POPC R8, R4.ROW, R12.COL, R8", "STG.E [R2.64], R11"): 23,
+    (80, "BMMA.88128.XOR.POPC R4, R0.ROW, R7.COL, R4", "BMMA.88128.XOR.POPC R4, R0.ROW, R7.COL, R4"): 14,
+    (90, "DADD R8, R4, R8", "DMMA.16x8x4 R0, R6, R4, R0"): 11,
+    (100, "ULEA UR4, UR6, UR4, 0x18", "UMEMSETS.64 [UR4], URZ, UR6"): 9,
+}  # fmt: skip
+"""Of instructions that NVIDIA gave Mesa no latency of: the fewest cycles that ptxas was seen to leave between two."""
+
+
+@in_one_test(("capability", "earlier", "later"), OF_PTXAS)
+def test_a_pair_is_as_far_apart_as_ptxas_has_it(
+    capability: int, earlier: str, later: str
+) -> None:
+    first, second = instruction(earlier), instruction(later)
+    shared = uses.written(first) & uses.read(second)
+    cycles = OF_PTXAS[capability, earlier, later]
+    assert shared
+    assert Latencies(capability).between(first, second, shared) == cycles

@@ -7,15 +7,15 @@ from functools import partial
 from ptxlab.machine.row import Modifiers, matrices, rows
 
 
-def _box(before: int, modifiers: Modifiers, source: int) -> int:
+def box(before: int, modifiers: Modifiers, source: int) -> int:
     """Return the uniform registers of a copy with a tensor map: ``before`` the coordinates, then where the map is."""
     dimensions = next((int(name[:-1]) for name in modifiers if name[:-1].isdigit()), 0)
     return (before + dimensions, 2, 1)[source]
 
 
-def _in_a_row(modifiers: Modifiers, source: int) -> int:
-    """Return the uniform registers of a copy of bytes in a row: two addresses, and how many."""
-    return (2, 2, 1)[source]
+def in_a_row(modifiers: Modifiers, source: int) -> int:
+    """Return the uniform registers of a copy of bytes in a row: its addresses, of L2 alone there is one, and how many."""
+    return (2, 1, 2)[source] if "L2" in modifiers else (2, 2, 1, 2)[source]
 
 
 _of_lsu = partial(rows, pipe="lsu")
@@ -51,7 +51,7 @@ ROWS = (
         does="bulk copy",
         loads=True,
         boxes=True,
-        reads=partial(_box, 2),
+        reads=partial(box, 2),
         reads_late=True,
     ),
     *_of_lsu(
@@ -62,7 +62,7 @@ ROWS = (
         does="bulk copy",
         stores=True,
         boxes=True,
-        reads=partial(_box, 1),
+        reads=partial(box, 1),
         reads_late=True,
     ),
     *_of_lsu(
@@ -83,7 +83,7 @@ ROWS = (
         does="bulk copy",
         loads=True,
         stores=True,
-        reads=_in_a_row,
+        reads=in_a_row,
         reads_late=True,
     ),
 )

@@ -13,7 +13,12 @@ def _operand(factors: str, modifiers: Modifiers, slot: int) -> int:
     return ((operand_registers(modifiers, factors) or ()) + (1,) * 6)[slot]
 
 
+def _doubles(modifiers: Modifiers) -> int:
+    return (operand_registers(modifiers, "f64") or (0, 0, 0))[2]
+
+
 _of_warp = partial(rows, pipe="tensor", writes=accumulators)
+_untimed = partial(rows, pipe="")
 _of_warpgroup = partial(rows, pipe="wgmma", writes=sums_of_warpgroup, does="product")
 
 ROWS = (
@@ -21,6 +26,8 @@ ROWS = (
     *_of_warp("IMMA", factors="s8", reads=partial(_operand, "s8")),
     *_of_warp("QMMA", factors="e4m3", reads=partial(_operand, "e4m3")),
     *_of_warp("OMMA", factors="e2m1", reads=partial(_operand, "e2m1")),
+    *_untimed("BMMA", factors="b1", reads=partial(_operand, "b1"), writes=accumulators),
+    *_untimed("DMMA", factors="f64", reads=partial(_operand, "f64"), writes=_doubles),
     *_of_warpgroup("HGMMA", factors="f16"),
     *_of_warpgroup("QGMMA", factors="e4m3"),
     *_of_warpgroup("IGMMA", factors="s8"),
