@@ -135,11 +135,15 @@ def _of_nan(report: EnginesReport) -> Liberty:
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """A side's CTA, step by step, its text, and the last store to the element."""
+    """A side's CTA, step by step, its text, and the last store to the element, behind a bulk copy that to its source."""
 
     trace: ValueTrace | None
-    start: Point | None
+    stored: Sequence[Point]
     text: Sequence[str]
+
+    @property
+    def start(self) -> Point | None:
+        return self.stored[0] if self.stored else None
 
 
 def _followed(config: LaunchConfig, bound: Bound, at: int, output: Output) -> _Followed:
@@ -164,10 +168,10 @@ def _followed(config: LaunchConfig, bound: Bound, at: int, output: Output) -> _F
     _, text = launched(find)
     cta = finders[0].cta
     if cta is None:
-        return _Followed(None, None, text)
+        return _Followed(None, (), text)
     trace = ValueTrace(cta)
     address, text = launched(lambda _: trace)
-    return _Followed(trace, trace.last_store("global", address), text)
+    return _Followed(trace, trace.stored("global", address), text)
 
 
 def _parting(
@@ -182,7 +186,7 @@ def _parting(
         sides = tuple(_alone(side, origins if side is b else {}) for side in followed)
         return EnginesReport(kernel, outputs, (sides[0], sides[1]), (None, None), None, cut)
     of_a, of_b = _values(a.trace), _values(b.trace)
-    ptx, machine = Unmatched(a.trace, a.start, of_b), Unmatched(b.trace, b.start, of_a)
+    ptx, machine = Unmatched(a.trace, a.stored, of_b), Unmatched(b.trace, b.stored, of_a)
     liberty = taken(a.trace, ptx.points, sorted(ptx.unwritten), of_b)
     first = _first(a.trace, ptx.points, b.trace, machine.points, origins)
     told = [

@@ -7,7 +7,7 @@ lanes that are active in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -98,19 +98,25 @@ def _parts(value: Array, warp: slice) -> Iterator[Array]:
 
 
 class Unmatched:
-    """The ``points`` of a trace from a store on back whose values the other launch has not."""
+    """The ``points`` of a trace from a store on back whose values the other launch has not.
 
-    def __init__(self, trace: ValueTrace, start: Point, other: Callable[[int], WarpValues]) -> None:
+    Behind a bulk copy in ``stored`` stands what stored its source.
+    """
+
+    def __init__(
+        self, trace: ValueTrace, stored: Sequence[Point], other: Callable[[int], WarpValues]
+    ) -> None:
         self._trace = trace
         self._other = other
         self._conditions: dict[tuple[int, int, int], bool] = {}
         self.points: list[Point] = []
         self.unwritten: set[Point] = set()
-        waiting, seen = [start], {start}
+        self._passed = {*stored[:-1]}  # bulk copies, which change nothing
+        waiting, seen = [*stored], {*stored}
         while waiting and len(self.points) < MOST_POINTS:
             point = waiting.pop()
             self.points.append(point)
-            for behind in self._behind(point, is_start=point == start):
+            for behind in self._behind(point, is_start=point == stored[-1]):
                 if behind not in seen:
                     seen.add(behind)
                     waiting.append(behind)
@@ -120,21 +126,37 @@ class Unmatched:
         """Yield what a value that is not matched comes from, where that is not matched either."""
         number, thread = point
         step = self._trace.steps[number]
-        stored = None if is_start else self._trace.storer(number, thread)
-        if stored is not None:
-            yield stored
+        if point in self._passed:
             return
-        sources = _sources(step.site, to_memory=bool(step.accesses) and not step.writes)
+        chains = [] if is_start else self._trace.storers(number, thread)
+        if chains:
+            differing = (chain for chain in chains if not self._stores_what_agrees(chain[-1]))
+            chain = next(differing, chains[0])
+            self._passed.update(chain[:-1])
+            yield from chain
+            return
+        sources = self._sources(step)
         conditions = {slot for slot in sources if step.reads[slot].dtype == bool}
-        differing = {slot for slot in sources if not self._agrees(number, slot, thread)}
+        apart = {slot for slot in sources if not self._agrees(number, slot, thread)}
         # Where all else agrees, and the result does not, a condition was met otherwise.
-        for slot in sorted(differing or (set() if is_start else conditions)):
+        for slot in sorted(apart or (set() if is_start else conditions)):
             for teller in self._tellers(number, slot, thread):
                 writer = self._trace.writer(number, slot, teller)
                 if writer is not None:
                     yield writer, teller
         if any(self._is_unwritten(number, slot, thread) for slot in sources):
             self.unwritten.add(point)
+
+    def _stores_what_agrees(self, point: Point) -> bool:
+        """Say whether the other launch has all that a thread stores in a step."""
+        number, thread = point
+        sources = self._sources(self._trace.steps[number])
+        return all(self._agrees(number, slot, thread) for slot in sources)
+
+    def _sources(self, step: Step) -> frozenset[int]:
+        """Return the registers that a step's result is made of: of a store what it stores, of a bulk copy all."""
+        stores = any(access.offset is None for access in step.accesses) and not step.writes
+        return _sources(step.site, to_memory=stores)
 
     def _tellers(self, number: int, slot: int, thread: int) -> list[int]:
         """Return the threads whose register a thread is told in a step: its own, and those of lanes that differ."""

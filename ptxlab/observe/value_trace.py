@@ -14,6 +14,7 @@ from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.run.memory import Allocation, Part
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import CompletionSignal, MemoryAccess
 from ptxlab.emulator.run.wave import Frame, Wave
 
 MOST_BYTES = 1 << 30
@@ -26,7 +27,8 @@ _GRANULE = 4
 class StepAccess:
     """Memory that ``threads`` of the CTA access in a step, each ``nbytes`` at its own of ``addresses``.
 
-    Addresses of global memory are those of the device, of other spaces those within what the thread sees.
+    Addresses of global memory are those of the device, of other spaces those within what the thread sees. Of a bulk
+    copy, which is made some time later, ``offset`` is how far from its first byte each is.
     """
 
     space: str
@@ -34,6 +36,25 @@ class StepAccess:
     nbytes: int
     threads: Array
     addresses: Array
+    offset: Array | None = None
+
+    def byte_at(self, thread: int, address: int) -> int | None:
+        """Return how far from the first byte of a thread's copy the byte at an address is, None where it copies none there."""
+        within = address - self.addresses
+        hits = np.flatnonzero((self.threads == thread) & (within >= 0) & (within < self.nbytes))
+        return (
+            int(self.offset[hits[0]] + within[hits[0]])
+            if self.offset is not None and hits.size
+            else None
+        )
+
+    def address_of(self, thread: int, byte: int) -> int | None:
+        """Return where a byte of a thread's copy is, None where it is nowhere."""
+        if self.offset is None:
+            return None
+        within = byte - self.offset
+        hits = np.flatnonzero((self.threads == thread) & (within >= 0) & (within < self.nbytes))
+        return int(self.addresses[hits[0]] + within[hits[0]]) if hits.size else None
 
     def granules(self) -> tuple[Array, Array]:
         """Return threads, each as often as it accesses a word, and the numbers of these words."""
@@ -79,7 +100,7 @@ class ValueTrace(Watcher):
             position = wave.numbers.index(self.number)
             first = position * wave.cta_width
             self._inside = slice(first, first + wave.cta_width)
-            self._shared = position * wave.shared_pitch
+            self._shared, self._pitch = position * wave.shared_pitch, wave.shared_pitch
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._step = None
@@ -135,6 +156,27 @@ class ValueTrace(Watcher):
                 )
             )
 
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
+        if self._step is None:
+            return
+        for each in moved:
+            index = threads.index[each.owner] - self._inside.start
+            if isinstance(each.memory, Allocation):
+                space, first = "global", each.first + each.memory.address
+            else:
+                space, first = each.memory.name, each.first - self._shared
+            mine = (index >= 0) & (index < self._inside.stop - self._inside.start)
+            if space == "shared":
+                mine &= (first >= 0) & (first < self._pitch)
+            if each.offset is not None and mine.any():
+                self._step.accesses.append(
+                    StepAccess(
+                        space, each.writes, each.size, index[mine], first[mine], each.offset[mine]
+                    )
+                )
+
     # ---- where values come from ----
 
     @cached_property
@@ -175,18 +217,53 @@ class ValueTrace(Watcher):
             if at >= first:
                 yield int(steps[at]), int(threads[at])
 
-    def storer(self, load: int, thread: int) -> tuple[int, int] | None:
-        """Return the last step, and its thread, that stored before a step what a thread loads in it."""
-        last: list[tuple[int, int]] = []
-        for access in self.steps[load].accesses:
-            if not access.writes:
-                threads, words = access.granules()
-                last += self._last(access.space, words[threads == thread].tolist(), load)
-        return max(last, default=None)
+    def storers(self, load: int, thread: int) -> list[list[tuple[int, int]]]:
+        """Return what stored last before a step what a thread loads in it: the steps and their threads.
 
-    def last_store(self, space: str, address: int) -> tuple[int, int] | None:
-        """Return the last step, and its thread, that stored the word at an address."""
-        return next(self._last(space, [address // _GRANULE], len(self.steps)), None)
+        Behind a bulk copy stands what stored its source, and so on. There are several where one copy brought it all.
+        """
+        chains = [
+            self.stored(access.space, word * _GRANULE, load)
+            for access in self.steps[load].accesses
+            if not access.writes and access.offset is None
+            for threads, words in [access.granules()]
+            for word in words[threads == thread].tolist()
+        ]
+        latest = max((chain[0] for chain in chains if chain), default=None)
+        return [chain for chain in chains if chain and chain[0] == latest]
+
+    def stored(self, space: str, address: int, before: int | None = None) -> list[tuple[int, int]]:
+        """Return the last step, and its thread, that stored the word at an address, behind a bulk copy what stored its source."""
+        chain: list[tuple[int, int]] = []
+        number = len(self.steps) if before is None else before
+        source: tuple[str, int] | None = (space, address)
+        while source is not None:
+            space, address = source
+            last = next(self._last(space, [address // _GRANULE], number), None)
+            if last is None:
+                break
+            chain.append(last)
+            number, thread = last
+            source = self._copied_from(number, thread, space, address)
+        return chain
+
+    def _copied_from(
+        self, number: int, thread: int, space: str, address: int
+    ) -> tuple[str, int] | None:
+        """Return from where a bulk copy brought the byte at an address, None where it was stored otherwise."""
+        accesses = self.steps[number].accesses
+        to = (access for access in accesses if access.writes and access.space == space)
+        byte = next(
+            (b for access in to if (b := access.byte_at(thread, address)) is not None), None
+        )
+        if byte is None:
+            return None
+        sources = (
+            (access.space, at)
+            for access in accesses
+            if not access.writes and (at := access.address_of(thread, byte)) is not None
+        )
+        return next(sources, None)
 
 
 class StoreFinder(Watcher):
@@ -209,7 +286,18 @@ class StoreFinder(Watcher):
                 continue
             index = threads.index if part.where is None else threads.index[part.where]
             first = np.broadcast_to(part.index, index.shape) * access.nbytes + part.memory.address
-            hits = (first <= self.address) & (self.address < first + access.nbytes)
-            if hits.any():
-                thread = int(index[np.flatnonzero(hits)[-1]])
-                self.cta = self._wave.numbers[int(self._wave.cta_of[thread])]
+            self._find(index, first, access.nbytes)
+
+    def begun(
+        self, threads: Threads, moved: list[MemoryAccess], told: CompletionSignal | None
+    ) -> None:
+        for each in moved:
+            if each.writes and isinstance(each.memory, Allocation):
+                first = each.first + each.memory.address
+                self._find(threads.index[each.owner], first, each.size)
+
+    def _find(self, threads: Array, first: Array, nbytes: int) -> None:
+        hits = (first <= self.address) & (self.address < first + nbytes)
+        if hits.any():
+            thread = int(threads[np.flatnonzero(hits)[-1]])
+            self.cta = self._wave.numbers[int(self._wave.cta_of[thread])]

@@ -103,9 +103,7 @@ OF_PTXAS = {
 
 
 @in_one_test(("capability", "earlier", "later"), OF_PTXAS)
-def test_a_pair_is_as_far_apart_as_ptxas_has_it(
-    capability: int, earlier: str, later: str
-) -> None:
+def test_a_pair_is_as_far_apart_as_ptxas_has_it(capability: int, earlier: str, later: str) -> None:
     first, second = instruction(earlier), instruction(later)
     shared = uses.written(first) & uses.read(second)
     cycles = OF_PTXAS[capability, earlier, later]

@@ -30,15 +30,18 @@ cvt.rn.f32.f64 f1, g1; cvt.rn.f32.f64 f2, g2; cvt.rn.f32.f64 f3, g3;
 """
 
 
-def compared(ptx: str, machine: str, origins: Mapping[int, int] | None = None) -> EnginesReport:
+def compared(
+    ptx: str, machine: str, origins: Mapping[int, int] | None = None, arch: str = "sm_80"
+) -> EnginesReport:
     rng = np.random.default_rng(1)
     whole = rng.integers(-99, 99, 2 * 128).astype("i4")
     given = np.concatenate([whole.view("u8"), rng.normal(size=3 * 128).view("u8")])
 
     def bound(body: str) -> Bound:
         def launch() -> DeviceLaunch:
-            device = EmulatorDevice(TARGETS["sm_80"])
-            kernel = device.load(f"{HEAD}{body}\nret;\n}}\n").kernel("k")
+            device = EmulatorDevice(TARGETS[arch])
+            head = HEAD.replace("sm_80", arch)
+            kernel = device.load(f"{head}{body}\nret;\n}}\n").kernel("k")
             out, into = device.zeros((THREADS, 2), "u32"), device.upload(given)
             return DeviceLaunch(kernel, [out, into], {}, [("out", out), ("in", into)])
 
@@ -192,3 +195,38 @@ def test_two_nans_are_alike_and_a_number_is_no_nan() -> None:
     assert (alike.view(np.uint64) == np.array([np.nan, 3, np.nan, 4]).view(np.uint64)).all()
     whole = np.array([1, 2], np.int32)
     assert (_alike(whole, whole[::-1]) == [2, 1]).all()
+
+
+COPIED = """max.s32 a5, {most}, a2;
+ld.param.u64 d1, [in]; ld.param.u64 d0, [out]; mad.wide.u32 d2, a0, 8, d1;
+st.global.b32 [d2], a5;
+fence.proxy.async; bar.sync 0;
+setp.eq.u32 p1, a0, 0; mov.u32 a6, near; add.u32 a7, a6, 512;
+@!p1 bra WAIT;
+mbarrier.init.shared::cta.b64 [a7], 1; fence.proxy.async;
+mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [a7], 512;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a6], [d1], 512, [a7];
+WAIT: bar.sync 0;
+TRY: mbarrier.try_wait.parity.shared::cta.b64 p2, [a7], 0;
+@!p2 bra TRY;
+mad.lo.u32 a8, a0, 8, a6; ld.shared.b32 a9, [a8];
+st.shared.b32 [a8], a9;
+fence.proxy.async; bar.sync 0;
+@p1 cp.async.bulk.global.shared::cta.bulk_group [d0], [a6], 512;
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+
+
+def test_what_bulk_copies_bring_is_followed_to_who_stored_its_source() -> None:
+    """A maximum goes to global memory, in one copy to shared memory, in another from there to what is compared."""
+    shared = ".shared .align 16 .b8 near[520];\n"
+    right = shared + "neg.s32 a3, a1;\nmax.s32 a4, a1, a3;\n" + COPIED.format(most="a4")
+    wrong = shared + COPIED.format(most="a1")
+    report = compared(right, wrong, arch="sm_90")
+    assert report.verdict == "may not"
+    assert report.sides is not None
+    copy = "@p1 cp.async.bulk.global.shared::cta.bulk_group [d0], [a6], 512;"
+    assert [side.store and side.store.text for side in report.sides] == [copy, copy]
+    ours, theirs = ([step.text.split()[0] for step in side.steps] for side in report.sides)
+    brought = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    between = ["max.s32", "st.global.b32", brought, "mad.lo.u32", "st.shared.b32", "@p1"]
+    assert (ours, theirs) == (["neg.s32", "max.s32", *between], between)

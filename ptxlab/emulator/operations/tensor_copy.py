@@ -252,17 +252,22 @@ class BoxCopies:
         loads = self._write is None
         moved = []
         for at, rows in enumerate(self._rows):
+            as_it_is = rows.addresses.ndim == 1 and not rows.box.flips and rows.box.padding is None
             for places in self._places[at]:
                 first, owner, box = places * UNIT_BYTES, np.full(places.shape, at), rows.box
                 # A copy begins at 128 bytes, in which a swizzle keeps its units.
                 start = first.min(keepdims=True) // SHARED_ALIGNMENT * SHARED_ALIGNMENT
                 tiles = Tiles(box.map.swizzle, box.pitch, box.count, start)
-                moved.append(MemoryAccess(self._region, first, UNIT_BYTES, owner, loads, tiles))
+                offset = UNIT_BYTES * np.arange(places.size) if as_it_is else None
+                moved.append(
+                    MemoryAccess(self._region, first, UNIT_BYTES, owner, loads, tiles, offset)
+                )
             memory = self._allocations[at]
             if memory is not None:
-                first = rows.elements()[0] - memory.address
-                owner, size = np.full(first.shape, at), rows.box.map.size
-                moved.append(MemoryAccess(memory, first, size, owner, not loads))
+                addresses, numbers = rows.elements()
+                first, size = addresses - memory.address, rows.box.map.size
+                owner, offset = np.full(first.shape, at), numbers * size if as_it_is else None
+                moved.append(MemoryAccess(memory, first, size, owner, not loads, offset=offset))
         return moved
 
     def _take_apart(self) -> None:

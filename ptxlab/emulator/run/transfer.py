@@ -45,7 +45,8 @@ class MemoryAccess:
 
     ``owner`` is the position of the thread that has each of them moved. What tensor cores read of shared
     memory is in the order in which they read it. ``tiles`` is how it lies there, if a tensor map or a
-    matrix descriptor says so.
+    matrix descriptor says so. Of what is copied as it is ``offset`` says how far from the first byte of its copy each
+    item is: what is read and written there is the same.
     """
 
     memory: Allocation | Region
@@ -54,6 +55,7 @@ class MemoryAccess:
     owner: Array
     writes: bool
     tiles: Tiles | None = None
+    offset: Array | None = None
 
 
 class Transfer:
@@ -114,9 +116,9 @@ class Transfer:
 
 
 def moved_items(part: Part, size: int, owner: Array, *, writes: bool) -> MemoryAccess:
-    owner = owner if part.where is None else owner[part.where]
-    first = np.broadcast_to(part.index, owner.shape) * size
-    return MemoryAccess(part.memory, first, size, owner, writes)
+    where = np.arange(len(owner)) if part.where is None else part.where
+    first = np.broadcast_to(part.index, where.shape) * size
+    return MemoryAccess(part.memory, first, size, owner[where], writes, offset=where * size)
 
 
 def _some(part: Part, wanted: Array) -> tuple[Part, Array | slice]:
