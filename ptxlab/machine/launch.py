@@ -45,6 +45,8 @@ class ConstantBank:
     """Where it says how many clusters the grid has in each direction."""
     ranks: int | None = None
     """Where it says how many CTAs a cluster has."""
+    reciprocals: int | None = None
+    """Where one over the CTAs of a cluster along y is, an f32, and behind it that along z."""
     local: int = 0x20
     """Where it says where local memory begins among generic addresses."""
     descriptor: tuple[int, int] = (0x118, 0x11C)
@@ -57,10 +59,11 @@ _AMPERE = ConstantBank(0x0, 0xC, 0x28, 0x160, 0x40, 0x12C)
 _TURING = replace(_AMPERE, ends=0x114)
 _HOPPER = ConstantBank(
     0x0, 0xC, 0x28, 0x210, 0x198, None, 0x140, 0x144, 0x15C, 0x188,
-    descriptor=(0x208, 0x20C), alias=0x18C,
+    0x154, descriptor=(0x208, 0x20C), alias=0x18C,
 )  # fmt: skip
 _BLACKWELL = ConstantBank(
-    0x360, 0x370, 0x37C, 0x380, 0x348, None, 0x36C, 0x2A0, 0x2C0, 0x2CC, 0x2F8, (0x358, 0x35C), 0x2D8
+    0x360, 0x370, 0x37C, 0x380, 0x348, None, 0x36C, 0x2A0, 0x2C0, 0x2CC,
+    0x2B4, 0x2F8, (0x358, 0x35C), 0x2D8,
 )  # fmt: skip
 
 
@@ -106,6 +109,8 @@ class Launch:
                 words[bank.cluster_sizes + 4 * axis] = size
             if bank.clusters is not None:
                 words[bank.clusters + 4 * axis] = self.config.grid[axis] // size
+            if bank.reciprocals is not None and axis:
+                words[bank.reciprocals + 4 * (axis - 1)] = int(reciprocal(size).view(np.uint32))
         words |= _words(self.parameters, bank.parameters)
         known = {(0, offset): word for offset, word in words.items()}
         for number, data in self.banks.items():
@@ -165,6 +170,15 @@ class Launch:
         x, y, z = self.config.block
         alive: Array = np.tile(np.arange(self.threads) < x * y * z, len(ctas))
         return alive
+
+
+def reciprocal(size: int) -> np.float32:
+    """Return the f32 nearest to one over the size of a cluster.
+
+    What a driver has there nobody documents. Machine code multiplies the number of a CTA by it and cuts off, for its
+    cluster's: this makes that right for all of a grid.
+    """
+    return np.float32(1 / size)
 
 
 def _masks(name: str, lane: Array) -> Array:

@@ -108,6 +108,13 @@ class ConstantBanks:
         if offset == bank.stack:
             end = f"{STACK_NAME}+{self._stack}" if self._stack else "0"
             return [f"mov.u32 {name}, {end};"]
+        if bank.reciprocals is not None and offset in (bank.reciprocals, bank.reciprocals + 4):
+            size = f"%cluster_nctaid.{'yz'[(offset - bank.reciprocals) // 4]}"
+            return [
+                f"mov.u32 {name}, {size};",
+                f"cvt.rn.f32.u32 {name}, {name};",
+                f"rcp.rn.f32 {name}, {name};",  # as ``machine.launch.reciprocal``
+            ]
         if offset == bank.ranks:
             return [f"mov.u32 {name}, %cluster_nctarank;"]
         if offset == bank.cluster:
@@ -191,6 +198,8 @@ class ConstantBanks:
         own = self._bank
         firsts = (own.cluster_sizes, own.clusters)
         sizes = [first + 4 * axis for first in firsts if first is not None for axis in range(3)]
+        if own.reciprocals is not None:
+            sizes += [own.reciprocals, own.reciprocals + 4]
         if bank == 0 and offset in (own.ranks, *sizes):
             word = self.word(bank, offset)
             assert word is not None

@@ -8,9 +8,12 @@ from ptxlab.machine.row import Modifiers, matrices, rows
 
 
 def box(before: int, modifiers: Modifiers, source: int) -> int:
-    """Return the uniform registers of a copy with a tensor map: ``before`` the coordinates, then where the map is."""
+    """Return the uniform registers of a copy with a tensor map: ``before`` the coordinates, then where the map is.
+
+    Behind them may stand a word, and how to cache it.
+    """
     dimensions = next((int(name[:-1]) for name in modifiers if name[:-1].isdigit()), 0)
-    return (before + dimensions, 2, 1)[source]
+    return (before + dimensions, 2, 1, 1)[source]
 
 
 def in_a_row(modifiers: Modifiers, source: int) -> int:

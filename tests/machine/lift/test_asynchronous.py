@@ -9,7 +9,11 @@ from ptxlab import open_device
 from ptxlab.arrays import Array
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import target_named
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.hazards import HazardCheck
 from ptxlab.machine.image import read_image
+from ptxlab.machine.latencies import Latencies
 from ptxlab.machine.lift import lift
 from ptxlab.syntax.functions import statements
 from ptxlab.syntax.tree import Instruction
@@ -76,6 +80,29 @@ def test_every_form_comes_back(arch: str, forms: list[tuple[str, str]]) -> None:
     [function] = lift(read_image(cubin.image, cubin.arch), ["k"], "k.sass", module).entries
     names = [each.name for each in statements(function) if isinstance(each, Instruction)]
     assert [name for name, _ in forms if name not in names] == []
+
+
+HINTED = [
+    (_LOADED.format("2d", f"tile.{_BYTES}.multicast::cluster"), f"[s], {_XY}, [t], h, x"),
+    (_LOADED.format("2d", f"tile.{_BYTES}"), f"[s], {_XY}, [t], x"),
+    (_STORED.format("2d", "tile.bulk_group"), f"{_XY}, [s], x"),
+    (f"cp.async.bulk.shared::cluster.global.{_BYTES}", "[s], [x], 64, [t], x"),
+    ("cp.async.bulk.prefetch.L2.global", "[x], 64, x"),
+]  # fmt: skip
+
+
+def test_how_to_cache_what_is_copied_changes_nothing() -> None:
+    """It stands as a descriptor behind the others, whose registers are known to the check of control bits too."""
+    lines = "".join(f"{name}.L2::cache_hint {operands};" for name, operands in HINTED)
+    text = PROGRAM.format(arch="sm_90a", lines=lines)
+    module, cubin = load_assembled(text, target_named("sm_90a"))
+    [function] = lift(read_image(cubin.image, cubin.arch), ["k"], "k.sass", module).entries
+    names = [each.name for each in statements(function) if isinstance(each, Instruction)]
+    assert [name for name, _ in HINTED[:-1] if name not in names] == []
+    code = decode(cubin, Assembly(None, cubin).functions, "k")
+    hinted = [i.sass.text for i in code if i.sass.opcode[0] == "U" and ", desc[UR" in i.sass.text]
+    assert len(hinted) == len(HINTED)
+    assert HazardCheck(code, Latencies(90)).run() == []
 
 
 # ---- what mbarriers tell --------------------------------------------------------------------

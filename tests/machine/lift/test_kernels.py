@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab import open_device
 from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.machine.launch import reciprocal
 from ptxlab.main import main
 
 LOOP = """
@@ -65,6 +66,10 @@ CLUSTERS = """
     mov.u32 x, %nclusterid.y; st.global.u32 [at+16], x;
     mov.u32 x, %nclusterid.z; st.global.u32 [at+20], x;
     mov.u32 x, %cluster_nctarank; st.global.u32 [at+24], x;
+    mov.u32 x, %clusterid.y; red.global.max.u32 [at+28], x;
+    mov.u32 x, %clusterid.z; red.global.max.u32 [at+32], x;
+    mov.u32 x, %cluster_ctaid.y; red.global.add.u32 [at+36], x;
+    mov.u32 x, %cluster_ctaid.z; red.global.add.u32 [at+40], x;
 }
 """
 """What constant memory has of the clusters of a launch, which Blackwell finds through a register."""
@@ -177,6 +182,14 @@ def test_no_text_waits_as_machine_code_does() -> None:
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_sizes_of_clusters(arch: str) -> None:
     device = open_device("emulator", arch=arch, engine="sass")
-    data = device.upload(np.zeros(7, np.uint32))
+    data = device.upload(np.zeros(11, np.uint32))
     device.load(CLUSTERS).kernel("k").launch((4, 6, 3), 1, [data], cluster=(2, 3, 1))
-    assert data.numpy().tolist() == [2, 3, 1, 2, 2, 3, 6]
+    assert data.numpy().tolist() == [2, 3, 1, 2, 2, 3, 6, 1, 2, 72, 0]
+
+
+def test_one_over_the_size_of_a_cluster_tells_of_each_cta_its_cluster() -> None:
+    """Multiplied and cut off, as machine code does it: of all CTAs that a grid may have along y."""
+    numbers = np.arange(1 << 16)
+    for size in range(1, 17):
+        product = numbers.astype(np.float32) * reciprocal(size)
+        assert (product.astype(np.int64) == numbers // size).all()

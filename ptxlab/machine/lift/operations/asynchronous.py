@@ -148,7 +148,8 @@ def _load_box(w: Writer) -> None:
     mode = m.choose(_LOADED, "tile")
     text = f"[{to}], [{tensor}, {{{', '.join(coordinates)}}}], [{barrier}]"
     name = f"cp.async.bulk.tensor.{size}.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes"
-    told = w.bare(w.i.operands[2]) if len(w.i.operands) > 2 else "0"
+    # A descriptor is a hint of how to cache it.
+    told = next((w.bare(o) for o in w.i.operands[2:] if not isinstance(o, SassAddress)), "0")
     if mode.startswith("im2col"):
         text += f", {{{', '.join(_offsets(w, told, _OFFSETS.get((mode, len(coordinates)), _OFFSETS_OF_W)))}}}"
     if m.has("MULTICAST"):
