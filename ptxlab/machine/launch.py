@@ -45,25 +45,26 @@ class ConstantBank:
     """Where it says how many clusters the grid has in each direction."""
     ranks: int | None = None
     """Where it says how many CTAs a cluster has."""
-    reciprocals: int | None = None
-    """Where one over the CTAs of a cluster along y is, an f32, and behind it that along z."""
     local: int = 0x20
     """Where it says where local memory begins among generic addresses."""
     descriptor: tuple[int, int] = (0x118, 0x11C)
     """Where the descriptor of global memory is, of which nothing is known but that it changes no address."""
     alias: int = 0x128
     """Where it says which of two fences orders what has several addresses."""
+    reciprocals: int | None = None
+    """Where one over the CTAs of a cluster along y is, an f32, and behind it that along z."""
+    dynamic: int | None = None
+    """Where it says how many bytes of dynamic shared memory a CTA has."""
 
 
 _AMPERE = ConstantBank(0x0, 0xC, 0x28, 0x160, 0x40, 0x12C)
 _TURING = replace(_AMPERE, ends=0x114)
 _HOPPER = ConstantBank(
     0x0, 0xC, 0x28, 0x210, 0x198, None, 0x140, 0x144, 0x15C, 0x188,
-    0x154, descriptor=(0x208, 0x20C), alias=0x18C,
+    descriptor=(0x208, 0x20C), alias=0x18C, reciprocals=0x154, dynamic=0x2C,
 )  # fmt: skip
 _BLACKWELL = ConstantBank(
-    0x360, 0x370, 0x37C, 0x380, 0x348, None, 0x36C, 0x2A0, 0x2C0, 0x2CC,
-    0x2B4, 0x2F8, (0x358, 0x35C), 0x2D8,
+    0x360, 0x370, 0x37C, 0x380, 0x348, None, 0x36C, 0x2A0, 0x2C0, 0x2CC, 0x2F8, (0x358, 0x35C), 0x2D8, 0x2B4, 0x2AC
 )  # fmt: skip
 
 

@@ -121,9 +121,10 @@ def registers(first: Operand | None, count: int) -> int:
 
 
 def _masked(i: DecodedInstruction) -> int:
-    """Return the predicates of a mask, which stands last."""
+    """Return the predicates of a mask, which stands last; of UR2UP, which has none, all uniform ones."""
     mask = i.sources[-1]
-    return EVERY_PREDICATE & (mask.value << PREDICATES if isinstance(mask, Immediate) else -1)
+    every = EVERY_PREDICATE & (mask.value << PREDICATES if isinstance(mask, Immediate) else -1)
+    return every << UNIFORM_PREDICATE if i.sass.opcode.startswith("U") else every
 
 
 def _width(i: DecodedInstruction, slot: int, source: Operand) -> int:

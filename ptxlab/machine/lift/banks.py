@@ -117,6 +117,8 @@ class ConstantBanks:
             ]
         if offset == bank.ranks:
             return [f"mov.u32 {name}, %cluster_nctarank;"]
+        if offset == bank.dynamic:
+            return [f"mov.u32 {name}, %dynamic_smem_size;"]
         if offset == bank.cluster:
             return [
                 "mov.pred launched, %is_explicit_cluster;",
@@ -200,7 +202,7 @@ class ConstantBanks:
         sizes = [first + 4 * axis for first in firsts if first is not None for axis in range(3)]
         if own.reciprocals is not None:
             sizes += [own.reciprocals, own.reciprocals + 4]
-        if bank == 0 and offset in (own.ranks, *sizes):
+        if bank == 0 and offset in (own.ranks, own.dynamic, *sizes):
             word = self.word(bank, offset)
             assert word is not None
             return word  # SR_CgaSize leads away from there, which is 0 here

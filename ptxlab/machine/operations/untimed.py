@@ -27,6 +27,8 @@ _late = partial(_untimed, operands="nothing out", scoreboard="global", reads_lat
 ROWS = (
     *_untimed("FADD2 FMUL2 FFMA2", latency="fma", words=2, reads=pairs),
     *_untimed("FHADD FHFMA IDP", latency="fma"),
+    *_untimed("UP2UR", latency="uniform", every_predicate="read"),
+    *_untimed("UR2UP", latency="uniform", every_predicate="written", operands="predicates first"),
     *_untimed("FSET I2I F2IP VABSDIFF", latency="alu"),
     *_untimed("HSET2", latency="half_alu"),
     *_untimed("REDAS", operands="nothing out", scoreboard="shared", latency="agu"),

@@ -70,6 +70,7 @@ CLUSTERS = """
     mov.u32 x, %clusterid.z; red.global.max.u32 [at+32], x;
     mov.u32 x, %cluster_ctaid.y; red.global.add.u32 [at+36], x;
     mov.u32 x, %cluster_ctaid.z; red.global.add.u32 [at+40], x;
+    mov.u32 x, %dynamic_smem_size; st.global.u32 [at+44], x;
 }
 """
 """What constant memory has of the clusters of a launch, which Blackwell finds through a register."""
@@ -182,9 +183,9 @@ def test_no_text_waits_as_machine_code_does() -> None:
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_sizes_of_clusters(arch: str) -> None:
     device = open_device("emulator", arch=arch, engine="sass")
-    data = device.upload(np.zeros(11, np.uint32))
-    device.load(CLUSTERS).kernel("k").launch((4, 6, 3), 1, [data], cluster=(2, 3, 1))
-    assert data.numpy().tolist() == [2, 3, 1, 2, 2, 3, 6, 1, 2, 72, 0]
+    data = device.upload(np.zeros(12, np.uint32))
+    device.load(CLUSTERS).kernel("k").launch((4, 6, 3), 1, [data], cluster=(2, 3, 1), shared=48)
+    assert data.numpy().tolist() == [2, 3, 1, 2, 2, 3, 6, 1, 2, 72, 0, 48]
 
 
 def test_one_over_the_size_of_a_cluster_tells_of_each_cta_its_cluster() -> None:
