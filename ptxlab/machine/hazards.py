@@ -168,7 +168,7 @@ class HazardCheck:
                     flying.reads[number] = flight._replace(boards=flight.boards | freed)
         if writes:
             flying.writes.begin(i.number, Flight(writes, flying.now, i.guard, told))
-        late = reads if i.known.reads_late else reads & (1 << UNIFORM) - 1
+        late = reads & (1 << (uses.PREDICATES if i.known.reads_late else UNIFORM)) - 1
         if late and not (i.known.pipe == "xu" and i.control.stall >= _TAKEN):
             flying.reads.begin(i.number, Flight(late, flying.now, i.guard, freed))
 

@@ -302,6 +302,27 @@ def test_a_barrier_comes_behind_what_shared_memory_was_asked_for(
     assert {kind for kind, *_ in hazards(code, latencies("sm_80"))} == {*kinds}
 
 
+@pytest.mark.parametrize(
+    ("told", "writes", "kinds"),
+    [
+        ("UTCHMMA gdesc[UR6], gdesc[UR8], tmem[UR4], tmem[UR10], idesc[UR11], UP1", "UR4", ["WAR"]),
+        ("UTCHMMA gdesc[UR6], gdesc[UR8], tmem[UR4], tmem[UR10], idesc[UR11], UP1", "UP1", []),
+        ("UGETNEXTWORKID.BROADCAST [UR4], [UR5]", "UR4", []),
+    ],
+)
+def test_what_one_thread_has_done_reads_its_predicate_at_once(
+    told: str, writes: str, kinds: list[str]
+) -> None:
+    """As CuTe DSL's tutorials fp16_gemm_3 and 5 have it; who asks for the next work has read all then."""
+    after = "UMOV UR4, 0x1" if writes == "UR4" else "UISETP.NE.U32.AND UP1, UPT, UR46, 0x6, UPT"
+    code = [
+        replace(instruction(text, number), control=Control(12, None, None, (), ()))
+        for number, text in enumerate((told, after, "EXIT"))
+    ]
+    code[0] = replace(code[0], control=Control(12, None, 1 if "UTC" in told else None, (), ()))
+    assert [hazard.kind for hazard in check(code, "sm_100a")] == kinds
+
+
 KEPT = (
     ("IMAD R0, R0, R2, R4", 5),
     ("IADD3 R6, R4, R2, RZ", 5),

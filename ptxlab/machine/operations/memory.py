@@ -75,7 +75,6 @@ ROWS = (
         operands="nothing out",
         does="next cluster",
         stores=True,
-        reads_late=True,
     ),
     # Bytes in a row: its first modifier says whether to global memory or from there.
     *_of_lsu(
