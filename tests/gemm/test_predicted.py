@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import csv
 import json
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -33,6 +35,10 @@ def test_rungs_are_predicted_beside_each_other(capsys: pytest.CaptureFixture[str
     assert wgmma["tflops"] is None
     assert "wgmma is for sm_90a" in wgmma["reason"]
     assert "lsu" in predicted(capsys, *words)
+    text = predicted(capsys, *words[:-1], "naive", "--gpu", "a100")
+    assert re.findall(r"128 on (.*) \(", text) == ["RTX 3090", "A100 SXM"]
+    rows = list(csv.DictReader(predicted(capsys, *words, "--format", "csv").splitlines()))
+    assert [row["tflops"] for row in rows] == [str(naive["tflops"]), str(tiled["tflops"]), ""]
 
 
 def test_a_larger_product_takes_longer_in_step() -> None:
@@ -60,6 +66,8 @@ def test_the_clock_counts(capsys: pytest.CaptureFixture[str]) -> None:
         (["--predict", "--gpu", "a100", "--format", "svg"], "are not for --predict"),
         (["--predict", "--gpu", "a100", "--arch", "sm_80"], "the code is that of --gpu"),
         (["--predict", "--explain", "--gpu", "a100"], "choose one"),
+        (["--explain", "--gpu", "a100", "--gpu", "h100"], "the roofline of one GPU"),
+        (["--explain", "--format", "csv"], "is for --predict"),
         (["--clock", "1000"], "--clock and --tiles are for --predict"),
         (["--predict", "--gpu", "a100", "--tile", "BM=64"], "for one --algorithm"),
         (["--predict", "--gpu", "a100", "--algorithm", "tiled", "--size", "0"], "empty D"),

@@ -1,4 +1,4 @@
-"""The predicted ladder as text and as JSON."""
+"""The predicted ladder as text, as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.published import Figure
+from ptxlab.view.csv import as_csv
 from ptxlab.view.json import members
 from ptxlab.view.width import fitted
 
@@ -76,6 +77,13 @@ def _name(rung: PredictedRung) -> str:
 
 def as_json(rungs: Sequence[PredictedRung]) -> dict[str, Any]:
     return {"schema": SCHEMA, "algorithms": [_rung(rung) for rung in rungs]}
+
+
+def csv(rungs: Sequence[PredictedRung]) -> str:
+    """Return a line for each rung, without what others published: their figures are of other kinds."""
+    rows = [_rung(rung) for rung in rungs]
+    left_out = ("published", "cublas")
+    return as_csv([{key: row[key] for key in row if key not in left_out} for row in rows])
 
 
 def _rung(rung: PredictedRung) -> dict[str, Any]:

@@ -25,7 +25,11 @@ from ptxlab.errors import PtxlabError, Unsupported
 if TYPE_CHECKING:
     from ptxlab.gemm import Algorithm, Problem
     from ptxlab.gemm.ladder import Baseline
+    from ptxlab.gemm.predicted import PredictedRung
     from ptxlab.isa.gpus import Gpu
+    from ptxlab.prediction.chip import Chip
+
+    Asked = tuple[Algorithm | Baseline, Problem]
 
 EXAMPLE = """\
 example:
@@ -47,6 +51,9 @@ outside it, when something beside D was written, or when two algorithms disagree
 FORMATS = ("markdown", "svg", "png")
 """What the story of --explain can be beside text and JSON."""
 
+PREDICTED = "csv"
+"""What predictions can be."""
+
 ALGORITHM = "tensor_core"
 """What is run by default: the last rung."""
 
@@ -66,7 +73,7 @@ PROBLEM = f"""
 --predict    predict the time on the GPU of --gpu from machine code, and run nothing
 --tiles      with --predict: one algorithm's tiles beside each other, the fastest first
 --gpu NAME   whose roofline to --explain with, such as a100 or h100 (default: that of --arch), or
-             which to --predict for
+             which to --predict for, again for more
 --clock MHZ  of the GPU to --predict for (default boost)
 --m N        rows of A (default --size)
 --n N        columns of B (default --size)
@@ -88,13 +95,23 @@ DETAILS = """
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add(parser.add_mutually_exclusive_group(), WHICH)
-    add(parser, PROBLEM, clock=positive, m=count, n=count, k=count, size=count, dtype=types(TYPES))
+    add(
+        parser,
+        PROBLEM,
+        gpu=[str],
+        clock=positive,
+        m=count,
+        n=count,
+        k=count,
+        size=count,
+        dtype=types(TYPES),
+    )
     add_product(parser)
     strides = dict.fromkeys(("lda", "ldb", "ldd"), count)
     add(parser, DETAILS, alpha=real, beta=real, **strides, tile=tile, group=count)
     parser.set_defaults(size=SIZE, alpha=1.0, beta=0.0, tile={})
     add_workers(parser)
-    add_common(parser, FORMATS)
+    add_common(parser, (*FORMATS, PREDICTED))
 
 
 def tile(text: str) -> dict[str, int]:
@@ -121,6 +138,8 @@ def execute(args: argparse.Namespace) -> int:
         raise PtxlabError("--clock and --tiles are for --predict")
     if args.gpu or args.format in FORMATS:
         raise PtxlabError(f"--gpu and --format {'|'.join(FORMATS)} are for --explain")
+    if args.format == PREDICTED:
+        raise PtxlabError(f"--format {PREDICTED} is for --predict")
     if args.list:
         return show_list(args)
     return run_all(args) if args.all else run_one(args)
@@ -183,6 +202,8 @@ def explain_ladder(args: argparse.Namespace) -> int:
             "the story is told by what is counted, on the emulator",
             hint="leave out --device; ptxlab bench measures on a GPU",
         )
+    if args.format == PREDICTED:
+        raise PtxlabError(f"--format {PREDICTED} is for --predict")
     gpu = choose_gpu(args)
     several = list(problems(args))
     if not several:
@@ -210,14 +231,10 @@ def explain_ladder(args: argparse.Namespace) -> int:
 
 
 def predict_all(args: argparse.Namespace) -> int:
-    from ptxlab.cli.progress import LaunchProgress
-    from ptxlab.gemm.predicted import predict_ladder, predict_tiles
-    from ptxlab.gemm.side_by_side import RungJob
     from ptxlab.prediction.chip import find
     from ptxlab.verbs.gemm import predicted
-    from ptxlab.workers import executor, usual
 
-    if args.gpu is None or args.device.startswith("cuda"):
+    if not args.gpu or args.device.startswith("cuda"):
         raise PtxlabError(
             "--predict is for a GPU that is not here", hint="say which: --gpu rtx3090"
         )
@@ -229,27 +246,47 @@ def predict_all(args: argparse.Namespace) -> int:
     several = list(problems(args))
     if tile_of(args) and len(several) != 1:
         raise PtxlabError("--tile and --group are for one --algorithm")
-    chip = find(args.gpu)
+    chips = {chip.gpu.name: chip for chip in map(find, args.gpu)}
     if args.tiles and (len(several) != 1 or tile_of(args)):
         raise PtxlabError("--tiles compares those of one --algorithm and one --dtype")
-    with executor(args.workers or usual()) as workers:
-        if args.tiles:
-            tiles = LaunchProgress(what="tiles")
-            rungs = predict_tiles(*several[0], chip, args.clock, tiles, workers)
-        else:
-            rungs, progress = [], LaunchProgress(what="algorithms")
-            jobs = [RungJob(rung, problem, tile_of(args)) for rung, problem in several]
-            for predicted_rung in predict_ladder(jobs, chip, args.clock, workers):
-                rungs.append(predicted_rung)
-                progress(len(rungs), len(jobs))
-    if not any(rung.prediction for rung in rungs):
-        raise Unsupported(rungs[0].reason if rungs else "no algorithm computes these types")
+    by_gpu = predicted_rungs(args, several, list(chips.values()))
+    every = [rung for rungs in by_gpu for rung in rungs]
+    if not any(rung.prediction for rung in every):
+        raise Unsupported(every[0].reason if every else "no algorithm computes these types")
+    width = terminal_width(args)
     emit(
         args,
-        lambda: predicted.text(rungs, terminal_width(args)),
-        lambda: predicted.as_json(rungs),
+        lambda: "\n\n".join(predicted.text(rungs, width) for rungs in by_gpu),
+        lambda: predicted.as_json(every),
+        csv=lambda: predicted.csv(every),
     )
     return 0
+
+
+def predicted_rungs(
+    args: argparse.Namespace, several: list[Asked], chips: list[Chip]
+) -> list[list[PredictedRung]]:
+    """Predict algorithms, or the tiles of one, for each GPU."""
+    from ptxlab.cli.progress import LaunchProgress
+    from ptxlab.gemm.predicted import predict_ladder, predict_tiles
+    from ptxlab.gemm.side_by_side import RungJob
+    from ptxlab.workers import executor, usual
+
+    by_gpu: list[list[PredictedRung]] = []
+    progress = LaunchProgress(what="algorithms")
+    jobs = [RungJob(rung, problem, tile_of(args)) for rung, problem in several]
+    with executor(args.workers or usual()) as workers:
+        for chip in chips:
+            if args.tiles:
+                tiles = LaunchProgress(what="tiles")
+                by_gpu.append(predict_tiles(*several[0], chip, args.clock, tiles, workers))
+                continue
+            before, rungs = len(jobs) * len(by_gpu), []
+            for rung in predict_ladder(jobs, chip, args.clock, workers):
+                rungs.append(rung)
+                progress(before + len(rungs), len(jobs) * len(chips))
+            by_gpu.append(rungs)
+    return by_gpu
 
 
 def choose_gpu(args: argparse.Namespace) -> Gpu:
@@ -258,7 +295,11 @@ def choose_gpu(args: argparse.Namespace) -> Gpu:
     from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
     from ptxlab.prediction.chip import gpu_called
 
-    if args.gpu is None:
+    if len(args.gpu) > 1:
+        raise PtxlabError(
+            "--explain has the roofline of one GPU", hint="--predict compares several"
+        )
+    if not args.gpu:
         args.arch = args.arch or DEFAULT_TARGET
         gpus = gpus_of(TARGETS[args.arch])
         if not gpus:
@@ -267,7 +308,7 @@ def choose_gpu(args: argparse.Namespace) -> Gpu:
                 hint=f"it has those of {', '.join(gpu.name for gpu in GPUS)}",
             )
         return gpus[0]
-    gpu = gpu_called(args.gpu)
+    gpu = gpu_called(args.gpu[0])
     targets = [name for name, target in TARGETS.items() if gpu in gpus_of(target)]
     if args.arch not in (None, *targets):
         raise PtxlabError(f"the {gpu.name} is {' or '.join(targets)}, not {args.arch}")
