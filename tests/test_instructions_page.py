@@ -116,9 +116,10 @@ def test_forms_are_written_in_the_order_of_the_grammar() -> None:
 
 
 def test_everything_listed_prepares() -> None:
-    everywhere = certify_operations.all_forms()
-    missing = [form for form in everywhere if form.needs.missing(TARGETS["sm_100a"])]
-    assert len(missing) < 50
-    for target, having in (("sm_100a", {*everywhere} - {*missing}), ("sm_120a", missing)):
+    left = [*certify_operations.all_forms()]
+    for target, most in (("sm_100a", 80), ("sm_120a", 30), ("sm_107a", 0)):
+        having = [form for form in left if not form.needs.missing(TARGETS[target])]
+        left = [form for form in left if form.needs.missing(TARGETS[target])]
+        assert len(left) <= most
         lines = "\n".join(map(certify_operations.line, having))
         prepare(parse(PROGRAM.format(target, lines)), TARGETS[target], "k")

@@ -349,6 +349,7 @@ def store(context: Context, form: RowForm) -> Step:
 MULTICAST = "multicast::cluster"
 OF_16_BITS = f"{MULTICAST}::16b"
 OF_16_BITS_SINCE = "sm_90 9.4"
+EVICTED_LAST, EVICTED_LAST_SINCE = "L2::evict_last", "sm_107f 9.4"
 """What says that the mask of a multicast has 16 bits, as it has anyhow, and since when."""
 CASTS = f"{MULTICAST} {OF_16_BITS}"
 MASKED, BEYOND = "cp_mask", "ignore_oob"
@@ -408,6 +409,12 @@ for _order, _kind, _scopes, _near in (
             )
 for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
     _row(f"cp.async.bulk.prefetch.L2.global{_hint}", "[b8] u32<1048561/16" + _policy, step=prefetch)
+_row(
+    f"cp.async.bulk.prefetch.L2.global.{EVICTED_LAST}",
+    "[b8] u32<1048561/16",
+    step=prefetch,
+    needs={"": "sm_90 8.0", EVICTED_LAST: EVICTED_LAST_SINCE},
+)
 _group = partial(_row, operands="")
 _group("cp.async.bulk.commit_group", step=commit_group, effects=Effects(commits="bulk_copies"))
 _row(

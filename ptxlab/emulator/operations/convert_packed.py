@@ -98,8 +98,8 @@ conversion(
 # ---- formats of 8, 6 and 4 bits -------------------------------------------------------------
 
 
-def _narrowed_halves(D: str, S: str, relu: str) -> Unary:
-    return _from_halves(_narrowed(D, relu=relu), S)
+def _narrowed_halves(D: str, rnd: str, S: str, relu: str) -> Unary:
+    return _from_halves(_narrowed(D, rnd, relu=relu), S)
 
 
 def _values(fmt: Format) -> Array:
@@ -148,6 +148,7 @@ _HALVES: dict[int, str | dict[str, str]] = {
     6: f"{BLACKWELL} 9.1",
 }
 _HALVES[4] = _HALVES[6]
+_CUT_OFF = "sm_107f 9.4"
 _TO_BF16 = "cvt.rn{.satfinite}{.relu}"
 SCALED = "scaled::n2::ue8m0"
 
@@ -166,21 +167,27 @@ def _to_bf16(two: str, values: Array, cell: int, needs: str) -> None:
 
 for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):
     _two, _register = f"{_fmt.name}x2", f"b{2 * _cell(_fmt)}"
-    conversion(
-        "cvt.rn.satfinite{.relu}.<D>.f32",
-        f"f32 f32 -> {_register}",
-        make=_narrowed,
-        needs=_NEEDS[_fmt.bits],
-        D=_two,
-    )
-    conversion(
-        "cvt.rn.satfinite{.relu}.<D>.<S>",
-        f"S -> {_register}",
-        make=_narrowed_halves,
-        needs=_HALVES[_fmt.bits],
-        D=_two,
-        S="f16x2 bf16x2",
-    )
+    for _rnd, _whole, _half in (
+        ("rn", _NEEDS[_fmt.bits], _HALVES[_fmt.bits]),
+        ("rz", _CUT_OFF, _CUT_OFF),
+    ):
+        conversion(
+            "cvt.<rnd>.satfinite{.relu}.<D>.f32",
+            f"f32 f32 -> {_register}",
+            make=_narrowed,
+            rnd=_rnd,
+            needs=_whole,
+            D=_two,
+        )
+        conversion(
+            "cvt.<rnd>.satfinite{.relu}.<D>.<S>",
+            f"S -> {_register}",
+            make=_narrowed_halves,
+            rnd=_rnd,
+            needs=_half,
+            D=_two,
+            S="f16x2 bf16x2",
+        )
     conversion(
         f"cvt.rn{{.relu}}.f16x2.{_two}",
         f"{_register} -> f16x2",

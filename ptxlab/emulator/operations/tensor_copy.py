@@ -18,6 +18,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.operations.bulk import (
     CASTS,
+    EVICTED_LAST,
+    EVICTED_LAST_SINCE,
     GROUPED,
     OF_16_BITS,
     OF_16_BITS_SINCE,
@@ -519,12 +521,13 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
             to="shared::cta",
             group="cta_group::1 cta_group::2",
         )
-        _shaped(
-            f"cp.async.bulk.prefetch.tensor.<dim>.L2.global{_mode}{_hint}",
-            f"{_tensor}{_more}{_policy}",
-            step=prefetch,
-            needs=_NEEDS,
-        )
+        for _evicted in ("",) if _hint else ("", f".{EVICTED_LAST}"):
+            _shaped(
+                f"cp.async.bulk.prefetch.tensor.<dim>.L2.global{_mode}{_hint}{_evicted}",
+                f"{_tensor}{_more}{_policy}",
+                step=prefetch,
+                needs=_NEEDS | {EVICTED_LAST: EVICTED_LAST_SINCE},
+            )
     for _mode, _dims, _name, _tensor in (
         ("{.<mode>}", _TILE, "tile", "&s32*dim"),
         (".<mode>", _IM2COL, f"im2col_no_offs {_STORED_WIDE}", "&s32*dim"),
