@@ -55,7 +55,10 @@ def _matrix(layout: FragmentLayout, array: Any, end: str) -> Array | None:
 
 
 def _corners(held: Array, matrix: Array) -> Iterator[tuple[int, int]]:
-    """Yield where tiles begin that may be meant: where the most numbers say so, and the first of all."""
+    """Yield where tiles begin that may be meant: which have the most of the numbers, in any order or in place.
+
+    Registers that are exchanged may have no number in its place: only what all of the tile holds tells it.
+    """
     order = np.argsort(matrix, axis=None, kind="stable")
     ordered = matrix.ravel()[order]
     begins = np.searchsorted(ordered, held)
@@ -68,11 +71,27 @@ def _corners(held: Array, matrix: Array) -> Iterator[tuple[int, int]]:
     cells = np.stack(np.unravel_index(flat, matrix.shape), axis=-1)
     corners = cells - np.repeat(held_at, copies, axis=0)
     inside = ((corners >= 0) & (corners <= most)).all(axis=1)
+    among = np.zeros(matrix.shape, np.int32)
+    among.flat[flat] = 1
+    in_tile = _window_sums(among, held.shape)
     if len(cells):
-        row, col = np.minimum(np.min(cells, axis=0), most).tolist()
-        yield row, col
+        first = sorted(
+            np.argpartition(-in_tile, min(_CANDIDATES, in_tile.size) - 1, axis=None)[:_CANDIDATES]
+        )
+        yield from zip(
+            *(each.tolist() for each in np.unravel_index(first, in_tile.shape)), strict=True
+        )
     votes = Counter((row, col) for row, col in corners[inside].tolist())
     yield from (corner for corner, _ in votes.most_common(_CANDIDATES))
+
+
+def _window_sums(matrix: Array, shape: tuple[int, ...]) -> Array:
+    """Return the sum of every tile of this shape, by the corner where it begins."""
+    rows, cols = shape
+    sums = np.pad(matrix, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
+    down = sums[rows:] - sums[:-rows]
+    tiles: Array = down[:, cols:] - down[:, :-cols]
+    return tiles
 
 
 def _common(left: Array, other: Array) -> int:

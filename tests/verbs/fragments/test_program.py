@@ -142,3 +142,14 @@ def test_the_tile_that_registers_hold(
     assert tile_of(layout, spoilt, arrays) == text + end
     assert tile_of(layout, np.full_like(words, 0x7FFE7FFD), arrays) is None
     assert tile_of(layout, words, {"n": 3, "short": tile.ravel(), "small": tile[:3]}) is None
+
+
+def test_exchanged_registers_hold_their_tile_and_none_that_matches_by_chance() -> None:
+    numbers = np.random.default_rng(7).permutation(
+        np.repeat(np.arange(1, 1025, dtype=np.uint16), 4)
+    )
+    b = numbers.view(ml_dtypes.bfloat16).reshape(64, 64)
+    layout = MMA.operand("B")
+    for row, col in ((0, 16), (16, 0), (48, 56)):
+        words = layout.pack(bits(b[row : row + 16, col : col + 8]))[:, ::-1]
+        assert tile_of(layout, words, {"b": b}) == f"b[{row}:{row + 16},{col}:{col + 8}]"
