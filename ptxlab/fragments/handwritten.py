@@ -14,6 +14,7 @@ import numpy as np
 from ptxlab import resources
 from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError, PtxSyntaxError, Unsupported
+from ptxlab.fragments.misplaced import Held
 from ptxlab.fragments.numbers import Fill, OwnFill
 from ptxlab.fragments.probes.multiply import patterns
 from ptxlab.fragments.probes.one_hot import filled_probe
@@ -158,6 +159,25 @@ def matrices(instruction: MatrixInstruction, fill: Fill) -> dict[str, Array]:
 def mismatches(instruction: MatrixInstruction, runs: Sequence[FragmentRun]) -> tuple[Mismatch, ...]:
     """Return every wrong element of every run: registers of A, B, C and D, then D in memory."""
     return tuple(mismatch for run in runs for mismatch in _of_run(instruction, run))
+
+
+def explained(instruction: MatrixInstruction, runs: Sequence[FragmentRun]) -> tuple[str, ...]:
+    """Say what registers hold instead, of each operand in the run whose numbers tell most elements apart.
+
+    D is what A, B and C make, and is told of when these are right.
+    """
+    told: list[str] = []
+    for layout in map(instruction.operand, "ABCD"):
+        name = layout.operand
+        if name == "D" and told:
+            break
+        expected = [(run, matrices(instruction, run.fill)[name]) for run in runs]
+        run, matrix = max(expected, key=lambda each: len(np.unique(each[1])))
+        if name == "D" and isinstance(run.fill, OwnFill):
+            break
+        sentences = Held(layout, run.registers[name], matrix).explained()
+        told += [f"{name} is WRONG: {sentence}" for sentence in sentences]
+    return tuple(told)
 
 
 def _of_run(instruction: MatrixInstruction, run: FragmentRun) -> Iterator[Mismatch]:

@@ -114,7 +114,8 @@ class FragmentReport:
     ``runs`` starts with the fill that was asked for; of a handwritten program the launches that settle
     the layouts follow, of a generated one as many ``probes`` did. ``hardware`` names the GPU whose
     register dump confirms the layouts, None without one. ``own_layout`` says that registers are other
-    than here where PTX leaves that to the target.
+    than here where PTX leaves that to the target. ``explained`` says of a handwritten program in sentences
+    what registers hold that should not.
     """
 
     instruction: Form
@@ -126,6 +127,7 @@ class FragmentReport:
     mismatches: tuple[Mismatch, ...]
     hardware: str | None
     own_layout: bool = False
+    explained: tuple[str, ...] = ()
 
     @property
     def shown(self) -> FragmentRun:

@@ -14,6 +14,7 @@ from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import Unsupported
 from ptxlab.fragments import receipts
 from ptxlab.fragments.handwritten import (
+    explained,
     find_mma,
     handwritten,
     matrices,
@@ -70,10 +71,10 @@ def verify(
             hint="--device emulator plays any target" if device.kind != "emulator" else None,
         )
     if ptx is not None or instruction in verifiable():
-        runs, mismatches = _handwritten(device, instruction, fill, ptx)
+        runs, mismatches, told = _handwritten(device, instruction, fill, ptx)
         probes, own_layout = 0, False
     else:
-        runs = (_generated(device, instruction, fill),)
+        runs, told = (_generated(device, instruction, fill),), ()
         probes, mismatches, own_layout = _probed(device, instruction)
     proven = device.kind == "cuda" and not any(m.where != "memory" for m in mismatches)
     return FragmentReport(
@@ -86,6 +87,7 @@ def verify(
         mismatches=mismatches,
         hardware=device.name if proven else receipts.hardware(instruction),
         own_layout=own_layout,
+        explained=told,
     )
 
 
@@ -114,8 +116,11 @@ def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool
 
 def _handwritten(
     device: Device, form: Form, fill: Fill, ptx: str | PathLike[str] | None
-) -> tuple[tuple[FragmentRun, ...], tuple[Mismatch, ...]]:
-    """Launch one warp of a program on what each of the fills means, with dumps, and compare."""
+) -> tuple[tuple[FragmentRun, ...], tuple[Mismatch, ...], tuple[str, ...]]:
+    """Launch one warp of a program on what each of the fills means, with dumps, and compare.
+
+    What is wrong follows, element by element and in sentences.
+    """
     instruction, own = handwritten(form)
     program = load_ptx(own if ptx is None else ptx, device.target)
     entry, statement = find_mma(program, instruction)
@@ -139,7 +144,9 @@ def _handwritten(
 
     fills: tuple[Fill, ...] = (fill, "numbered", "addressing")
     runs = tuple(map(run, dict.fromkeys(fills)))
-    return runs, mismatches(instruction, runs)
+    line = statement.position.line
+    told = tuple(f"line {line}: {sentence}" for sentence in explained(instruction, runs))
+    return runs, mismatches(instruction, runs), told
 
 
 def _generated(device: Device, form: Form, fill: Fill) -> FragmentRun:

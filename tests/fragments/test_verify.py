@@ -110,6 +110,13 @@ def test_a_broken_mapper_is_caught_whatever_the_fill(
     assert operand in {m.operand for m in report.mismatches}
     wrong = {m.operand for m in report.mismatches if m.where == "register"}
     assert wrong <= {operand, "D"}
+    told = {
+        "A": "line 218: A is WRONG: a1 and a2 are swapped",
+        "B": "line 218: B is WRONG: the elements of b1 are in reverse order, high bits first",
+        "C": "line 218: C is WRONG: c0 and c2 are swapped",
+    }
+    assert report.explained[0] == told[operand]
+    assert all(sentence.startswith(f"line 218: {operand}") for sentence in report.explained)
 
 
 def test_a_broken_store_leaves_the_layouts_verified(device: Device) -> None:

@@ -28,6 +28,8 @@ from ptxlab.view.width import stacked
 SCHEMA = "ptxlab.fragments/1"
 LEFT_TO_IT = "which lane holds what is left to the GPU"
 OWN = "the device's own, which PTX leaves open; these are ptxlab's"
+_MISMATCHES = 8
+"""How many mismatches are shown unless all are wanted."""
 _VALUES = 4
 """Of so many elements of a register, at most, the values are shown."""
 
@@ -46,7 +48,8 @@ def text(
     """
     parts = [_header(report)]
     if report.mismatches:
-        parts.append(_mismatches(report))
+        parts += [[*report.explained]] * bool(report.explained)
+        parts.append(_mismatches(report, full))
     instruction = report.instruction
     operands = selection.operands(instruction)
     if selection.element is not None:
@@ -111,6 +114,7 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
             "result": report.result_verified,
             "hardware": report.hardware,
         },
+        "explained": [*report.explained],
         "mismatches": [
             mismatch_json(report.instruction, mismatch) for mismatch in report.mismatches
         ],
@@ -197,16 +201,19 @@ def _hardware(report: FragmentReport) -> str:
     return f"verified by a register dump of {report.hardware}"
 
 
-def _mismatches(report: FragmentReport) -> list[str]:
+def _mismatches(report: FragmentReport, full: bool) -> list[str]:
     head = ("fill", "operand", "where", "lane", "register", "element", "bits", "row", "col")
     rows: list[tuple[str, ...]] = [(*head, "expected", "found")]
-    for m in report.mismatches:
+    first = report.mismatches if full else report.mismatches[:_MISMATCHES]
+    for m in first:
         layout = report.instruction.operand(m.shown_by)
         where = ("-" if at is None else at for at in (m.lane, m.register, m.element))
         numbers = (*where, f"{m.high_bit}:{m.low_bit}", m.row, m.col)
         shown = (_value(layout, m.expected), _value(layout, m.actual))
         rows.append((m.fill, m.operand, m.where, *map(str, numbers), *shown))
-    return ["mismatches", *aligned(rows)]
+    left = len(report.mismatches) - len(first)
+    more = [f"... and {left} more; --full has them all"] * (left > 0)
+    return ["mismatches", *aligned(rows), *more]
 
 
 def _by_lane(

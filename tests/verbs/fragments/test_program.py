@@ -71,6 +71,24 @@ def test_every_mma_of_a_program_with_other_parameters(
     assert (status, out.count("line ")) == (0, 1)
 
 
+def test_a_program_as_ours_is_told_of_by_line_and_its_mismatches_are_few(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = Path(OURS).read_text()
+    (tmp_path / "mine.ptx").write_text(
+        text.replace("{a0, a1, a2, a3}, {b0", "{a0, a2, a1, a3}, {b0")
+    )
+    status, out = fragments(capsys, "--ptx", str(tmp_path / "mine.ptx"))
+    assert status == 1
+    told, table = (part.splitlines() for part in out.split("\n\n")[1:3])
+    assert told[0] == "line 218: A is WRONG: a1 and a2 are swapped"
+    assert (len(told), len(table)) == (2, 2 + 8 + 1)
+    assert table[-1] == "... and 536 more; --full has them all"
+    _, out = fragments(capsys, "--ptx", str(tmp_path / "mine.ptx"), "--json")
+    data = json.loads(out[out.index("{") :])
+    assert (data["explained"], len(data["mismatches"])) == (told, 544)
+
+
 def test_with_arguments_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--arg", "d=arange(16x8,f32)", "--arg", "k=16", "--arg", "a=ones(16x16,bf16)"]
     status, out = fragments(capsys, "--ptx", OURS, *arguments)
