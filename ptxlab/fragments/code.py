@@ -18,10 +18,10 @@ from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 _RENAMED = {"register": "reg"}
 
 
-def code(instruction: Form, language: str) -> str:
-    """Return the source text, in ``cuda``, ``ptx`` or ``python``, for all different operands.
+def code(instruction: Form, language: str, operand: str | None = None) -> str:
+    """Return the source text, in ``cuda``, ``ptx`` or ``python``, for an operand or all different ones.
 
-    D is left out where its layout is that of C.
+    Of all, D is left out where its layout is that of C.
     """
     write = LANGUAGES[language]
     mark = "#" if language == "python" else "//"
@@ -29,7 +29,8 @@ def code(instruction: Form, language: str) -> str:
     parts = [f"{mark} {instruction.name}: which {holder} holds which element"]
     if instruction.family == "wmma":
         parts[0] += f"\n{mark} (on ptxlab's emulator: PTX leaves the layout open)"
-    for layout in _different(instruction.operands):
+    operands = instruction.operands if operand is None else (instruction.operand(operand),)
+    for layout in _different(operands):
         name = layout.operand.lower()
         there = of_fragment(layout)
         size = f"{layout.rows} x {layout.cols} of {layout.dtype}"

@@ -38,25 +38,29 @@ def answer(args: argparse.Namespace, instruction: Form, selection: Selection) ->
             "a question is about the whole layout",
             hint="leave out --element and --lane; --lane goes with --register alone",
         )
-    text, data = _answer(args, instruction)
+    if selection.operand is not None and not (args.formula or args.code):
+        raise PtxlabError("--operand goes with --formula and --code", hint="leave out --operand")
+    text, data = _answer(args, instruction, selection)
     emit(args, text, data)
     return 0
 
 
-def _answer(args: argparse.Namespace, instruction: Form) -> Answer:
+def _answer(args: argparse.Namespace, instruction: Form, selection: Selection) -> Answer:
     if args.trace is not None:
         return trace.answer(_multiplying(instruction), *args.trace)
     if args.register is not None:
         return _register(args.register, instruction, args.lane)
     if args.code is not None:
-        written = code(instruction, args.code)
+        written = code(instruction, args.code, selection.operand)
         answered = {**start(CODE, instruction), "language": args.code, "code": written}
         return lambda: written, lambda: answered
     if args.observed is not None:
         return observed.answer(instruction, args.observed, terminal_width(args))
     if args.moves is not None:
         return moves.answer(_multiplying(instruction), args.moves)
-    return lambda: formula_text(instruction), lambda: formula_json(instruction)
+    return lambda: formula_text(instruction, selection), lambda: formula_json(
+        instruction, selection
+    )
 
 
 def _multiplying(instruction: Form) -> MatrixInstruction:
@@ -147,12 +151,12 @@ def register_json(
 # ---- the closed formulas ----------------------------------------------------------------------
 
 
-def formula_text(instruction: Form) -> str:
-    """Return the closed formulas of all operands, from place to element and back."""
+def formula_text(instruction: Form, selection: Selection) -> str:
+    """Return the closed formulas of the operands that are selected, from place to element and back."""
     holder = instruction.operands[0].holder
     derived = f"derived from the layout, bit by bit; true for every {holder}"
     blocks = [f"{title(instruction)}\n{derived}"]
-    for layout in instruction.operands:
+    for layout in selection.operands(instruction):
         there = of_fragment(layout)
         blocks.append(
             "\n".join(
@@ -171,7 +175,7 @@ def _assignments(fields: BitFields) -> list[str]:
     return [f"  {o.variable.name:{width}} = {o.expression}" for o in fields.outputs]
 
 
-def formula_json(instruction: Form) -> dict[str, Any]:
+def formula_json(instruction: Form, selection: Selection) -> dict[str, Any]:
     return {
         **start(FORMULA, instruction),
         "operands": {
@@ -179,7 +183,7 @@ def formula_json(instruction: Form) -> dict[str, Any]:
                 "element": _fields_json(of_fragment(layout)),
                 "place": _fields_json(of_fragment(layout).inverse()),
             }
-            for layout in instruction.operands
+            for layout in selection.operands(instruction)
         },
     }
 

@@ -74,6 +74,13 @@ def test_formulas_and_code(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert "def a_place(row, col):" in ask(capsys, "--code", "python")
     assert ask_json(capsys, "--code", "cuda")["code"] == ask(capsys, "--code", "cuda")
+    text = ask(capsys, "--formula", "--operand", "b")
+    assert [block.partition("  ")[0] for block in text.split("\n\n")[1:]] == ["B"]
+    assert list(ask_json(capsys, "--formula", "--operand", "B")["operands"]) == ["B"]
+    for operand in "ABCD":
+        text = ask(capsys, "--operand", operand, "--code", "python")
+        functions = [line.partition("(")[0] for line in text.splitlines() if line[:3] == "def"]
+        assert functions == [f"def {operand.lower()}_{end}" for end in ("element", "place")]
 
 
 def test_moves(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +119,7 @@ def test_the_layouts_of_wmma_are_said_to_be_ptxlabs_own(
         (["--formula", "--lane", "3"], "--lane goes with --register alone"),
         (["--formula", "--ptx", "x.ptx"], "a question runs none"),
         (["--formula", "--moves"], "not allowed with argument"),
+        (["--moves", "--operand", "A"], "--operand goes with --formula and --code"),
         (["--moves", "ldmatrix.x4"], "multiplies nothing"),
         (["--moves", "m16n8k99"], "no matrix instruction is m16n8k99"),
     ],
