@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -57,6 +58,14 @@ class Conflict:
     @property
     def ways(self) -> int:
         return len(self.lanes)
+
+    @property
+    def step(self) -> int | None:
+        """How many bytes further each lane asks than the one before it, None where they differ."""
+        pairs = pairwise(zip(self.lanes, self.addresses, strict=True))
+        steps = {(b - a) / (later - lane) for (lane, a), (later, b) in pairs}
+        (step, *others) = steps
+        return None if others or step % 1 else int(step)
 
     def moved(self, by: int) -> Conflict:
         addresses = tuple(address + by for address in self.addresses)

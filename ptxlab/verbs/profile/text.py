@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import IDEAL, SPACES, Counts, Space
 from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.observe.traffic import Conflict
@@ -23,6 +24,8 @@ from ptxlab.view.text import fields
 SCHEMA = "ptxlab.profile/1"
 TOP = {False: 10, True: 20}
 """How many lines are shown, in short and in full."""
+EIGHT = 8
+"""How many rows a matrix of ldmatrix has, each of which a lane names."""
 EVEN = 5
 """How many numbers at even steps are written as a range."""
 
@@ -64,18 +67,11 @@ def text(
             ["instruction mix", *(f"  {line}" for line in fields(mix))],
         ]
     parts.append([head, *table(shown, heat, width)])
-    conflicts = [(row.where, row.line.conflict) for row in shown if row.line.conflict is not None]
+    conflicts = [(row, row.line.conflict) for row in shown if row.line.conflict is not None]
     if conflicts:
-        told = [(where, tell(profile, conflict)) for where, conflict in conflicts]
-        hit = [each for row in shown if row.line.conflict for each in row.line.instructions]
-        accesses = ",".join(dict.fromkeys(access_of(ptx_text(profile, each.line)) for each in hit))
-        parts.append(
-            [
-                "bank conflicts, the worst of each line",
-                *fields(told),
-                f"a swizzle or padding for a tile of 64 x 64: ptxlab layout 64x64 --banks {accesses}",
-            ]
-        )
+        told = [(row.where, tell(profile, conflict)) for row, conflict in conflicts]
+        head = "bank conflicts, the worst of each line"
+        parts.append([head, *fields(told), *_remedies(profile, conflicts)])
     if not full:
         parts.append(["totals and instruction mix: --full; other lines: --top 0, --sort sectors"])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -95,14 +91,33 @@ def _worst(rows: Sequence[ShownLine]) -> dict[str, ShownLine]:
     return worst
 
 
-def access_of(text: str) -> str:
-    """Return what ``ptxlab layout --banks`` calls the access of a line of PTX, or what it is asked about usually."""
+def _remedies(profile: Profile, conflicts: Sequence[tuple[ShownLine, Conflict]]) -> list[str]:
+    """Return the commands that look for a swizzle or padding, for tiles whose lines lie as far apart as lanes ask."""
+    by_tile: dict[str, dict[str, None]] = {}
+    for row, conflict in conflicts:
+        hit = (each.line for each in row.line.instructions if each.conflict == conflict)
+        accesses = [access_of(ptx_text(profile, line)) for line in hit]
+        name, bits = next(filter(None, accesses), ("ldmatrix,st128", 16))
+        line, rest = divmod(8 * (conflict.step or 0), bits)
+        known = line > 1 and not rest
+        across = known and "matrix" not in name
+        tile = f"{WARP if across else EIGHT}x{line}" if known else "64x64"
+        accesses_of_tile = by_tile.setdefault(f"{tile} --bits {bits}", {})
+        accesses_of_tile[f"{name}.across" if across else name] = None
+    return [
+        f"a swizzle or padding: ptxlab layout {tile} --banks {','.join(names)}"
+        for tile, names in by_tile.items()
+    ]
+
+
+def access_of(text: str) -> tuple[str, int] | None:
+    """Return what ``ptxlab layout --banks`` calls the access of a line of PTX, and the bits of an element."""
     if matrix := re.search(r"\b(ldmatrix|stmatrix)\b", text):
-        return matrix[1] + (".trans" if ".trans" in text else "")
+        return matrix[1] + (".trans" if ".trans" in text else ""), 16
     known = re.search(
         r"\b(ld|st)\.(?:\w+(?:::\w+)?\.)*?shared\S*?\.(?:v([248])\.)?[busf](\d+)\b", text
     )
-    return f"{known[1]}{int(known[2] or 1) * int(known[3])}" if known else "ldmatrix,st128"
+    return known and (f"{known[1]}{int(known[2] or 1) * int(known[3])}", int(known[3]))
 
 
 def verdict(profile: Profile, rows: Sequence[ShownLine]) -> list[str]:

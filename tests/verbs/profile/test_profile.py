@@ -276,15 +276,39 @@ def test_a_name_of_a_counter_is_that_counter() -> None:
 @pytest.mark.parametrize(
     ("line", "access"),
     [
-        ("ld.shared.f32 %f1, [%r1];", "ld32"),
-        ("st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};", "st128"),
-        ("ld.volatile.shared::cta.u16 %rs1, [%r1];", "ld16"),
-        ("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {a, b, c, d}, [r];", "ldmatrix.trans"),
-        ("atom.shared.add.u32 %r1, [%r2], 1;", "ldmatrix,st128"),
+        ("ld.shared.f32 %f1, [%r1];", ("ld32", 32)),
+        ("st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};", ("st128", 32)),
+        ("ld.volatile.shared::cta.u16 %rs1, [%r1];", ("ld16", 16)),
+        (
+            "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {a, b, c, d}, [r];",
+            ("ldmatrix.trans", 16),
+        ),
+        ("atom.shared.add.u32 %r1, [%r2], 1;", None),
     ],
 )
-def test_the_hint_is_about_the_access(line: str, access: str) -> None:
+def test_the_hint_is_about_the_access(line: str, access: tuple[str, int] | None) -> None:
     assert access_of(line) == access
+
+
+def test_the_tile_of_the_hint_is_that_of_the_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lanes that go down a column of 16 floats: what ptxlab layout finds there is what mends the kernel."""
+    file = tmp_path / "column.cu"
+    file.write_text("""// Run: ptxlab run column.cu --grid 1 --block 16,16 --arg "x=zeros(256,f32)"
+extern "C" __global__ void column(float* x) {
+    __shared__ float tile[16][16];
+    tile[threadIdx.x][threadIdx.y] = x[threadIdx.x];
+    __syncthreads();
+    x[16 * threadIdx.y + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
+}
+""")
+    assert main(["profile", str(file)]) == 0
+    hint = "ptxlab layout 32x16 --bits 32 --banks "
+    [command] = (line for line in capsys.readouterr().out.splitlines() if hint in line)
+    assert set(command.partition("--banks ")[2].split(",")) == {"ld32.across", "st32.across"}
+    assert main(command[command.index("layout") :].split()) == 0
+    assert "smallest padding  (32,16):(17,1)" in capsys.readouterr().out
 
 
 def test_the_line_with_the_excess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
