@@ -166,16 +166,16 @@ def explained(instruction: MatrixInstruction, runs: Sequence[FragmentRun]) -> tu
 
     D is what A, B and C make, and is told of when these are right.
     """
+    every = [(run, matrices(instruction, run.fill)) for run in runs]
     told: list[str] = []
     for layout in map(instruction.operand, "ABCD"):
         name = layout.operand
         if name == "D" and told:
             break
-        expected = [(run, matrices(instruction, run.fill)[name]) for run in runs]
-        run, matrix = max(expected, key=lambda each: len(np.unique(each[1])))
+        run, expected = max(every, key=lambda each: len(np.unique(each[1][name])))
         if name == "D" and isinstance(run.fill, OwnFill):
             break
-        sentences = Held(layout, run.registers[name], matrix).explained()
+        sentences = Held(layout, run.registers[name], expected[name]).explained()
         told += [f"{name} is WRONG: {sentence}" for sentence in sentences]
     return tuple(told)
 

@@ -144,9 +144,10 @@ def _handwritten(
 
     fills: tuple[Fill, ...] = (fill, "numbered", "addressing")
     runs = tuple(map(run, dict.fromkeys(fills)))
+    wrong = mismatches(instruction, runs)
+    told = explained(instruction, runs) if wrong else ()
     line = statement.position.line
-    told = tuple(f"line {line}: {sentence}" for sentence in explained(instruction, runs))
-    return runs, mismatches(instruction, runs), told
+    return runs, wrong, tuple(f"line {line}: {sentence}" for sentence in told)
 
 
 def _generated(device: Device, form: Form, fill: Fill) -> FragmentRun:
