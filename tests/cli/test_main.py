@@ -133,6 +133,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["sass", "a.cu", "--gpu", "h100"], ["named by its target: --arch sm_90a"]),
         (["gemm", "--device", "emulater"], ["emulater", "did you mean emulator?"]),
         (["gemm", "--device", "cuda:x"], ["cuda:x", "cuda:N"]),
+        (["diff", "a.ptx", "--a", "b.ptx"], ["b.ptx", "emulator:ARCH, ptx or sass"]),
+        (["gemm", "--gpu", "a100"], ["are for --explain", "--predict says how long"]),
         (["gemm", "--arch", "sm_90b"], ["sm_90b", "sm_80", "did you mean"]),
         (["gemm", "--format", "jsn"], ["jsn", "did you mean json?"]),
         (["gemm", "--seed", "-1"], ["-1"]),

@@ -37,6 +37,7 @@ def test_rungs_are_predicted_beside_each_other(capsys: pytest.CaptureFixture[str
     assert "lsu" in predicted(capsys, *words)
     text = predicted(capsys, *words[:-1], "naive", "--gpu", "a100")
     assert re.findall(r"128 on (.*) \(", text) == ["RTX 3090", "A100 SXM"]
+    assert text.count("fastest: naive; its CTAs do not fill the GPU") == 2
     rows = list(csv.DictReader(predicted(capsys, *words, "--format", "csv").splitlines()))
     assert [row["tflops"] for row in rows] == [str(naive["tflops"]), str(tiled["tflops"]), ""]
 

@@ -104,6 +104,9 @@ def _verdict(report: CheckReport) -> Iterator[str]:
         yield f"checked: {', '.join(report.checks)}; of this launch, on the paths it takes"
         for words in report.not_looked_at:
             yield f"not looked at: {words}"
+        if "mma.sync" in report.source.text:
+            path = report.source.path.removesuffix(" (PTX)") or "FILE"
+            yield f"not looked at: which elements an mma has in its registers, as ptxlab fragments --ptx {path} does"
     for reason in report.unchecked:
         yield f"not checked: {reason}"
     yield from unverified(report.unverified)

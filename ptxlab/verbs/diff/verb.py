@@ -57,9 +57,12 @@ def side(text: str) -> str:
     kind, _, arch = text.partition(":")
     if kind == "emulator" and arch:
         readers.target(arch)
-    else:
-        readers.device(text)
-    return text
+        return text
+    try:
+        return readers.device(text)
+    except ValueError as error:
+        kinds = f"emulator:ARCH, {' or '.join(ENGINES)}"
+        raise ValueError(f"{error}; here also {kinds}, all of the one FILE") from None
 
 
 def execute(args: argparse.Namespace) -> int:

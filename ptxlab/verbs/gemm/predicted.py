@@ -32,7 +32,11 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
     head = (
         f"{p.m} x {p.n} x {p.k} on {known.gpu} ({known.arch}) at {known.clock_mhz:,} MHz, predicted"
     )
-    return "\n".join([head, "", *lines, f"not in it: {', '.join(known.not_modelled)}"])
+    fastest = max(rungs, key=lambda rung: rung.tflops or 0)
+    said = f"fastest: {_name(fastest)}"
+    if fastest.prediction and not fastest.prediction.generations:
+        said += "; its CTAs do not fill the GPU, and for a larger product it may be another"
+    return "\n".join([head, "", *lines, said, f"not in it: {', '.join(known.not_modelled)}"])
 
 
 def _row(rung: PredictedRung) -> tuple[str, ...]:
@@ -63,7 +67,9 @@ def _sources(rungs: Sequence[PredictedRung], width: int | None) -> list[str]:
         who = f"{figure.where}, {' -> '.join(figure.types)}"
         by_source.setdefault(who, []).append(f"{figure.rung} {figure.rate}{kernel}")
     if not by_source:
-        return [f"nobody is known to have published speeds of these on {rungs[0].gpu.name}"]
+        return [
+            f"nobody is known to have published speeds of these on {rungs[0].gpu.name} at this size"
+        ]
     lines = ["published, at clocks that mostly are not told; of cuBLAS is of its published rate"]
     for who, told in by_source.items():
         line = f"  {who}: {', '.join(told)}"

@@ -137,7 +137,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.clock or args.tiles:
         raise PtxlabError("--clock and --tiles are for --predict")
     if args.gpu or args.format in FORMATS:
-        raise PtxlabError(f"--gpu and --format {'|'.join(FORMATS)} are for --explain")
+        raise PtxlabError(
+            f"--gpu and --format {'|'.join(FORMATS)} are for --explain",
+            hint="--predict says how long it would take on a GPU",
+        )
     if args.format == PREDICTED:
         raise PtxlabError(f"--format {PREDICTED} is for --predict")
     if args.list:

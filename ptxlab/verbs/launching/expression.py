@@ -53,7 +53,19 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.GtE: operator.ge,
 }
 
-METHODS = ("astype", "max", "mean", "min", "reshape", "sum", "view")
+METHODS = (
+    "astype",
+    "clip",
+    "flatten",
+    "max",
+    "mean",
+    "min",
+    "ravel",
+    "reshape",
+    "sum",
+    "transpose",
+    "view",
+)
 """The methods of an array."""
 
 FUNCTIONS = (
@@ -65,7 +77,7 @@ FUNCTIONS = (
 """The functions of numpy."""
 
 _EXACT = re.compile(
-    r"(?:abs|arange|astype|ceil|clip|eye|floor|full|max|maximum|min|minimum|ones|repeat|reshape|roll|sign|sort|"
+    r"(?:abs|arange|astype|ceil|clip|eye|flatten|floor|full|max|maximum|min|minimum|ones|ravel|repeat|reshape|roll|sign|sort|"
     r"transpose|tril|triu|view|where|zeros)$"
 )
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxlab.device.protocol import LaunchResult
+from ptxlab.device.protocol import Kernel, LaunchResult
+from ptxlab.instrument.sites import instructions
 from ptxlab.launch_config import short
 from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
@@ -61,7 +62,16 @@ def text(outcome: LaunchOutcome) -> str:
             lines += [f"\n{argument.name}  {argument.dtype} {shape}  {mark}", _body(argument)]
     for expectation in outcome.expectations:
         lines += ["", *_verdict(expectation)]
+    if not outcome.right and _multiplies(outcome.launch.kernel):
+        lines.append(
+            f"whether the operands of its mma are in place: ptxlab fragments --ptx {outcome.launch.asked.file}"
+        )
     return "\n".join(lines)
+
+
+def _multiplies(kernel: Kernel) -> bool:
+    scoped = () if kernel.function is None else instructions(kernel.function)
+    return any(each.instruction.name.startswith("mma.sync") for each in scoped)
 
 
 def as_json(outcome: LaunchOutcome) -> dict[str, Any]:

@@ -138,12 +138,14 @@ def test_all_members_or_those_for_a_target_are_checked(
 
 
 def test_what_is_not_known_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = PTX.replace("add.f32 v, v, v;", "dp4a.s32.s32 i, i, i, i; cvt.rn.f32.u32 v, i;")
-    (here / "dot.cubin").write_bytes(link_ptx(text, arch="sm_80").image)
-    assert main(["check", "dot.cubin"]) == 1
+    text = PTX.replace(
+        "add.f32 v, v, v;", "vabsdiff4.u32.u32.u32.add i, i, i, i; cvt.rn.f32.u32 v, i;"
+    )
+    (here / "apart.cubin").write_bytes(link_ptx(text, arch="sm_80").image)
+    assert main(["check", "apart.cubin"]) == 1
     out = capsys.readouterr().out
-    assert "\nnot checked: 1 of IDP\n" in out
-    assert out.endswith("incomplete: 1 kernel of dot.cubin\n")
+    assert "\nnot checked: 1 of VABSDIFF4\n" in out
+    assert out.endswith("incomplete: 1 kernel of apart.cubin\n")
 
 
 def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

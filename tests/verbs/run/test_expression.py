@@ -41,6 +41,8 @@ NAMES: dict[str, Any] = {
         ("u.view(s32)", NAMES["u"].view(np.int32)),
         ("zeros((2, 2), dtype=f32) + eye(2)", np.eye(2)),
         ("b.reshape(4, 3)", B.reshape(4, 3)),
+        ("b[:, ::-1].ravel()", B[:, ::-1].ravel()),
+        ("b.transpose().flatten()", B.T.flatten()),
         ("2 ** 31", 2**31),
         ("(7 << 4000) >> 3999", 14),
         ("sum(a) == a.sum()", True),

@@ -362,6 +362,19 @@ def test_a_wrong_expectation_shows_its_first_differences(
     assert "within rtol 0, atol 0.5" in capsys.readouterr().out
 
 
+def test_of_a_wrong_product_it_is_said_who_looks_at_its_operands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = "ptx/mma_m16n8k16_bf16_f32.ptx"
+    asked = f"ptxlab fragments --ptx {program}"
+    assert main(["run", program, "--expect", "d=d"]) == 1
+    assert capsys.readouterr().out.rstrip().endswith(asked)
+    assert main(["run", program, "--expect", "a=a"]) == 0
+    assert asked not in capsys.readouterr().out
+    assert main(["check", program]) == 0
+    assert asked in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("value", "expected", "tolerance", "status"),
     [
