@@ -113,6 +113,10 @@ cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_
 cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes.cta_group::1 [%r1], [%d1, {%r4, %r5, %r6, %r7, %r8}], [%r2];
 cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%r1], [%d1, {%r4, %r5, %r6, %r7, %r8}], [%r2];
 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%d1, {%r4, %r5, %r6, %r7, %r8}], [%r1];
+cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%d1, {%r4, %r5, %r6}], [%r2], {%h1, %h2};
+cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%d1, {%r4, %r5, %r6}], [%r2], {%h1, %h2};
+cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w::128.mbarrier::complete_tx::bytes [%r1], [%d1, {%r4, %r5, %r6}], [%r2], {%h1, %h2};
+cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs::w.bulk_group [%d1, {%r4, %r5, %r6}], [%r1];
 clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%r1], [%r2];
 redux.sync.min.f32 %r0, %r1, -1;
 st.bulk.shared::cta [%r1], %d2, 0;
@@ -173,6 +177,8 @@ cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%d1], [%r1], %r0, %d
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group.read 0;
 cp.async.bulk.prefetch.L2.global [%d1], %r0;
+cp.async.bulk.prefetch.L2.global.L2::evict_last [%d1], %r0;
+cp.async.bulk.prefetch.tensor.1d.L2.global.L2::evict_last [%d1, {%r4}];
 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%d1], [%r1], %r0;
 st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r1], {%r0, %r2, %r3, %r4}, [%r5];
 red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s64 [%r1], %d0, [%r5];

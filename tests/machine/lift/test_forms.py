@@ -136,7 +136,7 @@ def test_a_rule_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         w.modifiers.ignore(*w.modifiers.names)
         w.emit(f"shl.b32 {w.dest()}, {w.word(w.i.sources[0])}, 1")
 
-    [program] = programs("sm_80", 1, 1)
+    [program] = programs("sm_80", 0, 1)
     assert isinstance(program, FormsProgram)
     right = differences(program, program.lifted())
     monkeypatch.setitem(table.RULES, "LOP3", wrong)

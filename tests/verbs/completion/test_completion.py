@@ -42,7 +42,7 @@ def test_what_bash_offers(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert verb == ["gemm"]
     assert sorted(option) == ["--algorithm", "--all", "--alpha"]
-    assert choice == ["text", "json", "markdown", "svg", "png"]
+    assert choice == ["text", "json", "markdown", "svg", "png", "csv"]
     assert value == []
     assert shell == ["zsh"]
     assert version == ["--version"]
