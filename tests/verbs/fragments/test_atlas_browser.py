@@ -133,20 +133,17 @@ def feeding(instruction: MatrixInstruction, row: int, col: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "instruction",
-    [BF16, multiplication("m16n8k64", "s4"), multiplication("m8n8k4", "f64")],
-    ids=lambda i: i.shape,
-)
-def test_an_element_of_d_lights_what_feeds_it(
-    page: Browser, instruction: MatrixInstruction
-) -> None:
-    page.js("location.hash = arguments[0]", f"op={instruction.name}&at=D,3,4")
-    page.until("document.querySelector('#inspector h2').textContent === 'D[3,4]'")
-    assert shown(page, "on") == feeding(instruction, 3, 4)
-    chips = page.js("return [...document.querySelectorAll('.sum .chip')].map((e) => e.textContent)")
-    c = instruction.operand("C").registers(3, 4)[0]
-    assert set(chips) == {*feeding(instruction, 3, 4), f"{c.lane}:c{c.register}"}
+def test_an_element_of_d_lights_what_feeds_it(page: Browser) -> None:
+    chosen = "return [...document.querySelectorAll('.sum .chip')].map((e) => e.textContent)"
+    for instruction in (BF16, multiplication("m16n8k64", "s4"), multiplication("m8n8k4", "f64")):
+        page.js(
+            "location.hash = arguments[0]; readHash(); drawAll()", f"op={instruction.name}&at=D,3,4"
+        )
+        assert page.text("#inspector h2") == "D[3,4]"
+        assert page.text("#name") == instruction.name
+        assert shown(page, "on") == feeding(instruction, 3, 4)
+        c = instruction.operand("C").registers(3, 4)[0]
+        assert set(page.js(chosen)) == {*feeding(instruction, 3, 4), f"{c.lane}:c{c.register}"}
 
 
 def test_hovering_a_lane_shows_its_elements(page: Browser) -> None:
@@ -332,21 +329,21 @@ def words_of_one_bank(addresses: list[list[int]]) -> int:
     return total
 
 
-@pytest.mark.parametrize("matrices", [1, 2, 4])
-def test_ldmatrix_counts_its_bank_conflicts(page: Browser, matrices: int) -> None:
-    (name,) = (
-        m.name for m in LDMATRIX if m.shape == "m8n8" and m.matrices == matrices and not m.trans
-    )
+def test_ldmatrix_counts_its_bank_conflicts(page: Browser) -> None:
+    names = {m.matrices: m.name for m in LDMATRIX if m.shape == "m8n8" and not m.trans}
+    assert set(names) == {1, 2, 4}
     script = """
         document.body.hidden = true;  // nothing has to be laid out
-        return arguments[1].map(([pitch, swizzle]) => {
-          location.hash = `op=${arguments[0]}&pitch=${pitch}&swizzle=${swizzle}`;
+        return arguments[0].map(([name, pitch, swizzle]) => {
+          location.hash = `op=${name}&pitch=${pitch}&swizzle=${swizzle}`;
           readHash();
           drawAll();
           return [$("verdict").textContent, document.querySelectorAll(".clash").length];
         });"""
-    places = [(p, swizzle) for p in (16, 32, 64, 80, 128, 144, 272) for swizzle in range(4)]
-    for place, (verdict, clashes) in zip(places, page.js(script, name, places), strict=True):
+    pitches = (16, 32, 64, 80, 128, 144, 272)
+    cases = [(n, p, swizzle) for n in names for p in pitches for swizzle in range(4)]
+    told = page.js(script, [(names[n], *place) for n, *place in cases])
+    for (matrices, *place), (verdict, clashes) in zip(cases, told, strict=True):
         addresses = row_addresses(matrices, *place)
         right = words_of_one_bank(addresses)
         assert wavefronts(np.array(addresses), 16).sum() == right
