@@ -87,9 +87,7 @@ def as_json(rungs: Sequence[PredictedRung]) -> dict[str, Any]:
 
 def csv(rungs: Sequence[PredictedRung]) -> str:
     """Return a line for each rung, without what others published: their figures are of other kinds."""
-    rows = [_rung(rung) for rung in rungs]
-    left_out = ("published", "cublas")
-    return as_csv([{key: row[key] for key in row if key not in left_out} for row in rows])
+    return as_csv([_rung(rung) for rung in rungs], without=("published", "cublas"))
 
 
 def _rung(rung: PredictedRung) -> dict[str, Any]:

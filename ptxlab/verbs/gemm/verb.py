@@ -122,6 +122,8 @@ def tile(text: str) -> dict[str, int]:
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print, and return 0 when every result is right, 1 when not."""
+    if args.format == PREDICTED and not args.predict:
+        raise PtxlabError(f"--format {PREDICTED} is for --predict")
     if args.explain:
         if args.predict:
             raise PtxlabError("--explain counts and --predict predicts: choose one")
@@ -141,8 +143,6 @@ def execute(args: argparse.Namespace) -> int:
             f"--gpu and --format {'|'.join(FORMATS)} are for --explain",
             hint="--predict says how long it would take on a GPU",
         )
-    if args.format == PREDICTED:
-        raise PtxlabError(f"--format {PREDICTED} is for --predict")
     if args.list:
         return show_list(args)
     return run_all(args) if args.all else run_one(args)
@@ -205,8 +205,6 @@ def explain_ladder(args: argparse.Namespace) -> int:
             "the story is told by what is counted, on the emulator",
             hint="leave out --device; ptxlab bench measures on a GPU",
         )
-    if args.format == PREDICTED:
-        raise PtxlabError(f"--format {PREDICTED} is for --predict")
     gpu = choose_gpu(args)
     several = list(problems(args))
     if not several:
@@ -276,13 +274,12 @@ def predicted_rungs(
     from ptxlab.workers import executor, usual
 
     by_gpu: list[list[PredictedRung]] = []
-    progress = LaunchProgress(what="algorithms")
+    progress = LaunchProgress(what="tiles" if args.tiles else "algorithms")
     jobs = [RungJob(rung, problem, tile_of(args)) for rung, problem in several]
     with executor(args.workers or usual()) as workers:
         for chip in chips:
             if args.tiles:
-                tiles = LaunchProgress(what="tiles")
-                by_gpu.append(predict_tiles(*several[0], chip, args.clock, tiles, workers))
+                by_gpu.append(predict_tiles(*several[0], chip, args.clock, progress, workers))
                 continue
             before, rungs = len(jobs) * len(by_gpu), []
             for rung in predict_ladder(jobs, chip, args.clock, workers):

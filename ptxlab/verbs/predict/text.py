@@ -238,9 +238,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
 
 def csv(data: Mapping[str, Any]) -> str:
     """Return predictions that are plain data as CSV, a line each, without what is said of lines."""
-    rows = data.get("predictions", [data])
-    left_out = ("lines", "what_if", "schema")
-    return as_csv([{key: row[key] for key in row if key not in left_out} for row in rows])
+    return as_csv(data.get("predictions", [data]), without=("lines", "what_if", "schema"))
 
 
 def compared_text(pairs: Sequence[tuple[str, Prediction]], width: int | None) -> str:
