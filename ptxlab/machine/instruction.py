@@ -110,9 +110,7 @@ class DecodedInstruction:
     def computed(self, floats: bool) -> bool:
         """Say whether it is computed; ``floats`` says whether all of floating-point numbers is."""
         row = self.row
-        if row is None or (row.floats and not floats):
-            return False
-        return row.lifted or row.compute is not None
+        return row is not None and row.lifted and (floats or not row.floats)
 
     def is_wide(self, operand: Operand) -> bool:
         """Say whether an address of an instruction has 64 bits."""

@@ -1,4 +1,4 @@
-"""What one launch tells its machine code: constants, special registers, memory."""
+"""What one launch tells its machine code: constants, memory, which threads there are."""
 
 from __future__ import annotations
 
@@ -146,26 +146,6 @@ class Launch:
         gx, gy, _ = self.config.grid
         return cta % gx, cta // gx % gy, cta // (gx * gy)
 
-    def special(self, ctas: Sequence[int]) -> dict[str, Array]:
-        """Return the special registers of the threads of some CTAs, numbered x fastest."""
-        bx, by, _ = self.config.block
-        thread = np.tile(np.arange(self.threads), len(ctas))
-        cta = np.repeat(np.asarray(ctas), self.threads)
-        tid = (thread % bx, thread // bx % by, thread // (bx * by))
-        ctaid = self.ctaid(cta)
-        special = {f"SR_TID.{axis}": tid[n] for n, axis in enumerate("XYZ")}
-        special |= {f"SR_CTAID.{axis}": ctaid[n] for n, axis in enumerate("XYZ")}
-        special |= {
-            "SR_LANEID": thread % WARP,
-            "SR_CgaCtaId": np.zeros_like(thread),
-            "SRZ": 0 * thread,
-            "SR_SWINHI": np.full_like(thread, NOWHERE),
-        }
-        special |= {
-            f"SR_{name}MASK": _masks(name, thread % WARP) for name in ("EQ", "LT", "LE", "GT", "GE")
-        }
-        return {name: values.astype(np.uint32) for name, values in special.items()}
-
     def alive(self, ctas: Sequence[int]) -> Array:
         """Say which threads there are: the last warp of a CTA may not be full."""
         x, y, z = self.config.block
@@ -180,15 +160,6 @@ def reciprocal(size: int) -> np.float32:
     cluster's: this makes that right for all of a grid.
     """
     return np.float32(1 / size)
-
-
-def _masks(name: str, lane: Array) -> Array:
-    bit = np.uint64(1) << lane.astype(np.uint64)
-    below = bit - np.uint64(1)
-    every = np.uint64(0xFFFFFFFF)
-    return {
-        "EQ": bit, "LT": below, "LE": below | bit, "GT": every ^ below ^ bit, "GE": every ^ below,
-    }[name]  # fmt: skip
 
 
 def _words(data: bytes, first: int = 0) -> dict[int, int]:

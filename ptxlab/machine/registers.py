@@ -21,7 +21,7 @@ from ptxlab.machine.operands import (
     SassConstant,
     SassRegister,
 )
-from ptxlab.machine.values import Array, Bank, Where
+from ptxlab.machine.values import Bank, Where
 
 U32, U64 = np.uint32, np.uint64
 
@@ -30,16 +30,11 @@ class Registers:
     """What ``threads`` threads hold; uniform registers are held by each of them."""
 
     def __init__(self, launch: Launch, ctas: Sequence[int]) -> None:
-        self._special = launch.special(ctas)
+        self.launch, self.ctas = launch, ctas
         self._constants = launch.constants()
         self.threads = len(launch.alive(ctas))
         self.words = Bank(512, self.threads, np.uint32, {ZERO_REGISTER: 0, URZ: 0})
         self.predicates = Bank(16, self.threads, np.bool_, {TRUE_PREDICATE: 1, UPT: 1})
-
-    def special(self, name: str, where: Where) -> Array | None:
-        """Return a special register, None where it is not known."""
-        value = self._special.get(name)
-        return None if value is None else value[where]
 
     def predicate(self, predicate: Predicate, where: Where) -> Any:
         """Return for which threads a predicate, or its opposite, holds; None if it is not known."""
@@ -91,10 +86,6 @@ class Registers:
             self._constants.get((bank, offset + distance & ~3)) for distance in places.tolist()
         ]
         return None if None in words else np.array(words, U32)[nth]
-
-    def write(self, i: DecodedInstruction, where: Where, value: Any) -> None:
-        if i.dest is not None:
-            self.words.write(i.dest.number, where, value)
 
     def write_row(self, first: SassRegister, where: Where, values: Iterable[Any]) -> None:
         """Write registers that follow each other; what follows the zero register is none of them."""

@@ -5,9 +5,8 @@
 
 The first text has opcodes that differ in nothing here, with ``uniform`` there is each with a U before it
 too, which the uniform datapath runs. What a ``lifted`` one computes is told by the rule that makes PTX of it,
-and by nothing else. What has lanes tell each other something, or asks the launch, has ``compute``, which is given
-the registers, the instruction and the threads it runs for, all at once, and writes what comes of it. What has
-neither is not computed where a program is followed to predict its time. Everything else is a column, so that nobody who follows, times or runs machine code asks for an opcode by name.
+and by nothing else; others are not computed where a program is followed to predict its time. Everything else is a
+column, so that nobody who follows, times or runs machine code asks for an opcode by name.
 
 Which pipe: the tables of instruction throughput in the CUDA Programming Guide, Nsight Compute's
 "Pipelines", and arXiv 2503.20481. What the operands are is read off what nvdisasm prints.
@@ -21,8 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Modifiers = tuple[str, ...]
-Compute = Callable[[Any, Any, Any], None]
-"""Given the registers, the instruction and the threads."""
 
 Operands = Literal[
     "results first",
@@ -146,9 +143,10 @@ class Row:
 
     opcode: str
     pipe: str
-    compute: Compute | None = None
     lifted: bool = False
     """What it computes is what the PTX does that it becomes (``machine/lift``)."""
+    for_all: bool = False
+    """All threads of a warp get what it writes: its guard says of which of them."""
     floats: bool = False
     """It is about floating-point numbers that are results at most: no integer division is made of it."""
     operands: Operands = "results first"
@@ -224,14 +222,13 @@ class Row:
 def rows(
     opcodes: str,
     pipe: str,
-    compute: Compute | None = None,
     *,
     uniform: bool = False,
     **columns: Any,
 ) -> Iterator[Row]:
     """Yield a row for each opcode, and with ``uniform`` its twin of the uniform datapath."""
     for opcode in opcodes.split():
-        row = Row(opcode, pipe, compute, **columns)
+        row = Row(opcode, pipe, **columns)
         yield row
         if uniform:
             yield replace(

@@ -67,26 +67,19 @@ class Executor:
 
     def _compute(self, i: DecodedInstruction, active: Where) -> None:
         """Have the registers be what an instruction makes them, unknown where nothing computes it."""
-        row = i.known
-        if not i.computed(self._floats):
+        self.lift([i])
+        computation = self._computations.get(i.number)
+        if computation is None:
             self._registers.forget(i, active)
-        elif row.compute is not None:
-            row.compute(self._registers, i, active)
         else:
-            if i.number not in self._computations:
-                self.lift([i])
-            computation = self._computations[i.number]
-            if computation is None:
-                self._registers.forget(i, active)
-            else:
-                computation.run(self._registers, active)
+            computation.run(self._registers, active)
 
     def lift(self, instructions: Sequence[DecodedInstruction]) -> None:
         """Find out what instructions compute, which takes less time of many at once."""
         missing = [
             i
             for i in instructions
-            if i.number not in self._computations and i.known.lifted and i.computed(self._floats)
+            if i.number not in self._computations and i.computed(self._floats)
         ]
         made = computations(missing, self._target) if missing else ()
         self._computations.update(zip((i.number for i in missing), made, strict=True))
@@ -134,7 +127,7 @@ class Executor:
 
     def _active(self, i: DecodedInstruction, where: Where) -> Where | None:
         """Return the threads for which an instruction's guard holds, None where it is not known."""
-        if i.guard is None:
+        if i.guard is None or i.known.for_all:
             return where
         guard = self._registers.predicate(i.guard, where)
         if guard is None:

@@ -6,16 +6,22 @@ rows are given registers of which not all values are known: what is made of one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import BoundFunction, BoundInstruction, Lowered
+from ptxlab.emulator.prepare.registers import InWave
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Watcher
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.garbage import record
-from ptxlab.isa.targets import Target
+from ptxlab.isa.targets import WARP, Target
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.lift.banks import Emits
 from ptxlab.machine.lift.code import CodeAddresses
@@ -28,9 +34,12 @@ from ptxlab.machine.uses import PREDICATES
 from ptxlab.machine.values import Array, Where
 from ptxlab.syntax import parse
 
-_Key = tuple[str, str, tuple[Operand, ...]]
-"""A target, the text of an instruction and its operands, which say all that it computes."""
+_Key = tuple[str, str, tuple[Operand, ...], Predicate | None]
+"""A target, the text of an instruction, its operands, and its guard where that is one of them: all that it computes."""
 _Named = SassRegister | SassConstant | Predicate
+
+_Slots = dict[int, Any]
+"""What is in registers of a frame, None where it is not known."""
 
 _CERTAIN = {TRUE: np.array([True]), FALSE: np.array([False])}
 _NUMBERED: dict[str, SassRegister | Predicate] = {
@@ -43,16 +52,20 @@ _MOST = 50_000
 
 @record(frozen=True, slots=True, eq=False)
 class Computation:
-    """The steps of one instruction, over slots that begin as ``literals`` and what it ``reads``."""
+    """The steps of one instruction, over slots that begin as ``literals``, ``special`` registers, and what it ``reads``."""
 
     literals: Mapping[int, Array]
+    special: Sequence[tuple[int, Callable[..., Array]]]
     reads: Sequence[tuple[int, _Named]]
-    steps: Sequence[Lowered]
+    steps: Sequence[BoundInstruction]
     writes: Sequence[tuple[int, SassRegister | Predicate]]
 
     def run(self, registers: Registers, where: Where) -> None:
         """Compute it for some threads; what is written is unknown where something is that it is made of."""
-        slots: dict[int, Array | None] = dict(self.literals)
+        slots = _Slots(self.literals)
+        if self.special:
+            wave, threads = _standing(registers, where)
+            slots.update((slot, threads.pick(value(wave))) for slot, value in self.special)
         for slot, operand in self.reads:
             if isinstance(operand, Predicate):
                 slots[slot] = registers.predicate(operand, where)
@@ -60,7 +73,15 @@ class Computation:
                 value = registers.value(operand, where)
                 slots[slot] = None if value is None else np.atleast_1d(value)
         for step in self.steps:
-            _take(step, slots)
+            for slot in step.site.reads:
+                if slots[slot] is None:
+                    slots.update(dict.fromkeys(step.site.writes))
+                    break
+            else:
+                if isinstance(step.action, Lowered):
+                    _compute(step, step.action, slots)
+                else:
+                    _tell_lanes(step, slots, *_standing(registers, where))
         results = [slots[slot] for slot, _ in self.writes]
         if len(results) > 1:  # one may be a register that another is written to
             results = [None if result is None else result.copy() for result in results]
@@ -72,20 +93,59 @@ class Computation:
                 registers.words.write(written.number, where, word)
 
 
-def _take(step: Lowered, slots: dict[int, Array | None]) -> None:
-    given = []
-    for source in step.sources:
-        value = slots[source.slot]
-        if value is None:
-            slots.update((destination.slot, None) for destination in step.destinations)
-            return
-        given.append(source.convert(value) if source.convert else value.view(source.dtype))
-    assert step.compute is not None
-    results = step.compute(*given)
-    if len(step.destinations) == 1:
+def _compute(step: BoundInstruction, lowered: Lowered, slots: _Slots) -> None:
+    """Compute what each thread does for itself, where a guard lets it."""
+    given = [source.read(slots) for source in lowered.sources]
+    assert lowered.compute is not None
+    results = lowered.compute(*given)
+    if len(lowered.destinations) == 1:
         results = (results,)
-    for destination, result in zip(step.destinations, results, strict=True):
-        slots[destination.slot] = destination.extended(result)
+    before = slots if step.guard is None else slots.copy()
+    for destination, result in zip(lowered.destinations, results, strict=True):
+        slot = destination.slot
+        slots[slot] = value = destination.extended(result)
+        if step.guard is not None and slot in before:
+            old, passing = before[slot], step.guard.read(slots)
+            slots[slot] = None if old is None else np.where(passing, value, old.view(value.dtype))
+
+
+def _tell_lanes(step: BoundInstruction, slots: _Slots, wave: _Wave, threads: Threads) -> None:
+    """Have the lanes of warps tell each other what they do."""
+    frame = _Frame(wave)
+    for slot in step.site.reads:
+        frame.registers[slot] = threads.spread(None, slots[slot])
+    assert callable(step.action)
+    step.action(frame, threads)
+    slots.update((slot, threads.pick(frame.registers[slot])) for slot in step.site.writes)
+
+
+class _Wave:
+    """What special registers, and steps of whole warps, ask of a wave: of CTAs that are followed nobody watches any.
+
+    They are followed as if each was a cluster of its own: there the rank is part of addresses of shared memory.
+    """
+
+    watched, watcher, rank_of = False, Watcher(), 0
+
+    def __init__(self, registers: Registers) -> None:
+        self.config, self.numbers = registers.launch.config, registers.ctas
+        self.ctas, self.cta_width = len(self.numbers), registers.launch.threads
+        self.width = registers.threads
+        self.warps = self.width // WARP
+
+
+def _standing(registers: Registers, where: Where) -> tuple[_Wave, Threads]:
+    """Return the wave that threads are of, and who of it stands there."""
+    wave = _Wave(registers)
+    return wave, Threads(wave.width, index=None if isinstance(where, slice) else where)
+
+
+class _Frame:
+    """The registers that a step of whole warps reads, and those that it writes."""
+
+    def __init__(self, wave: _Wave) -> None:
+        self.wave = wave
+        self.registers: _Slots = defaultdict(lambda: None)
 
 
 _known: dict[_Key, Computation | None] = {}
@@ -97,7 +157,7 @@ def computations(
     """Return what instructions compute, None for one that is more than arithmetic, or not modelled."""
     if len(_known) > _MOST:
         _known.clear()
-    keys = [(target.name, i.sass.text, i.operands) for i in instructions]
+    keys = [(target.name, i.sass.text, i.operands, _told(i).guard) for i in instructions]
     missing = {key: i for key, i in zip(keys, instructions, strict=True) if key not in _known}
     if missing:
         _known.update(dict.fromkeys(missing))
@@ -139,10 +199,15 @@ def _made(
             yield key, computation
 
 
+def _told(i: DecodedInstruction) -> DecodedInstruction:
+    """Return an instruction without the guard that says who executes it."""
+    return i if i.known.for_all else replace(i, guard=None)
+
+
 def _line(writer: Writer, i: DecodedInstruction) -> str:
-    """Return what an instruction becomes, whatever its guard says; "" for what no rule lifts."""
+    """Return what an instruction becomes for who executes it; "" for what no rule lifts."""
     writer.lines.clear()
-    writer.begin(replace(i, guard=None))
+    writer.begin(_told(i))
     try:
         RULES[i.sass.opcode](writer)
         writer.end()
@@ -154,33 +219,41 @@ def _line(writer: Writer, i: DecodedInstruction) -> str:
 def _computation(
     bound: Sequence[BoundInstruction], kernel: BoundFunction, operands: Mapping[str, _Named]
 ) -> Computation | None:
-    """Return the steps of instructions of PTX, None where one is more than arithmetic."""
+    """Return the steps of instructions of PTX, None where one is more than what lanes compute and tell each other."""
     registers = bound[0].site.scope.registers if bound else {}
     named = {registers[name].slot: operand for name, operand in operands.items()}
     certain = {registers[name].slot: value for name, value in _CERTAIN.items()} if bound else {}
     literals: dict[int, Array] = {}
+    special: dict[int, Callable[..., Array]] = {}
     reads: dict[int, _Named] = {}
     made: dict[int, None] = {}
-    steps: list[Lowered] = []
-    for instruction in bound:
-        step = instruction.lowered
-        if step is None or step.compute is None or instruction.guard is not None:
+    steps = [step for step in bound if step.site.writes]
+    for step in steps:
+        if not _is_followed(step):
             return None
-        for slot in (source.slot for source in step.sources):
-            if slot in made:
-                continue
+        kept = step.site.writes & named.keys() if step.guard is not None else frozenset()
+        for slot in (step.site.reads | kept) - made.keys():
             initial = certain.get(slot, kernel.frame.initial[slot])
             if slot in named:
                 reads[slot] = named[slot]
             elif isinstance(initial, np.ndarray):
                 literals[slot] = initial
+            elif isinstance(initial, InWave):
+                special[slot] = initial.value
             else:
                 return None
-        made |= dict.fromkeys(destination.slot for destination in step.destinations)
-        steps.append(step)
+        made |= dict.fromkeys(step.site.writes)
     writes = [(slot, operand) for slot in made if (operand := named.get(slot)) is not None]
     results = [(slot, o) for slot, o in writes if not isinstance(o, SassConstant)]
-    return Computation(literals, [*reads.items()], steps, results)
+    return Computation(literals, [*special.items()], [*reads.items()], steps, results)
+
+
+def _is_followed(step: BoundInstruction) -> bool:
+    """Say whether an instruction of PTX makes something of registers alone: of a thread, or of the lanes of a warp."""
+    if isinstance(step.action, Lowered):
+        return step.lowered is not None and step.action.compute is not None
+    of_warp = form_of(step.site.instruction).row.mix == "warp"
+    return of_warp and not step.first and step.guard is None
 
 
 class _ConstantWords:

@@ -8,7 +8,7 @@ import pytest
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.machine.launch import NOWHERE, STACK, Launch, constant_bank
+from ptxlab.machine.launch import STACK, Launch, constant_bank
 from ptxlab.machine.memory import GlobalWords, MemoryRange, Words
 
 
@@ -64,15 +64,6 @@ def test_constant_memory_has_the_launch() -> None:
     assert (words[3, 0], words[0, bank.stack]) == (1, STACK)
 
 
-def test_special_registers_of_some_ctas() -> None:
+def test_the_last_warp_of_a_cta_may_not_be_full() -> None:
     launch = Launch(TARGETS["sm_90a"], LaunchConfig.of((4, 2), 40), b"", ())
-    special = launch.special([5])
-    assert set(special["SR_CTAID.X"].tolist()) == {1}
-    assert set(special["SR_CTAID.Y"].tolist()) == {1}
-    assert set(special["SR_SWINHI"].tolist()) == {NOWHERE}
-    lane = 9
-    assert {name: int(special[f"SR_{name}MASK"][lane]) for name in ("EQ", "LT", "LE", "GT", "GE")} == {
-        "EQ": 1 << 9, "LT": (1 << 9) - 1, "LE": (1 << 10) - 1,
-        "GT": 0xFFFFFFFF ^ (1 << 10) - 1, "GE": 0xFFFFFFFF ^ (1 << 9) - 1,
-    }  # fmt: skip
     assert launch.alive([5]).tolist() == [True] * 40 + [False] * 24

@@ -11,7 +11,7 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.decode import decoded
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.launch import Launch
+from ptxlab.machine.launch import NOWHERE, Launch
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.sass import read_sass
 from ptxlab.machine.values import ALL, Array
@@ -52,12 +52,9 @@ def run(text: str, r: Registers | None = None, where: Array | slice = ALL) -> Re
     i = instruction(text)
     assert i.computed(floats=True), text
     with np.errstate(all="ignore"):
-        if i.known.compute is not None:
-            i.known.compute(r, i, where)
-        else:
-            [computation] = computations([i], TARGETS["sm_90a"])
-            assert computation is not None, text
-            computation.run(r, where)
+        [computation] = computations([i], TARGETS["sm_90a"])
+        assert computation is not None, text
+        computation.run(r, where)
     return r
 
 
@@ -397,6 +394,36 @@ def test_special_registers_are_those_of_the_launch() -> None:
     assert got == [37 % 5, 37 // 5 % 4, 37 // 20, 10 % 3, 10 // 3 % 2, 10 // 6, 5, 31]
     run("CS2R R10, SRZ", r)
     assert (word_of(r, 10), word_of(r, 11)) == ([0] * 128, [0] * 128)
+
+
+def test_special_registers_of_some_ctas() -> None:
+    r, lane = Registers(Launch(TARGETS["sm_90a"], LaunchConfig.of((4, 2), 40), b"", ()), [5]), 9
+    for name in ("CTAID.X", "CTAID.Y"):
+        run(f"S2R R0, SR_{name}", r)
+        assert set(word_of(r, 0)) == {1}
+    run("S2UR UR4, SR_SWINHI", r)
+    assert set(word(r, 260)) == {NOWHERE}
+    masks = {
+        "EQ": 1 << 9, "LT": (1 << 9) - 1, "LE": (1 << 10) - 1,
+        "GT": 0xFFFFFFFF ^ (1 << 10) - 1, "GE": 0xFFFFFFFF ^ (1 << 9) - 1,
+    }  # fmt: skip
+    for name, mask in masks.items():
+        run(f"S2R R0, SR_{name}MASK", r)
+        assert word_of(r, 0)[lane] == mask
+
+
+def test_all_lanes_get_what_the_first_has_for_which_a_guard_holds() -> None:
+    """A predicate tells those for which it holds whether they have something else: so ptxas goes round a loop."""
+    r = registers()
+    p, before = holds(r, 0), holds(r, 3)
+    run("@P0 R2UR P3, UR4, R1", r)
+    words = word(r, 1)
+    firsts = [words[next(n for n in range(32 * warp, LANES) if p[n])] for warp in (0, 1)]
+    assert word(r, 260) == [firsts[thread // 32] for thread in range(LANES)]
+    other = [words[thread] != firsts[thread // 32] for thread in range(LANES)]
+    assert holds(r, 3) == [
+        new if on else old for on, new, old in zip(p, other, before, strict=True)
+    ]
 
 
 def test_a_value_that_depends_on_what_nobody_knows_is_not_known() -> None:

@@ -28,7 +28,7 @@ class Source:
     dtype: np.dtype[Any]
     convert: Callable[[Array], Array] | None = None
 
-    def read(self, registers: list[Array]) -> Array:
+    def read(self, registers: list[Array] | dict[int, Array]) -> Array:
         """Return the operand's value: one element per thread, or one for all."""
         value = registers[self.slot]
         if self.convert is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptxlab.machine.launch import WINDOW
 from ptxlab.machine.lift.rule import rules
 from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true, predicate_name
 from ptxlab.machine.operands import (
@@ -59,8 +60,7 @@ def _special(w: Writer) -> None:
         whole = {"SR_CLOCKLO": "%clock64", "SR_GLOBALTIMERLO": "%globaltimer"}[name]
         w.write_pair(w.made("mov.u64", whole, kind="d"))
     elif name == "SR_SWINHI":
-        wide = w.made("cvta.shared.u64", "0", kind="d")
-        w.emit(f"mov.b64 {{{w.temporary('w')}, {w.dest()}}}, {wide}")
+        w.emit(f"mov.b32 {w.dest()}, {w.constant(SassConstant(0, WINDOW + 4))}")
     elif name == "SR_CgaCtaId" and not w.target.runs("sm_90"):
         w.emit(f"mov.b32 {w.dest()}, 0")
     elif name in _SPECIAL and count == 1:
