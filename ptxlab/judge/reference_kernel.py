@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from ptxlab.device.loading import find_file
 from ptxlab.errors import LaunchError, PtxlabError, ToolchainError, Unsupported
 from ptxlab.files import read_text
 from ptxlab.isa.targets import Target
+from ptxlab.judge.carried import Carried
 from ptxlab.judge.rounding import Bounded
 from ptxlab.judge.trusted_kernel import (
     TYPES,
-    UNIT,
     TrustedKernel,
     is_float,
     roundings_of_a_term,
@@ -37,10 +37,9 @@ from ptxlab.toolchain.host_headers import INCLUDE, without_host_headers
 from ptxlab.toolchain.nvrtc import compile_cuda
 from ptxlab.toolchain.source_kernels import source_parameters
 
-_NUMBER = np.dtype(
-    [("value", "f8"), ("magnitude", "f4"), ("roundings", "f4"), ("error", "f4")], align=True
-)
-"""``ptxlab_bounded``."""
+_COLUMNS = [field.name for field in fields(Carried)]
+_NUMBER = np.dtype([*zip(_COLUMNS, ("f8", "f4", "f4", "f4"), strict=True)], align=True)
+"""``ptxlab_bounded``, which is a ``Carried``."""
 _HEADER = Path(__file__).with_name("bounded.h")
 _UNCARRIED = re.compile(
     r"\b(?:(?:float|double)[1-4]|half2|__half2|(?:__)?nv_bfloat162|asm|union|__\w+_as_\w+)\b"
@@ -140,13 +139,11 @@ def _with_header(text: str) -> str:
 
 def _carrying(value: Any) -> Any:
     numbers = np.zeros(np.shape(value), _NUMBER)
-    numbers["value"] = np.asarray(value, np.float64)
-    numbers["magnitude"] = np.abs(numbers["value"])
+    exact = Carried.exact(np.asarray(value))
+    for name, column in zip(_COLUMNS, exact.columns(), strict=True):
+        numbers[name] = column
     return numbers
 
 
 def _bounded(left: Any) -> Bounded:
-    rounded = left["roundings"].astype(np.float64) * UNIT
-    with np.errstate(all="ignore"):  # a bound of what is no number is none
-        whole = 1.001 * (left["error"] + rounded / (1 - rounded) * left["magnitude"]) + 2.0**-149
-    return Bounded(left["value"], np.where(rounded > 0, whole, left["error"]))
+    return Carried(*(left[name].astype(np.float64) for name in _COLUMNS)).bounded
