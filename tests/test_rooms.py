@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -87,3 +87,48 @@ def test_a_circle_for_types_alone_is_found() -> None:
     sources = {"a": "", "a.one": "from a import two", "a.two": "from a.three import f"}
     assert circle({**sources, "a.three": ""}) == []
     assert set(circle({**sources, "a.three": hidden})) == {"a.one", "a.two", "a.three"}
+
+
+# ---- what is written about rooms ----
+
+FILE = re.compile(r"`([a-z0-9_]+(?:/[a-z0-9_]+)*(?:\.(?:py|cuh|toml|h)|/))`")
+
+
+def missing(text: str, known: Callable[[Path], bool]) -> list[str]:
+    """Return the files and folders that a page names and that are not: a bare name is in a folder that its section names."""
+    absent = []
+    for section in text.split("\n## "):
+        names = FILE.findall(section)
+        folders = {Path(), *(Path(name).parent for name in names if "/" in name)}
+        folders |= {folder.parent for folder in folders}
+        absent += [name for name in names if not any(known(folder / name) for folder in folders)]
+    return absent
+
+
+def rooms(listed: str) -> set[str]:
+    """Return the rooms of CONTRIBUTING's list, of which several may stand before what is said of them."""
+    lines = re.findall(r"^    ([a-z_]+(?:, [a-z_]+)*) {2,}(.*)$", listed, re.MULTILINE)
+    names = {name for several, _ in lines for name in several.split(", ")}
+    return names | {name for _, said in lines for name in re.findall(r" {2,}([a-z_]+) {2,}", said)}
+
+
+def test_the_page_of_the_structure_names_files_that_there_are() -> None:
+    root = PACKAGE.parent
+    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert missing(page, lambda path: (root / path).exists()) == []
+
+
+def test_a_file_that_is_not_there_is_found() -> None:
+    page = "`a/b.py`, `c.py`\n## More\n`c.py`, `d/e/`, `e.toml`"
+    assert missing(page, {Path("a/b.py"), Path("a/c.py"), Path("d/e")}.__contains__) == [
+        "c.py",
+        "e.toml",
+    ]
+
+
+def test_every_room_is_in_the_list() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = text.partition("## The rooms")[2].partition("\n## ")[0]
+    there = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    there = {name for name in there if not name.startswith("__")}
+    assert rooms(listed) == there
