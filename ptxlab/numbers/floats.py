@@ -1,6 +1,8 @@
 """Single-precision arithmetic with one rounding, in any direction (see ``rounding``).
 
 Where ``mode`` is an argument it is a directed one: to nearest, sums, products, quotients and roots are numpy's.
+
+Source: IEEE 754, "Rounding-direction attributes"; PTX ISA, "Floating Point Instructions".
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The operands of tcgen05.mma, read from shared memory and Tensor Memory when it is executed.
 
 Matrices are [rows, cols, products] of raw words, of each CTA one: of a pair they stand side by side.
+
+Source: PTX ISA, "tcgen05.mma".
 """
 
 from __future__ import annotations

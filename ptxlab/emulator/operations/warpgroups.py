@@ -1,4 +1,7 @@
-"""Warpgroups, and the factors that wgmma has them multiply: in shared memory or in registers."""
+"""Warpgroups, and the factors that wgmma has them multiply: in shared memory or in registers.
+
+Source: PTX ISA, "wgmma.mma_async".
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is under way beside the threads since Hopper: mbarriers, copies with tensor maps, clusters.
-
-What an instruction does is read off what ptxas makes of each form of PTX's.
-"""
+"""What is under way beside the threads since Hopper: mbarriers, copies with tensor maps, clusters."""
 
 from __future__ import annotations
 

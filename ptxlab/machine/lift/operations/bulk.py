@@ -1,7 +1,4 @@
-"""Bytes in a row that are copied, reduced or cleared beside the threads, words that are stored later, or for another CTA.
-
-What an instruction does is read off what ptxas makes of each form of PTX's.
-"""
+"""Bytes in a row that are copied, reduced or cleared beside the threads, words that are stored later, or for another CTA."""
 
 from __future__ import annotations
 

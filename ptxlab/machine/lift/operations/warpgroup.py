@@ -1,7 +1,4 @@
-"""Products of a warpgroup: which wgmma of PTX one is, and what waits for them.
-
-What an instruction does is read off what ptxas makes of each form of PTX's.
-"""
+"""Products of a warpgroup: which wgmma of PTX one is, and what waits for them."""
 
 from __future__ import annotations
 
