@@ -31,7 +31,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
-from ptxlab.prediction.predict import of_launch, target_of
+from ptxlab.prediction.predict import of_launch
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "benchmarks" / "published.toml"
@@ -88,7 +88,7 @@ def predicted(row: dict[str, Any], sources: Path) -> Prediction:
         wrapper.write_text(f'{row.get("before", "")}\n#include "{file}"\n')
         options = [*row.get("options", ()), *([f"--instance={name}"] if "<" in name else [])]
         options += [f"-I{include}"] if include else []
-        target = target_of(chip)
+        target = chip.gpu.target
         program, cubin = load_assembled(wrapper, target, options)
         with closing(open_device("emulator", arch=target.name)) as device:
             # A template's arguments may be spelled otherwise there: where it is alone nobody has to say.

@@ -23,7 +23,6 @@ from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import SassRegister
 from ptxlab.prediction.chip import find, names
-from ptxlab.prediction.predict import target_of
 
 FILE = Path(__file__).resolve().parents[1] / "benchmarks" / "constants.toml"
 HEAD = """\
@@ -179,7 +178,7 @@ def constants(target: Target) -> dict[str, dict[str, int]]:
 
 def main() -> int:
     """Write the file."""
-    targets = dict.fromkeys(target_of(find(name)).name for name in names())
+    targets = dict.fromkeys(find(name).gpu.target.name for name in names())
     lines = [HEAD]
     for name in targets:
         for kind, cycles in constants(TARGETS[name]).items():

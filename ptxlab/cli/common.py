@@ -45,10 +45,10 @@ RESULT = """
 -o --output FILE  write the result to FILE instead of stdout, whole or not at all
 --seed N          seed of all random data (default 0)
 """
-ONE_TARGET = (
-    "the target the emulator plays, such as sm_80 (default: sm_90a, or what the file is for)"
+ONE_TARGET = "the target the emulator plays, such as sm_80, or a GPU (default: sm_90a, or what the file is for)"
+MANY_TARGETS = (
+    "a target to show, such as sm_80, or a GPU such as h100; more with commas, or given again"
 )
-MANY_TARGETS = "a target to show, such as sm_80 or sm_90a; again for more"
 
 WORKERS = """
 --workers N|tcp://HOST:PORT  emulate in so many processes (default: as many as there are processors, or
@@ -57,18 +57,22 @@ WORKERS = """
 
 
 def add_common(
-    parser: argparse.ArgumentParser, formats: Sequence[str] = (), *, many_targets: bool = False
+    parser: argparse.ArgumentParser,
+    formats: Sequence[str] = (),
+    *,
+    many_targets: bool = False,
+    target: Callable[[str], str] = readers.target,
 ) -> None:
     """Add the options every verb has; ``formats`` are those the verb knows beyond text and json.
 
-    With ``many_targets`` ``--arch`` may be repeated, and ``arch`` is a list.
+    With ``many_targets`` ``--arch`` may be repeated, and ``arch`` is a list of what ``target`` reads.
     """
     known = ("text", "json", *formats)
     arch = MANY_TARGETS if many_targets else ONE_TARGET
     group = parser.add_argument_group("options of every verb")
     where: dict[str, How] = {
         "device": readers.device,
-        "arch": [readers.target] if many_targets else readers.target,
+        "arch": readers.listed(readers.each(target)) if many_targets else target,
     }
     add(group, DEVICE.format(arch=arch), **where, engine=("auto", "array", "native", SASS))
     add(group, f"--format {'|'.join(known)}  how to print the result", format=known)

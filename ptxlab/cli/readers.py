@@ -155,11 +155,27 @@ def device(text: str) -> str:
 
 
 def target(text: str) -> str:
-    """Read a target as people write it: ``sm_90a``, ``90a``, ``sm90a``, ``9.0``, ``compute_90``."""
+    """Read a target as people write it: ``sm_90a``, ``90a``, ``9.0``, ``compute_90``, or the GPU that is one."""
     from ptxlab.isa.targets import TARGETS  # here, because it brings numpy, which help can spare
 
     spelled = re.fullmatch(r"(?:sm|compute)?_?(\d+)\.?(\d[af]?)", text.lower())
-    return one_of("target", f"sm_{spelled[1]}{spelled[2]}" if spelled else text, TARGETS)
+    name = f"sm_{spelled[1]}{spelled[2]}" if spelled else text
+    if name not in TARGETS:
+        from ptxlab.prediction.chip import gpu_called, is_gpu
+
+        if is_gpu(text):
+            return gpu_called(text).target.name
+    return one_of("target", name, TARGETS)
+
+
+def each(read: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    """Return the reader of ``NAME,NAME``, each name by ``read``."""
+    return lambda text: tuple(map(read, words(text)))
+
+
+def listed(read: Callable[[str], Sequence[str]]) -> dict[str, Any]:
+    """Return how an option is read that is given again for more, or takes them with commas between."""
+    return {"action": "extend", "type": read, "default": []}
 
 
 def types(known: Sequence[str]) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
-from ptxlab.prediction.predict import of_launch, target_of
+from ptxlab.prediction.predict import of_launch
 from ptxlab.toolchain import link_ptx
 
 
@@ -34,7 +34,7 @@ def predicted(
 ) -> Prediction:
     """Predict a launch, whose ``memory`` is mapped, on a GPU by its name."""
     chip = find(gpu)
-    compiled, arch = kernel.device.target.name, target_of(chip).name
+    compiled, arch = kernel.device.target.name, chip.gpu.target.name
     reached = allocations(kernel, memory)
     if arch != compiled:
         other = elsewhere(kernel, arch)

@@ -27,7 +27,7 @@ from ptxlab.isa.gpus import Gpu
 from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
-from ptxlab.prediction.predict import of_launch, target_of
+from ptxlab.prediction.predict import of_launch
 from ptxlab.workers import Progress, results
 
 
@@ -96,7 +96,7 @@ def predict_tiles(
     Raises PtxlabError for what has no tile.
     """
     algorithm = cuttable(rung, problem)
-    target = target_of(chip)
+    target = chip.gpu.target
     own = algorithm.tile_for(problem, target)
     tiles = candidates(algorithm, problem.dtype, own, together=1)
     jobs, predicted = [RungJob(algorithm, problem, tile) for tile in tiles], []
@@ -126,7 +126,7 @@ def predict_rung(
     clock: int | None = None,
 ) -> Prediction:
     """Predict one launch of an algorithm, whose matrices are never written."""
-    target = target_of(chip)
+    target = chip.gpu.target
     algorithm.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
     if not problem.m * problem.n:
         raise PtxlabError("an empty D takes no launch")

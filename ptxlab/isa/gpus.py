@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from ptxlab.isa.targets import Target
+from ptxlab.isa.targets import TARGETS, Target
 
 ISSUED = 4
 """Instructions of warps that an SM issues in a clock."""
@@ -46,6 +46,14 @@ class Gpu:
 
     def tflops(self, flop: float) -> float:
         return flop * self.sms * self.clock / 1e6
+
+    @property
+    def target(self) -> Target:
+        """What code for it is compiled for: the target that is its own."""
+        return max(
+            (each for each in TARGETS.values() if each.capability == self.capability),
+            key=lambda each: each.suffix,
+        )
 
     @property
     def memory_bytes(self) -> float:

@@ -21,7 +21,6 @@ from ptxlab.judge.module_judge import ModuleJudge
 from ptxlab.judge.task import KernelTask, Size
 from ptxlab.judge.triton_function import is_triton, pickle_by_file
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.predict import target_of
 from ptxlab.workers import cluster, cores
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def _judging(
         raise PtxlabError(f"there is no target {arch!r}", hint=f"targets are {', '.join(TARGETS)}")
     for gpu in gpus:
         find(gpu)  # or say now that there is none
-    played = arch or (target_of(find(gpus[0])).name if gpus else DEFAULT_TARGET)
+    played = arch or (find(gpus[0]).gpu.target.name if gpus else DEFAULT_TARGET)
     limits = limits or Limits()
     task: KernelTask | ModuleTask
     if is_module(candidate):

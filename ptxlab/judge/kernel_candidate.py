@@ -28,7 +28,7 @@ from ptxlab.observe.check import Checker
 from ptxlab.observe.check_report import CHECKS
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import ROOMS
-from ptxlab.prediction.predict import load_for, of_launch, target_of
+from ptxlab.prediction.predict import load_for, of_launch
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import EVERY
 from ptxlab.syntax.names import called
@@ -143,7 +143,7 @@ class KernelCandidate:
         chip = find(gpu)
         options = [*self._options, LINES] if self._is_cuda else self._options
         source = self._source if "\n" in self._source else Path(self._source)
-        device = UnfilledDevice(target_of(chip))
+        device = UnfilledDevice(chip.gpu.target)
         assembly, module = load_for(device, source, options)
         kernel = module.kernel(self._name)
         passed: list[Any] = []

@@ -15,7 +15,7 @@ from ptxlab.device.protocol import Kernel, LaunchResult, Module
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
-from ptxlab.prediction.predict import load_for, of_launch, target_of
+from ptxlab.prediction.predict import load_for, of_launch
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import EVERY
 
@@ -81,7 +81,7 @@ def predicted(
     But those that are ``known``, arrays by their addresses.
     """
     assert isinstance(kernel, EmulatorKernel)
-    device = UnfilledDevice(target_of(chip))
+    device = UnfilledDevice(chip.gpu.target)
     assembly, module = _loaded(chip, kernel, device)
     block, held = bytearray(parameters), dict[int, Any]()
     for at in range(0, len(block) - 7, 8):  # a parameter may be a structure with pointers

@@ -7,7 +7,9 @@ instruction: stmatrix".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,9 @@ from ptxlab.arrays import Integers
 from ptxlab.isa.targets import WARP
 from ptxlab.layouts.layout import Mapping
 from ptxlab.layouts.shared_memory import bank, lines, wavefronts
-from ptxlab.matrix.ldmatrix import LDMATRIX, PACKED_BITS, ROW_BYTES, STMATRIX, RowMove
+from ptxlab.matrix.fragment import FragmentLayout, number_bits
+from ptxlab.matrix.ldmatrix import LDMATRIX, PACKED_BITS, ROW_BYTES, SIGNED, STMATRIX, RowMove
+from ptxlab.matrix.mma import MMA
 
 RowCol = tuple[int, int]
 
@@ -130,3 +134,59 @@ def _matrix_place(matrix: int, matrices: int, across: bool) -> tuple[int, int]:
     """Return how many matrices down and across a matrix lies from the first."""
     square = divmod(matrix, 2 if matrices > 1 else 1)
     return square if across else (square[1], square[0])
+
+
+class Moved(NamedTuple):
+    """An operand of products of a ``shape`` that a load fills, or a store takes, with all its registers.
+
+    That is ``times`` one after another.
+
+    ``corners`` of its matrices: the row in memory, and the byte in it. Rows in memory are its columns where ``turned``.
+    """
+
+    shape: str
+    operand: FragmentLayout
+    times: int
+    corners: tuple[RowCol, ...]
+    turned: bool
+
+
+def moved(form: RowMove) -> Iterator[Moved]:
+    """Yield the operands of ``mma`` that ``form`` moves as they are, of the matrices of whole registers."""
+    letters = "AB" if form.family == "ldmatrix" else "D"
+    operands = ((product.shape, product.operand(letter)) for product in MMA for letter in letters)
+    for shape, operand in dict.fromkeys(operands):
+        times, rest = divmod(form.registers, operand.registers_per_lane)
+        most = 2 if operand.operand == "B" and form.matrices == 4 else 1
+        if not rest and operand.matrices == 1 and times <= most and _carries(form, operand):
+            yield from _as_moved(form, shape, operand, times)
+
+
+def _carries(form: RowMove, operand: FragmentLayout) -> bool:
+    """Say whether elements of an operand are whole where they are moved, and as many bits in memory."""
+    if form.dtype == SIGNED:
+        return operand.dtype == "s8"
+    if form.dtype in PACKED_BITS:
+        unpacked = number_bits(operand.dtype, operand.bits) == (0, PACKED_BITS[form.dtype])
+        return unpacked and form.bits == operand.bits
+    return form.bits == operand.bits or (form.bits == 16 and not form.trans)
+
+
+def _as_moved(form: RowMove, shape: str, operand: FragmentLayout, times: int) -> Iterator[Moved]:
+    """Yield the operand if each matrix has a corner from which all its elements are as far as in memory."""
+    each = form.registers // form.matrices
+    bits = np.arange(operand.elements_per_register) * operand.bits
+    row, col = np.moveaxis(form.fragment.table()[:, :, bits // form.bits], -1, 0)
+    col = (col * form.bits + bits % form.bits) // operand.bits
+    held = operand.table().reshape(WARP, -1, each, len(bits), 2)
+    for turned in (False, True):
+        distance = held - np.stack((col, row) if turned else (row, col), axis=-1)[:, None]
+        first = distance[0, :, 0, 0]
+        if (distance == first[:, None, None]).all():
+            corners = first[:, ::-1] if turned else first
+            row_bits = form.cols * form.bits  # in registers, of form.row_bytes
+            places = tuple(
+                (int(row), int(col) * operand.bits * form.row_bytes // row_bits)
+                for row, col in corners
+            )
+            yield Moved(shape, operand, times, places, turned)

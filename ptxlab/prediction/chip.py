@@ -122,15 +122,24 @@ def spelled(name: str) -> str:
 
 def gpu_called(name: str) -> Gpu:
     """Return the GPU called ``name``, however spelled. Raises PtxlabError with the names there are."""
-    known = {spelled(gpu.name): gpu for gpu in GPUS}
-    short = {word.removeprefix("rtx"): gpu for word, gpu in known.items()}
-    called = known.get(spelled(name)) or short.get(spelled(name))
-    if called is None:
+    if not is_gpu(name):
+        known = [spelled(gpu.name) for gpu in GPUS]
         raise PtxlabError(
             f"there is no GPU {name!r}, there are {', '.join(known)}",
             hint=did_you_mean(spelled(name), known),
         )
-    return called
+    return _named()[spelled(name)]
+
+
+def is_gpu(name: str) -> bool:
+    """Say whether a GPU is called ``name``, which may leave out RTX."""
+    return spelled(name) in _named()
+
+
+@cache
+def _named() -> dict[str, Gpu]:
+    names = {spelled(gpu.name): gpu for gpu in GPUS}
+    return {name.removeprefix("rtx"): gpu for name, gpu in names.items()} | names
 
 
 def gpu_driven(name: str, capability: int, sms: int) -> Gpu:

@@ -77,20 +77,12 @@ def predict(
     not compile.
     """
     chip = find(gpu)
-    with closing(UnfilledDevice(target_of(chip))) as device:
+    with closing(UnfilledDevice(chip.gpu.target)) as device:
         assembly, module = load_for(device, source, options)
         chosen = module.kernel(kernel)
         config = LaunchConfig.of(grid, block, shared, cluster)
         passed = put_on(device, tuple(args), {})
         return of_launch(assembly, chosen, config, passed, chip, clock, what_if=what_if)
-
-
-def target_of(chip: Chip) -> Target:
-    """Return what code for a chip is compiled for."""
-    return max(
-        (target for target in TARGETS.values() if target.capability == chip.gpu.capability),
-        key=lambda target: target.suffix,
-    )
 
 
 def load_for(
@@ -107,7 +99,7 @@ def load_for(
     try:
         program, cubin = load_assembled(source, device.target, options)
     except OtherTarget as error:
-        able = [name for name in names() if target_of(find(name)).runs(error.needed)]
+        able = [name for name in names() if find(name).gpu.target.runs(error.needed)]
         error.hint = f"GPUs that run it: {', '.join(able)}" if able else "no GPU here runs it"
         raise
     return Assembly(program, cubin), device.load(program)

@@ -8,7 +8,8 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.layouts.layout import Layout, Swizzle
 from ptxlab.matrix.catalog import multiplication
-from ptxlab.matrix.matrix_plan import FORMS, plan
+from ptxlab.matrix.ldmatrix import LDMATRIX
+from ptxlab.matrix.matrix_plan import FORMS, moved, plan
 
 PROGRAM = """
 .version 7.8
@@ -119,3 +120,49 @@ def test_plans_that_cannot_be(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         plan(FORMS[form], Layout.row_major(shape), bits, corner)
+
+
+def test_registers_of_a_row_move_are_operands_of_mma() -> None:
+    """Memory is written by the ISA's picture of ldmatrix: lane l has two elements of row l / 4, from 2 * (l % 4) on."""
+    generator = np.random.default_rng(7)
+    lane, half = np.meshgrid(np.arange(32), np.arange(2), indexing="ij")
+    seen = set()
+    for name, form in FORMS.items():
+        if form.bits != 16:
+            continue
+        for shape, operand, times, corners, turned in moved(form):
+            seen.add((name, shape, operand.operand, operand.dtype, times))
+            matrix = generator.integers(0, 2**operand.bits, (operand.rows, operand.cols), np.uint32)
+            lying = matrix.T if turned else matrix  # its rows are rows of memory
+            bits = lying[..., None] >> np.arange(operand.bits) & 1
+            memory = bits.reshape(len(lying), -1, 16) @ (1 << np.arange(16))
+            registers = operand.pack(matrix)
+            assert len(corners) == form.matrices // times == registers.shape[1]
+            for register, (first, byte) in enumerate(corners):
+                row, col = lane // 4, 2 * (lane % 4) + half
+                row, col = (col, row) if form.trans else (row, col)
+                halves = memory[first + row, byte // 2 + col]
+                assert (halves[:, 0] + (halves[:, 1] << 16) == registers[:, register]).all()
+    assert {
+        ("ldmatrix.x4", "m16n8k16", "A", "bf16", 1),
+        ("ldmatrix.x4", "m16n8k16", "B", "f16", 2),
+        ("ldmatrix.x4", "m16n8k8", "A", "tf32", 1),
+        ("ldmatrix.x2", "m16n8k32", "B", "s8", 1),
+        ("ldmatrix.x2.trans", "m16n8k16", "B", "bf16", 1),
+        ("stmatrix.x2", "m16n8k16", "D", "f16", 1),
+    } <= seen
+    torn = [each for each in seen if "trans" in each[0] and each[3] not in ("f16", "bf16")]
+    assert not torn  # .trans takes elements of other widths apart
+
+
+def test_corners_of_rows_that_are_packed() -> None:
+    """Rows of ``.s8.s4`` are 8 bytes; numbers of 4 bits lie elsewhere in a byte of an mma than ldmatrix puts them."""
+    forms = {form.name.removeprefix("ldmatrix.sync.aligned."): form for form in LDMATRIX}
+    signed = list(moved(forms["m8n16.x4.shared.s8.s4"]))
+    assert {m.operand.dtype for m in signed} == {"s8"}
+    assert next(m.corners for m in signed if m.operand.operand == "A") == (
+        (0, 0), (8, 0), (0, 8), (8, 8),
+    )  # fmt: skip
+    assert not list(moved(forms["m8n16.x4.shared.b8x16.b4x16_p64"]))
+    six = moved(forms["m8n16.x4.shared.b8x16.b6x16_p32"])
+    assert {m.operand.dtype for m in six} == {"e3m2", "e2m3"}

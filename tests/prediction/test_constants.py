@@ -15,7 +15,6 @@ from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.prediction.chip import find, names
-from ptxlab.prediction.predict import target_of
 from scripts import compiled_constants as compiled
 
 ON_RECORD: dict[str, Any] = tomllib.loads(compiled.FILE.read_text(encoding="utf-8"))
@@ -24,7 +23,7 @@ ON_RECORD: dict[str, Any] = tomllib.loads(compiled.FILE.read_text(encoding="utf-
 @pytest.mark.parametrize("name", names())
 def test_a_chip_takes_instructions_as_often_as_ptxas_issues_them(name: str) -> None:
     chip = find(name)
-    issue = ON_RECORD[target_of(chip).name]["issue"]
+    issue = ON_RECORD[chip.gpu.target.name]["issue"]
     halves = sum(half in chip.holds for half in ("fmaheavy", "fmalite"))
     for opcode in ("FFMA", "FADD", "FMUL"):
         assert issue[opcode] == chip.holds["fmaheavy"] / halves
@@ -38,14 +37,14 @@ def test_a_chip_takes_instructions_as_often_as_ptxas_issues_them(name: str) -> N
         assert issue["MUFU"] == chip.holds["xu"]
     if "DFMA" in issue:
         assert issue["DFMA"] == chip.holds["fp64"]
-        assert ON_RECORD[target_of(chip).name]["latency"]["DFMA"] == chip.latency["fp64"]
+        assert ON_RECORD[chip.gpu.target.name]["latency"]["DFMA"] == chip.latency["fp64"]
 
 
 @pytest.mark.parametrize("name", names())
 def test_tensor_cores_are_no_faster_than_ptxas_feeds_them(name: str) -> None:
     """GeForce cards are slower; the others as fast, but for what a clock is cut into."""
     chip = find(name)
-    paced = ON_RECORD[target_of(chip).name]["issue"].get("HMMA")
+    paced = ON_RECORD[chip.gpu.target.name]["issue"].get("HMMA")
     held = 2 * 16 * 8 * 16 / chip.tensor_flop("f16", "f32")
     assert paced is None or paced <= held
     if name in ("a100", "h100", "h200", "b200"):
@@ -54,7 +53,7 @@ def test_tensor_cores_are_no_faster_than_ptxas_feeds_them(name: str) -> None:
 
 def test_the_file_is_what_ptxas_makes() -> None:
     assert compiled.constants(TARGETS["sm_86"]) == ON_RECORD["sm_86"]
-    targets = {target_of(find(name)).name for name in names()}
+    targets = {find(name).gpu.target.name for name in names()}
     assert set(ON_RECORD) == targets
 
 

@@ -22,7 +22,7 @@ from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, LaunchModel, Prediction
-from ptxlab.prediction.predict import as_machine_code, load_for, of_launch, predict, target_of
+from ptxlab.prediction.predict import as_machine_code, load_for, of_launch, predict
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.turns import Issued, Part, Tiles
@@ -129,7 +129,7 @@ def test_tensor_cores_of_mma_are_part_of_those_of_a_chip() -> None:
 
 
 def test_code_is_compiled_for_the_features_of_a_gpu() -> None:
-    assert [target_of(find(gpu)).name for gpu in ("a100", "h100", "b200", "rtx5090")] == [
+    assert [find(gpu).gpu.target.name for gpu in ("a100", "h100", "b200", "rtx5090")] == [
         "sm_80", "sm_90a", "sm_100a", "sm_120a",
     ]  # fmt: skip
 
@@ -291,7 +291,7 @@ def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
 
     monkeypatch.setattr(interpreter, "run", watched)
     chip, grid = find("h100"), 264
-    with closing(UnfilledDevice(target_of(chip))) as device:
+    with closing(UnfilledDevice(chip.gpu.target)) as device:
         assembly, module = load_for(device, STREAM)
         kernel = module.kernel()
         config = LaunchConfig.of(grid, 1024, cluster=cluster)
@@ -317,7 +317,7 @@ def test_of_numbers_that_nobody_knows_none_are_computed() -> None:
     source = STREAM.replace(
         "add.f32 f1, f1, f1;", "setp.gt.f32 u, f1, 0f00000000; @u bra OUT;"
     ).replace("ret;", "OUT: ret;")
-    with closing(UnfilledDevice(target_of(find("a100")))) as device:
+    with closing(UnfilledDevice(find("a100").gpu.target)) as device:
         assembly, module = load_for(device, source)
         passed = [device.upload(Shaped((1 << 20,), "float32"))]  # type: ignore[arg-type]
         with pytest.raises(Unsupported, match="depends on data") as refused:
@@ -329,7 +329,7 @@ def test_a_buffer_that_is_passed_twice_is_there_once() -> None:
     source = STREAM.replace(
         ".param .u64 in", ".param .u64 in, .param .u64 other, .param .u64 third"
     )
-    with closing(UnfilledDevice(target_of(find("a100")))) as device:
+    with closing(UnfilledDevice(find("a100").gpu.target)) as device:
         assembly, module = load_for(device, source)
         first, two = device.upload(X), device.upload(X)
         passed, config = [first, two, first], LaunchConfig.of(1, 32)

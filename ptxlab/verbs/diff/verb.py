@@ -56,8 +56,7 @@ def side(text: str) -> str:
         return text
     kind, _, arch = text.partition(":")
     if kind == "emulator" and arch:
-        readers.target(arch)
-        return text
+        return f"{kind}:{readers.target(arch)}"
     try:
         return readers.device(text)
     except ValueError as error:

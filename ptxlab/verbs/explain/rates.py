@@ -17,7 +17,6 @@ from ptxlab.machine.sass import sass
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.prediction.chip import Chip, find, names
-from ptxlab.prediction.predict import target_of
 from ptxlab.prediction.timing import timings
 from ptxlab.toolchain import link_ptx
 
@@ -63,7 +62,7 @@ def rates(form: Form, gpus: Sequence[str]) -> list[Rate]:
 
 def _held(form: MatrixInstruction, chip: Chip) -> float:
     """Return for how many cycles an instruction holds its tensor core, or as many as it is made into."""
-    target = target_of(chip)
+    target = chip.gpu.target
     if not form.runs_on(target):
         raise PtxlabError(f"{form.name} does not run on {chip.gpu.name}, {target.name}")
     cubin = link_ptx(programs([form], target.name), arch=target.name)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ptxlab.fragments.probe_kernel import statement
 from ptxlab.fragments.support import Compiled, FormExplanation
+from ptxlab.matrix.bit_fields import of_fragment
 from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form, SignatureOperand
+from ptxlab.matrix.ldmatrix import RowMove
+from ptxlab.matrix.matrix_plan import moved
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tcgen05 import TensorCoreProduct
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
@@ -38,6 +41,8 @@ def text(explained: FormExplanation, *, full: bool = False, rates: Sequence[Rate
     blocks = [[form.name, *fields(pairs)]]
     if operands:
         blocks.append(["operands", *_indented(operands)])
+    if isinstance(form, RowMove):
+        blocks += [["moves", *_indented(_rows_moved(form))], *_fed(form)]
     if isinstance(form, TensorCoreProduct):
         blocks.append(["D in Tensor Memory", *_indented(_accumulators(form))])
     if full and explained.arithmetic:
@@ -73,6 +78,15 @@ def as_json(explained: FormExplanation, rates: Sequence[Rate] = ()) -> dict[str,
         "fidelity": explained.fidelity if explained.emulated else None,
         "statement": statement(form),
         "operands": [_operand_json(operand) for operand in form.signature],
+        "moved": [
+            {
+                **members(each.operand, "operand", "dtype"),
+                **members(each, "shape", "times", "corners", "turned"),
+            }
+            for each in moved(form)
+        ]
+        if isinstance(form, RowMove)
+        else [],
         "arithmetic": [
             {"targets": list(names), "note": note} for names, note in explained.arithmetic
         ],
@@ -135,6 +149,39 @@ def meaning(form: Form) -> str:
         f"D = A * B + {added}, {form.m} x {form.n} x {form.k} (m x n x k){times}: "
         f"{form.flops:,} {kind} ({factor}){sparse}"
     )
+
+
+def _rows_moved(form: RowMove) -> list[tuple[str, str]]:
+    """Return whose address is which row, and whose register has which elements."""
+    row, col = (output.expression for output in of_fragment(form.fragment).outputs)
+    which = "" if form.matrices == 1 else f" of matrix lane / {form.rows}"
+    each = form.registers // form.matrices
+    named = (
+        "r" if each * form.matrices == 1 else f"r[{each} * i + register]" if each > 1 else "r[i]"
+    )
+    return [
+        ("p", f"{form.row_bytes} bytes: row lane % {form.rows}{which}"),
+        (named, f"of matrix {'0' if form.matrices == 1 else 'i'} row {row}, column {col}"),
+    ]
+
+
+def _fed(form: RowMove) -> Iterator[list[str]]:
+    """Yield which operands of mma the registers are, those together whose matrices lie alike in memory."""
+    alike: dict[tuple[Any, ...], dict[str, list[str]]] = {}
+    for shape, operand, times, corners, turned in moved(form):
+        shapes = alike.setdefault((operand.operand, times, corners, turned), {})
+        shapes.setdefault(shape, []).append(operand.dtype)
+    lines = []
+    for (letter, times, corners, turned), shapes in alike.items():
+        several = f"{letter} of {times} products" if times > 1 else letter
+        names = "; ".join(f"{name} of {', '.join(types)}" for name, types in shapes.items())
+        row = "column" if turned else "row"
+        begin = " ".join(f"({first},{byte})" for first, byte in corners)
+        rest = ", and those of the next" if times > 1 else ""
+        how = f"a row in memory is a {row} of {letter}; matrices at ({row},byte) {begin}{rest}"
+        lines += [(several, names), ("", how)]
+    if lines:
+        yield ["as operands of mma", *_indented(lines)]
 
 
 def _accumulators(form: TensorCoreProduct) -> list[tuple[str, str]]:

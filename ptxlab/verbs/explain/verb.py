@@ -7,6 +7,8 @@ import re
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
+from ptxlab.cli.readers import listed, words
+from ptxlab.numbers.synonyms import type_called
 from ptxlab.errors import PtxlabError, nearest
 
 EXAMPLE = """\
@@ -26,14 +28,16 @@ computed. What it compiles to is read from the SASS of a program that holds it o
 
 OPTIONS = """
 NAME        the instruction, parts of its name, or a line of PTX
+--dtype TYPE  type of A and B, as one more part of the name
+--acc TYPE  type of C and D, likewise
 --full      also its targets, its arithmetic and its PTX
---gpu NAME  also how fast a product is on a GPU, such as a100; again for more, or all
+--gpu NAME  also how fast a product is on a GPU, such as a100; more with commas or given again, or all
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    add(parser, OPTIONS, name={"nargs": "+"}, gpu=[str])
+    add(parser, OPTIONS, name={"nargs": "+"}, gpu=listed(words), dtype=type_called, acc=type_called)
     add_common(parser, many_targets=True)
 
 
@@ -43,14 +47,15 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.matrix.catalog import UnknownInstruction, opcodes
     from ptxlab.verbs.explain import plain
 
-    words = " ".join(args.name)
-    opcode, modifiers = plain.opcode_of(words)
+    first, *more = args.name
+    said = " ".join((".".join(filter(None, (first, args.acc, args.dtype))), *more))
+    opcode, modifiers = plain.opcode_of(said)
     if opcode in ROWS and opcode not in opcodes():
-        explained = plain.explain(words, args.arch)
+        explained = plain.explain(said, args.arch)
         emit(args, lambda: plain.text(explained), lambda: plain.as_json(explained))
         return 0
     try:
-        return explain_matrix(args, ".".join((opcode, *modifiers, *_more_parts(words))))
+        return explain_matrix(args, ".".join((opcode, *modifiers, *_more_parts(said))))
     except UnknownInstruction:
         if opcode in MACHINE_ROWS:
             raise PtxlabError(
@@ -61,18 +66,17 @@ def execute(args: argparse.Namespace) -> int:
         if not near or {opcode, near[0]} & {*opcodes()}:
             raise
         hint = f"did you mean {' or '.join(near)}?"
-        raise PtxlabError(f"no instruction is {words}", hint=hint) from None
+        raise PtxlabError(f"no instruction is {said}", hint=hint) from None
 
 
-def _more_parts(words: str) -> list[str]:
+def _more_parts(said: str) -> list[str]:
     """Return the types and shapes that stand apart from the opcode, as in ``mma m16n8k16 half``."""
-    from ptxlab.numbers.synonyms import type_called
-    from ptxlab.numbers.types import TYPES
+    from ptxlab.numbers.types import is_type
 
     return [
         word
-        for word in words.split()[1:]
-        if type_called(word) in TYPES or re.fullmatch(r"m\d+n\d+(k\d+)?", word)
+        for word in said.split()[1:]
+        if all(map(is_type, type_called(word).split("."))) or re.fullmatch(r"m\d+n\d+(k\d+)?", word)
     ]
 
 

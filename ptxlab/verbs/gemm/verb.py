@@ -18,7 +18,7 @@ from ptxlab.cli.common import (
 )
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.options import add
-from ptxlab.cli.readers import count, name_value, positive, real, types
+from ptxlab.cli.readers import count, listed, name_value, positive, real, types, words
 from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError, Unsupported
 
@@ -73,7 +73,7 @@ PROBLEM = f"""
 --predict    predict the time on the GPU of --gpu from machine code, and run nothing
 --tiles      with --predict: one algorithm's tiles beside each other, the fastest first
 --gpu NAME   whose roofline to --explain with, such as a100 or h100 (default: that of --arch), or
-             which to --predict for, again for more
+             which to --predict for, more with commas or given again
 --clock MHZ  of the GPU to --predict for (default boost)
 --m N        rows of A (default --size)
 --n N        columns of B (default --size)
@@ -98,7 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         PROBLEM,
-        gpu=[str],
+        gpu=listed(words),
         clock=positive,
         m=count,
         n=count,

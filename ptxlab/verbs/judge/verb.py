@@ -12,7 +12,7 @@ from typing import Any
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
-from ptxlab.cli.readers import dimensions, positive, seconds
+from ptxlab.cli.readers import dimensions, listed, positive, seconds, words
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_compilation, compilation
 from ptxlab.verbs.launching.watching import on_emulator
@@ -54,7 +54,7 @@ FILE              a .cu or .ptx file, machine code, or a .py file with ModelNew
 --reference-shared BYTES  its dynamic shared memory, where it is another
 --size NAME=N[:M]
                   a size of the problem, and what it has to be a multiple of; again for more
---gpu NAME        a GPU whose time is predicted (default a100); again for more
+--gpu NAME        a GPU whose time is predicted (default a100); more with commas or given again
 --baseline FILE   a kernel launched in the same way, to be faster than
 --kernel NAME     which kernel, if the file has several
 --grid X[,Y[,Z]]  CTAs (default 1), in terms of sizes
@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         OPTIONS,
         size=[size],
-        gpu=[str],
+        gpu=listed(words),
         arg=[str],
         limit=seconds,
         memory=positive,
@@ -144,15 +144,15 @@ def _reference(text: str) -> Any:
     if text.endswith(".py") or is_kernel(text):
         return text
     name, expression = split(text)
-    words = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression))
+    named = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", expression))
 
     def reference(**arguments: Any) -> dict[str, Any]:
         known = {word: value for word, value in arguments.items() if value is not None}
         return {name: evaluate(expression, known)}
 
     kind = inspect.Parameter
-    parameters = [kind(w, kind.KEYWORD_ONLY, default=None) for w in words if not iskeyword(w)]
-    if len(parameters) < len(words):  # an argument such as in: no parameter can be called that
+    parameters = [kind(w, kind.KEYWORD_ONLY, default=None) for w in named if not iskeyword(w)]
+    if len(parameters) < len(named):  # an argument such as in: no parameter can be called that
         parameters.append(kind("arguments", kind.VAR_KEYWORD))
     reference.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return reference

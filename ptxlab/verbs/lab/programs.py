@@ -16,7 +16,6 @@ from ptxlab.cache import directory
 from ptxlab.cli.isolation import command
 from ptxlab.errors import LaunchError, Location, PtxlabError
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.predict import target_of
 
 _PAGE = "page.html"
 _FAULT = re.compile(
@@ -45,7 +44,7 @@ def look(verb: str, name: str, options: Sequence[str]) -> tuple[int, Any]:
     gpu = []
     if verb == "predict":
         gpu = [given.get("--gpu", "h100")]
-        given["--arch"] = target_of(find(*gpu)).name
+        given["--arch"] = find(*gpu).gpu.target.name
     wanted = [word for o in ("--arch", "--launch") if o in given for word in (o, given[o])]
     done = subprocess.run(
         [*command(), "exec", *_LOOKS[verb], *gpu, *wanted, "--", sys.executable, name],

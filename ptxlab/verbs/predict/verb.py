@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import How, add
-from ptxlab.cli.readers import positive
+from ptxlab.cli.readers import listed, positive, target, words
 from ptxlab.cli.terminal import terminal_width
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -36,28 +36,34 @@ said of published kernels, and how far off it was.
 DEFAULT = "rtx3090"
 
 OPTIONS = """
---gpu NAME   a100, rtx3090, rtx4090 ..., or a file that tells of one, mine.toml; again for more, or all, side by side
-             (default rtx3090, or the first of --arch); an unknown name lists them
+--gpu NAME   a100, rtx3090, rtx4090 ..., or a file that tells of one, mine.toml; more with commas or given
+             again, or all, side by side (default rtx3090, or the first of --arch); an unknown name lists them
 --clock MHZ  of its SMs (default the boost clock)
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
              are made together; again for more; "all" is each alone, the one that saves most first
 --compare FILE  another program, launched alike, that this one is compared with: the one of before
 """
 
-READERS: dict[str, How] = {"gpu": [str], "clock": positive, "what-if": [str]}
+READERS: dict[str, How] = {"gpu": listed(words), "clock": positive, "what-if": [str]}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
     add(parser, OPTIONS, **READERS)
-    add_common(parser, ("csv",), many_targets=True)
+    add_common(parser, ("csv",), many_targets=True, target=target_or_gpu)
     parser.set_defaults(device="emulator", device_options=())
+
+
+def target_or_gpu(text: str) -> str:
+    """Read ``--arch``, of which a GPU stays as it is called: others of its target take another time."""
+    from ptxlab.prediction.chip import is_gpu
+
+    return text if is_gpu(text) else target(text)
 
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.cli.progress import LaunchProgress
-    from ptxlab.prediction.predict import target_of
     from ptxlab.verbs.launching.launch import read_launch
     from ptxlab.verbs.predict import text as view
 
@@ -67,7 +73,7 @@ def execute(args: argparse.Namespace) -> int:
         "leave out --device; ptxlab run times a kernel on a GPU",
     )
     gpus = chips(args.gpu, args.arch)
-    args.arch = target_of(gpus[0]).name  # so that no header chooses one
+    args.arch = gpus[0].gpu.target.name  # so that no header chooses one
     before = [read_launch(copied(args, args.compare), line_info=True)] if args.compare else []
     asked = read_launch(args, line_info=True)
     if before:
@@ -105,11 +111,10 @@ def chips(names: list[str], archs: list[str]) -> list[Chip]:
     """Return the GPUs that are meant: those named, or the first of each target. Raises PtxlabError for both that differ."""
     from ptxlab.isa.gpus import gpus_of
     from ptxlab.isa.targets import TARGETS
-    from ptxlab.prediction.chip import chip_of, find
+    from ptxlab.prediction.chip import chip_of, find, is_gpu
     from ptxlab.prediction.chip import names as known
-    from ptxlab.prediction.predict import target_of
 
-    gpus = {arch: gpus_of(TARGETS[arch]) for arch in archs}
+    gpus = {arch: (find(arch).gpu,) if is_gpu(arch) else gpus_of(TARGETS[arch]) for arch in archs}
     if "all" in names:
         able = [gpu for each in gpus.values() for gpu in each]
         names = [name for name in known() if not archs or find(name).gpu in able]
@@ -125,7 +130,7 @@ def chips(names: list[str], archs: list[str]) -> list[Chip]:
     for chip in named:
         if not any(chip.gpu in able for able in gpus.values()):
             raise PtxlabError(
-                f"{chip.gpu.name} is {target_of(chip).name}, and --arch says {', '.join(archs)}",
+                f"{chip.gpu.name} is {chip.gpu.target.name}, and --arch says {', '.join(archs)}",
                 hint="leave out --arch: the program is compiled for the GPU",
             )
     return named
@@ -135,11 +140,11 @@ def predicted(
     asked: Asked, chip: Chip, clock: int | None, what_if: Sequence[str] = ()
 ) -> Prediction:
     """Compile the program for a chip and predict the launch there, and with each of some changes."""
-    from ptxlab.prediction.predict import load_for, of_launch, target_of
+    from ptxlab.prediction.predict import load_for, of_launch
     from ptxlab.prediction.unfilled import UnfilledDevice
     from ptxlab.verbs.launching.launch import bind_launch
 
-    with closing(UnfilledDevice(target_of(chip))) as device:
+    with closing(UnfilledDevice(chip.gpu.target)) as device:
         assembly, module = load_for(device, asked.file, asked.options)
         launch = bind_launch(asked, device, module)
         config = launch.config

@@ -153,7 +153,7 @@ class Listing:
         ]
         for index, heading in reversed(headings):
             table.insert(index, heading)
-        return [*table, CONTROL]
+        return [table[0], CONTROL, *table[1:]]
 
     # ---- in the order of the machine ----
 
@@ -169,11 +169,11 @@ class Listing:
         if not code:
             return
         yield f"{called(name)}  SASS for {program.arch}"
+        yield CONTROL
         for instruction, line in code:
             text = f"  {write(instruction)}"
             origin = "" if line is None else _origin(line)
             yield self._painted(f"{text}  {origin}".rstrip(), line)
-        yield CONTROL
 
     def _is_asked(
         self,

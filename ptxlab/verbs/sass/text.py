@@ -42,7 +42,7 @@ def text(
     compared: bool,
     width: int | None = None,
 ) -> str:
-    """Return one file for one or more targets or, ``compared``, two files for one.
+    """Return one file for one or more targets or, ``compared``, two files for one, the one of before first.
 
     Without a ``listing`` it ends with what the kernels take, which of several is a row each. ``closed`` is what
     could not be opened. Raises PtxlabError where nothing is at the place that the listing is to show.
@@ -82,12 +82,12 @@ def text(
 
 
 def as_json(
-    programs: Sequence[AssembledProgram], closed: Sequence[Member], file: str, other: str | None
+    programs: Sequence[AssembledProgram], closed: Sequence[Member], file: str, before: str | None
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "file": file,
-        "diff": other,
+        "compare": before,
         "programs": [_program(program) for program in programs],
         "compressed": [
             {"member": str(member), "compression": member.compression} for member in closed

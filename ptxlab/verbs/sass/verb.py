@@ -23,7 +23,7 @@ example:
   ptxlab sass ptx/mma_m16n8k16_bf16_f32.ptx
   ptxlab sass ptx/mma_m16n8k16_bf16_f32.ptx --summary
   ptxlab sass ptx/mma_m16n8k16_bf16_f32.ptx --arch sm_80 --arch sm_90a       side by side
-  ptxlab sass kernels/naive.cu --diff kernels/coalescing.cu                  what changed
+  ptxlab sass kernels/coalescing.cu --compare kernels/naive.cu               what changed since
   ptxlab sass mine.cu -D TILE=64 --arch sm_120a --block 256 --json
   ptxlab sass mine.fatbin --arch sm_90a                                      what is compiled already
   ptxlab sass kernels/naive.cu --order machine --at naive.cu:52              what one line became
@@ -43,7 +43,7 @@ OPTIONS = """
 FILE               a .ptx, .cu, .cubin or .fatbin file, one ptxlab ships, a program of the host, or - for
                    standard input
 --kernel NAME      one kernel of the file (default all)
---diff FILE        compare with the SASS of another file
+--compare FILE     another program, whose SASS this one's is compared with: the one of before
 --summary          only what each kernel takes, without its code; of several a row each
 --order ptx|machine  lines of PTX with what each became (default), or machine code by address
 --at PLACE         only this: FILE:LINE of the source, a line of the PTX, an opcode of either, or 0x01a0
@@ -64,27 +64,27 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.launching.keeping import keep
     from ptxlab.verbs.sass import text as view
 
-    if args.diff is not None and args.summary:
-        raise PtxlabError("--diff compares the code, --summary leaves it out")
-    if args.diff is not None and len(args.arch) > 1:
-        raise PtxlabError("--diff compares two files for one target", hint="give --arch once")
+    if args.compare is not None and args.summary:
+        raise PtxlabError("--compare is of the code, --summary leaves it out")
+    if args.compare is not None and len(args.arch) > 1:
+        raise PtxlabError("--compare is of two files for one target", hint="give --arch once")
     programs, closed = in_file(args, args.file, args.arch)
     if args.save is not None:
         for program in programs:
             assembly = program.assembly
             keep(args.save, program.file, assembly.module, assembly.cubin, program.arch)
-    if args.diff is not None:
+    if args.compare is not None:
         _only_one(programs, args.file)
-        others, more = in_file(args, args.diff, [programs[0].arch])
-        _only_one(others, args.diff)
-        programs, closed = [*programs, *others], [*closed, *more]
-    listing = None if args.summary or args.diff is not None else _listing(args, programs)
+        before, more = in_file(args, args.compare, [programs[0].arch])
+        _only_one(before, args.compare)
+        programs, closed = [*before, *programs], [*more, *closed]
+    listing = None if args.summary or args.compare is not None else _listing(args, programs)
     emit(
         args,
         lambda: view.text(
-            programs, listing, closed, compared=args.diff is not None, width=terminal_width(args)
+            programs, listing, closed, compared=args.compare is not None, width=terminal_width(args)
         ),
-        lambda: view.as_json(programs, closed, args.file, args.diff),
+        lambda: view.as_json(programs, closed, args.file, args.compare),
     )
     return 0
 
@@ -116,7 +116,7 @@ def in_file(
 def _only_one(programs: Sequence[AssembledProgram], file: str) -> None:
     if len(programs) > 1:
         raise PtxlabError(
-            f"--diff compares two programs, {file} has {len(programs)}",
+            f"--compare is of two programs, {file} has {len(programs)}",
             hint="choose one with --arch: "
             + ", ".join(dict.fromkeys(str(program.member or program.arch) for program in programs)),
         )

@@ -73,12 +73,12 @@ def execute(args: argparse.Namespace) -> int:
 def issued(asked: Asked, gpu: str, most: int) -> PredictedIssues:
     """Compile a program for a GPU and predict when the warps of its first CTA issue what."""
     from ptxlab.prediction.chip import find
-    from ptxlab.prediction.predict import issues_of_launch, load_for, target_of
+    from ptxlab.prediction.predict import issues_of_launch, load_for
     from ptxlab.prediction.unfilled import UnfilledDevice
     from ptxlab.verbs.launching.launch import bind_launch
 
     chip = find(gpu)
-    with closing(UnfilledDevice(target_of(chip))) as device:
+    with closing(UnfilledDevice(chip.gpu.target)) as device:
         assembly, module = load_for(device, asked.file, asked.options)
         launch = bind_launch(asked, device, module)
         return issues_of_launch(assembly, launch.kernel, launch.config, launch.passed, chip, most)

@@ -129,8 +129,8 @@ def test_standard_input(
 
 
 @pytest.mark.usefixtures("files")
-def test_diff_takes_machine_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sass", "k.cubin", "--diff", "k.ptx"]) == 0
+def test_comparison_takes_machine_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sass", "k.ptx", "--compare", "k.cubin"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("scale<2> of k.cubin and scale<2> of k.ptx on sm_90a\n")
     assert "spill" not in out
@@ -149,7 +149,7 @@ def test_diff_takes_machine_code(capsys: pytest.CaptureFixture[str]) -> None:
         (["k.cubin", "--arch", "sm_80"], 2, "hint: it has machine code for sm_90a"),
         (["k.fatbin", "--arch", "sm_75"], 2, "k.fatbin has nothing for sm_75"),
         (["k.fatbin", "--kernel", "scole"], 2, "did you mean scale<2>"),
-        (["k.fatbin", "--diff", "k.cubin"], 2, "k.fatbin has 2"),
+        (["k.fatbin", "--compare", "k.cubin"], 2, "k.fatbin has 2"),
         (["k.cubin", "-D", "X=1"], 2, "k.cubin is compiled already"),
         (["none.fatbin"], 2, "there is no file none.fatbin"),
     ],

@@ -249,19 +249,19 @@ def test_json_has_every_instruction_with_its_lines(
     assert all(instruction["line"] is not None for instruction in kernel["instructions"])
 
 
-def test_diff_counts_what_changed(
+def test_comparison_counts_what_changed(
     scale: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.cu"
     other.write_text(SCALE.replace("* FACTOR", "* FACTOR + 1.0f"))
-    words = [*DEFINES, "--kernel", "scale", "--arch", "sm_80", "--diff", str(other)]
-    out = printed(capsys, scale, *words).splitlines()
+    words = [*DEFINES, "--kernel", "scale", "--arch", "sm_80", "--compare", scale]
+    out = printed(capsys, str(other), *words).splitlines()
     assert out[0] == f"scale of {scale} and scale of {other} on sm_80"
     changes = {line.split()[0]: line.split()[1:] for line in out if line.startswith("  F")}
     assert changes == {"FMUL": ["1", "0", "-1"], "FFMA": ["0", "1", "+1"]}
     assert any(line.startswith("-FMUL") for line in out)
     assert any(line.startswith("+FFMA") for line in out)
-    same = printed(capsys, scale, *words[:-1], scale)
+    same = printed(capsys, scale, *words)
     assert not any(line[:1] in "+-" for line in same.splitlines() if line)
 
 
@@ -346,8 +346,8 @@ def test_a_file_without_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("words", "status", "message"),
     [
         (["--kernel", "kk"], 2, "did you mean k"),
-        (["--diff", "none.ptx"], 2, "there is no file none.ptx"),
-        (["--diff", "{ptx}", "--arch", "sm_80", "--arch", "sm_89"], 2, "--diff compares two files"),
+        (["--compare", "none.ptx"], 2, "there is no file none.ptx"),
+        (["--compare", "{ptx}", "--arch", "sm_80", "--arch", "sm_89"], 2, "--compare is of two files"),
         (["--arch", "sm_75"], 4, ".target sm_80 does not run on sm_75"),
         (["-D", "X=1"], 2, "PTX already"),
         (["--block", "0"], 2, "'0' is not one to three sizes"),
