@@ -208,7 +208,11 @@ def _place(
     first, site = named.sites[0], named.sites[-1]
     made_from = origins(module, [function]).get(named.line) if module.lifted else None
     names = [] if wanted else named.registers
-    asked = [f"register {number}" for number in range(len(names))]
+    operands = {}
+    for letter, operand in zip(OPERANDS, sources[0].instruction.operands, strict=False):
+        for number, name in enumerate(sources[0].registers(operand)):
+            operands.setdefault(name, f"{letter}[{number}]")
+    asked = [operands.get(name, f"register {number}") for number, name in enumerate(names)]
     for name in wanted:
         is_operand = name in tuple(OPERANDS) and site.type_of(name) is None
         of_name = _operand_of(module, sources, name) if is_operand else [name]

@@ -181,6 +181,7 @@ def _header(shown: ShownDump) -> list[str]:
                 ("shown", f"warp {shown.warp} of CTA {','.join(map(str, shown.cta))}"),
                 ("reached", f"{reached} of {len(dumped.reached)} threads"),
                 *_made_from(dumped),
+                *_one_register(dumped),
             ]
         ),
         *unverified(launch.unverified),
@@ -192,6 +193,18 @@ def _made_from(dumped: Dumped) -> list[tuple[str, str]]:
     origins = sorted({place.source for place in dumped.places if place.source is not None})
     more = f" and {len(origins) - 1} more" if len(origins) > 1 else ""
     return [("made from", f"{origins[0].path}:{origins[0].line}{more}")] if origins else []
+
+
+def _one_register(dumped: Dumped) -> list[tuple[str, str]]:
+    """Return what an operand holds that has the registers of another, where these are another's at the time."""
+    place, before = dumped.places[0], dumped.dump.before
+    operands = dict(zip(OPERANDS, place.of.operands, strict=False))
+    looked_at = {name[0] for name in place.asked}
+    if place.of is not place.instruction or "C" not in operands or operands["C"] != operands["D"]:
+        return []
+    if before and "D" in looked_at:
+        return [("D", "the registers of C too, and still holds C")]
+    return [("C", "the registers of D too, and holds D")] if "C" in looked_at else []
 
 
 # ---- by lane --------------------------------------------------------------------------------
@@ -225,13 +238,11 @@ class _Column:
 
 def _columns(shown: ShownDump) -> list[_Column]:
     """Return the columns, read as what the user says, as their fragment's type, or as their own."""
-    of_fragments: dict[int, str] = {}
-    for layout, first in operands(shown):
-        columns = range(first, first + layout.registers_per_lane)
-        of_fragments |= dict.fromkeys(columns, layout.dtype)
+    layouts, asked = _layouts(shown), shown.dumped.places[0].asked
     shown_columns = []
-    for position, own in enumerate(shown.dumped.types):
-        kind = _READABLE.get(shown.read_as or of_fragments.get(position, own), _READABLE[own])
+    for name, own in zip(asked, shown.dumped.types, strict=True):
+        layout = layouts.get(name[0]) if name[1:2] in ("", "[") else None
+        kind = _READABLE.get(shown.read_as or (layout.dtype if layout else own), _READABLE[own])
         if kind.kind == "packed":
             kind = _READABLE[packing(kind.name)[0]]
         bits = TYPES[own].bits
@@ -262,22 +273,35 @@ def _names(dumped: Dumped) -> list[str]:
 
 def operands(shown: ShownDump) -> list[tuple[FragmentLayout, int]]:
     """Return the operands that were asked for by letter and are matrices, with their first column."""
-    dumped = shown.dumped
-    place = dumped.places[0]
+    dumped, layouts = shown.dumped, _layouts(shown)
+    return [
+        (
+            layouts[letter],
+            next(
+                i
+                for i, name in enumerate(dumped.places[0].asked)
+                if name in (letter, f"{letter}[0]")
+            ),
+        )
+        for letter in dict.fromkeys(dumped.dump.registers)
+        if letter in layouts
+    ]
+
+
+def _layouts(shown: ShownDump) -> dict[str, FragmentLayout]:
+    """Return the operands of the instruction that are matrices, by letter, without those that are names of registers."""
+    place = shown.dumped.places[0]
     variant = ".rs" if "A[1]" in place.asked else ".ss"
     try:
         form = matching(place.of.name + variant * place.of.name.startswith("wgmma.mma_async"))[0]
     except UnknownInstruction:
-        return []
+        return {}
     operands = [operand for operand in form.signature if operand.role in ("result", "source")]
-    result = []
-    column = 0
-    for asked in dumped.dump.registers:
-        operand = operands[OPERANDS.index(asked)] if asked in OPERANDS[: len(operands)] else None
-        if operand is not None and operand.layout is not None and asked not in dumped.registers:
-            result.append((operand.layout, column))
-        column += 1 if operand is None else operand.count
-    return result
+    return {
+        letter: operand.layout
+        for letter, operand in zip(OPERANDS, operands, strict=False)
+        if operand.layout is not None and letter not in shown.dumped.registers
+    }
 
 
 def _fragments(shown: ShownDump) -> list[tuple[FragmentLayout, Array]]:

@@ -8,6 +8,7 @@ A=row-col/4  C=where(row==col,1,0)   an expression of the element's row and colu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
@@ -15,7 +16,15 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.numbers import Fill, OperandLayout, OwnFill, decode, encode, shape_of
+from ptxlab.fragments.numbers import (
+    Fill,
+    OperandLayout,
+    OwnFill,
+    contents,
+    decode,
+    encode,
+    shape_of,
+)
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.launching import values
@@ -27,11 +36,11 @@ NAMED = ("numbered", "ones")
 def fill(texts: Sequence[str], form: Form, seed: int) -> Fill:
     """Return the fill that the command line asks for. Raises PtxlabError for what cannot be in an operand."""
     if not texts:
-        return "numbered"
+        return _within_range(form)
     if texts[-1] in NAMED:
         return cast(Fill, texts[-1])
     layouts = {layout.operand: layout for layout in _given(form)}
-    contents = {}
+    own = {}
     for number, text in enumerate(texts):
         name, equals, value = (part.strip() for part in text.partition("="))
         layout = layouts.get(name.upper())
@@ -40,8 +49,21 @@ def fill(texts: Sequence[str], form: Form, seed: int) -> Fill:
                 f"no fill {text!r} of {form.name}",
                 hint=f"it is {', '.join(NAMED)}, or such as {next(iter(layouts))}=row+col of {', '.join(layouts)}",
             )
-        contents[layout.operand] = _fitting(layout, _array(layout, value, (seed, number)), text)
-    return OwnFill(", ".join(texts), contents)
+        own[layout.operand] = _fitting(layout, _array(layout, value, (seed, number)), text)
+    return OwnFill(", ".join(texts), own)
+
+
+def _within_range(form: Form) -> Fill:
+    """Return numbered operands, of which B is divided by a power of two where sums of f16 would be infinite."""
+    if not isinstance(form, MatrixInstruction) or form.d_type != "f16":
+        return "numbered"
+    a, b = (
+        known.values[which]
+        for known, which in (contents(form.held(name), "numbered") for name in "AB")
+    )
+    largest = float(np.finfo(np.float16).max)
+    by = 2 ** max(0, math.ceil(math.log2(form.k * a.max() * b.max() / largest)))
+    return OwnFill(f"numbered with B / {by}", {"B": b / by}) if by > 1 else "numbered"
 
 
 def _given(form: Form) -> list[OperandLayout]:

@@ -58,7 +58,8 @@ WHICH = f"""
 --acc TYPE      type of C and D, such as f32
 --all           verify every instruction
 --family NAME   of --all only this family, such as mma
---fill NUMBERS  what operands hold: numbered, row * columns + column (default), or ones; or numbers of one's own,
+--fill NUMBERS  what operands hold: numbered, row * columns + column (default; B a part of it where sums of f16
+                would be infinite), or ones; or numbers of one's own,
                 A=mine.npy, B=randn(16x8,bf16), C=row-col/4, again for more
 --operand NAME  show this operand only: A, B, C or D
 --full          show what every register of every lane held; of --all, run wgmma of every n

@@ -130,6 +130,29 @@ def test_the_second_mma_of_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(out.split("D  16 x 8")[1].split("lane")[0].strip().splitlines()) == 17
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--before"], "D        the registers of C too, and still holds C"),
+        (["--regs", "C"], "C        the registers of D too, and holds D"),
+        ([], None),
+    ],
+)
+def test_all_registers_are_read_as_their_operands(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str | None
+) -> None:
+    """Nobody has to name D, A and B for packed numbers to be shown; whose registers are another's is said."""
+    status, out, _ = run(capsys, MMA, "--at", "mma.sync", "--lane", "5", *words)
+    assert status == 0
+    lines = out.splitlines()
+    assert [line for line in lines if " the registers of " in line] == ([told] if told else [])
+    if "--regs" not in words:
+        bits = int(lines[-1].split("(")[5].split(")")[0], 16)
+        a0 = np.array([bits << 16 & 0xFFFF0000, bits & 0xFFFF0000], np.uint32).view(np.float32)
+        low, high = lines[-1].split("  ")[-6].split()[:2]
+        np.testing.assert_allclose([float(low), float(high)], a0, rtol=1e-4)
+
+
 def test_registers_that_differ_from_place_to_place(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -83,6 +83,22 @@ def test_operands_hold_numbers_of_ones_own(
             assert held == word
 
 
+def test_numbered_sums_of_f16_are_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    data = report(capsys, "--op", "m16n8k16", "--dtype", "f16")
+    a, b = np.arange(256.0).reshape(16, 16), np.arange(128).reshape(16, 8) / 8
+    assert data["fill"] == "numbered with B / 8"
+    d = (a @ b).astype(np.float16).view(np.uint16)
+    assert np.isfinite(d.view(np.float16)).all()
+    halves = d.reshape(2, 8, 4, 2).astype(
+        np.uint32
+    )  # PTX ISA: row lane / 4 and 8 on, column pair lane % 4
+    words = (halves[..., 0] + (halves[..., 1] << 16)).reshape(2, 32).T
+    held = [[int(word, 16) for word in lane] for lane in data["operands"]["D"]["dump"]]
+    assert held == words.tolist()
+    plain = report(capsys, "--op", "m16n8k16", "--dtype", "f16", "--fill", "numbered")
+    assert plain["operands"]["D"]["dump"][31][1] == "0x7c007c00"
+
+
 @pytest.mark.parametrize(
     ("fill", "told"),
     [

@@ -347,7 +347,11 @@ def test_a_file_without_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (["--kernel", "kk"], 2, "did you mean k"),
         (["--compare", "none.ptx"], 2, "there is no file none.ptx"),
-        (["--compare", "{ptx}", "--arch", "sm_80", "--arch", "sm_89"], 2, "--compare is of two files"),
+        (
+            ["--compare", "{ptx}", "--arch", "sm_80", "--arch", "sm_89"],
+            2,
+            "--compare is of two files",
+        ),
         (["--arch", "sm_75"], 4, ".target sm_80 does not run on sm_75"),
         (["-D", "X=1"], 2, "PTX already"),
         (["--block", "0"], 2, "'0' is not one to three sizes"),
