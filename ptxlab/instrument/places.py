@@ -208,7 +208,7 @@ def _place(
     first, site = named.sites[0], named.sites[-1]
     made_from = origins(module, [function]).get(named.line) if module.lifted else None
     names = [] if wanted else named.registers
-    operands = {}
+    operands: dict[str, str] = {}
     for letter, operand in zip(OPERANDS, sources[0].instruction.operands, strict=False):
         for number, name in enumerate(sources[0].registers(operand)):
             operands.setdefault(name, f"{letter}[{number}]")

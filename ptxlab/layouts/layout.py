@@ -26,6 +26,7 @@ from ptxlab.layouts.int_tuple import (
     product,
     reverse,
 )
+from ptxlab.layouts.reading import shape_and_stride
 from ptxlab.pictured import Pictured
 
 _OFFSET_BITS = 63
@@ -75,9 +76,12 @@ class Swizzle:
 IDENTITY = Swizzle(0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Layout(Pictured):
     """``shape`` and ``stride``: ints or nested tuples of the same profile, strides not negative.
+
+    A shape alone is column-major, as in CuTe. Both may be one text, ``(2,6):(6,1)`` or ``2x6``, of which
+    PtxlabError says where it cannot be read.
 
     Calling the layout with one coordinate (an int, or a tuple as the shape nests) or with one
     argument per mode returns the offset; integer arrays work in place of ints. ``print(layout)``
@@ -86,12 +90,18 @@ class Layout(Pictured):
 
     >>> Layout((2, 6), (6, 1))(1, 2)
     8
+    >>> Layout("(2,6):(6,1)")(1, 2)
+    8
     """
 
     shape: IntTuple
     stride: IntTuple
 
-    def __post_init__(self) -> None:
+    def __init__(self, shape: IntTuple | str, stride: IntTuple | None = None) -> None:
+        if isinstance(shape, str):
+            shape, stride = shape_and_stride(shape)
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "stride", compact(shape) if stride is None else stride)
         if self.shape == () or not congruent(self.shape, self.stride):
             raise ValueError(f"{self!r} has a shape and a stride of different profiles")
         if any(size < 1 or stride < 0 for size, stride in self.modes):
@@ -100,7 +110,7 @@ class Layout(Pictured):
     @classmethod
     def col_major(cls, shape: IntTuple) -> Layout:
         """Return the compact layout whose first mode is contiguous."""
-        return cls(shape, compact(shape))
+        return cls(shape)
 
     @classmethod
     def row_major(cls, shape: IntTuple) -> Layout:

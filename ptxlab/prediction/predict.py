@@ -25,7 +25,6 @@ from ptxlab.device.protocol import Arguments, Kernel, Module
 from ptxlab.device.shapes import clusters
 from ptxlab.device.variable import ModuleVariable
 from ptxlab.errors import Location
-from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode

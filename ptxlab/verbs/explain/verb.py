@@ -8,8 +8,8 @@ import re
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import listed, words
-from ptxlab.numbers.synonyms import type_called
 from ptxlab.errors import PtxlabError, nearest
+from ptxlab.numbers.synonyms import type_called
 
 EXAMPLE = """\
 example:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.layouts.layout import Layout
+from ptxlab.layouts.linear import Bases
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.thread_value import thread_value
@@ -40,7 +41,6 @@ _FIELD = re.compile(r"(\w+)\s*=\s*(\[[^=]*\]|\d+)(?=\s*[,}]|\s*$)")
 THREAD_VALUES = "from (thread, value) to the place in a tile whose first dimension is contiguous"
 """What the layouts are that are given here."""
 
-Bases = list[tuple[int, ...]]
 Fields = dict[str, Any]
 """What stands in an encoding: numbers, lists of them, lists of bases."""
 
@@ -101,6 +101,12 @@ def thread_values(text: str) -> Layout | None:
         layout = parse_layout(lines["TiledLayout_TV"])
         assert isinstance(layout, Layout)
         return layout
+    both = encoding_bases(text)
+    return both and _layout(*both)
+
+
+def encoding_bases(text: str) -> tuple[Bases, Bases] | None:
+    """Return where each bit of a thread, and of its registers, leads in an encoding of Triton, None for other text."""
     encoding = _ENCODING.search(_with_aliases(text))
     if encoding is None:
         return None
@@ -123,7 +129,7 @@ def thread_values(text: str) -> Layout | None:
         registers, threads = readers[kind](fields)
     except (KeyError, IndexError, TypeError) as error:
         raise PtxlabError(f"the encoding {kind} lacks {error}") from None
-    return _layout(threads, registers)
+    return threads, registers
 
 
 def _with_aliases(text: str) -> str:

@@ -14,6 +14,7 @@ from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.layouts.code import code
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, height, table
+from ptxlab.layouts.linear import Bases
 from ptxlab.layouts.shared_memory import bank
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -64,13 +65,15 @@ class LayoutAnswer(Protocol):
 class Offsets:
     """A layout and all its offsets. When it places tiles, ``element`` is the layout within one.
 
-    ``about`` says what it goes from and to where these are no coordinates and offsets.
+    ``about`` says what it goes from and to where these are no coordinates and offsets, and ``bases`` where each bit
+    of a thread and of a register of it leads, where that is known.
     """
 
     layout: Mapping
     bits: int
     element: Layout | None = None
     about: str = ""
+    bases: tuple[Bases, Bases] | None = None
 
     def text(self, width: int | None = None) -> str:
         """Return the notation and the table; for tiles, where each of them starts.
@@ -173,14 +176,28 @@ class LayoutCode:
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """The fragments of an instruction as thread-value layouts."""
+    """The fragments of an instruction as thread-value layouts, or that of the ``operand`` alone."""
 
     instruction: MatrixInstruction
+    operand: str | None = None
+
+    @property
+    def operands(self) -> tuple[FragmentLayout, ...]:
+        """Those that are shown. Raises PtxlabError where it has no such operand in registers."""
+        every = self.instruction.operands
+        chosen = tuple(each for each in every if self.operand in (None, each.operand))
+        if not chosen:
+            has = ", ".join(each.operand for each in every)
+            raise PtxlabError(
+                f"{self.instruction.name} has no operand {self.operand} in registers",
+                hint=f"it has {has}",
+            )
+        return chosen
 
     def text(self, width: int | None = None) -> str:
         """Return each layout in CuTe's notation and what it says of lanes and registers."""
         parts = [self.instruction.name]
-        for fragment in self.instruction.operands:
+        for fragment in self.operands:
             title = f"{fragment.operand}  {fragment.rows} x {fragment.cols}  {fragment.dtype}"
             formulas = [(f"  {name}", formula) for name, formula in explanation(fragment)]
             parts.append(
@@ -198,7 +215,7 @@ class Fragments:
                     **layout_json(thread_value(fragment)),
                     "formulas": dict(explanation(fragment)),
                 }
-                for fragment in self.instruction.operands
+                for fragment in self.operands
             },
         }
 

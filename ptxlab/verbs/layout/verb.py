@@ -14,6 +14,7 @@ from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
     from ptxlab.layouts.layout import ComposedLayout, Layout
+    from ptxlab.verbs.layout.comparison import Compared
     from ptxlab.verbs.layout.layouts import LayoutAnswer
 
 DESCRIPTION = """\
@@ -30,6 +31,8 @@ example:
   ptxlab layout 64x64 --swizzle 3,3,3 --plan ldmatrix.x4 --at 16,32
                                                      who addresses and who holds what
   ptxlab layout m16n8k16 --dtype bf16                fragments as thread-value layouts
+  ptxlab layout m16n8k16 --operand A --format linear as a linear layout of Triton's
+  ptxlab layout 8x8 --swizzle 2,1,2 --compare 8x8    which elements lie elsewhere
   ptxlab layout 128x64 --descriptor wgmma --dtype bf16 --swizzle 128B
                                                      a tile for wgmma, and its descriptor
   ptxlab layout 0x4000004000010040 --descriptor wgmma
@@ -44,7 +47,7 @@ OF_LAYOUTS = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "pl
 BITS = 16
 """Of an element, unless something says."""
 
-OF_TYPES = ("dtype", "acc")
+OF_TYPES = ("dtype", "acc", "operand")
 OF_DESCRIPTORS = ("major", "address", "field")
 """The options by what they say something about."""
 
@@ -53,6 +56,8 @@ LAYOUTS = """
 LAYOUT            a layout, the name or shape of a matrix instruction, or a descriptor
 --swizzle B,M,S   swizzle the offsets; 32B, 64B and 128B are the modes of descriptors
 --compose LAYOUT  take the layout after this one
+--operand NAME    of an instruction this operand only: A, B, C or D
+--compare LAYOUT  say where this one and the layout lead elsewhere; exit status 1 where they do
 """
 QUESTIONS = """
 --tile RxC          cut it into tiles
@@ -82,14 +87,14 @@ DESCRIPTORS = """
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
-    add(parser, LAYOUTS, swizzle=swizzle)
+    add(parser, LAYOUTS, swizzle=swizzle, operand=str.upper)
     question = parser.add_mutually_exclusive_group()
     tile = several(positive, "ROWSxCOLUMNS, such as 2x2", separator="x")
     add(question, QUESTIONS, tile=tile, vectorize=positive, code=("cuda", "ptx", "python"))
     add(parser, DETAILS, at=element, bits=positive)
     group = parser.add_argument_group("descriptors of wgmma and tcgen05")
     add(group, DESCRIPTORS, address=word, field=[str])
-    add_common(parser, formats=("svg", "png"))
+    add_common(parser, formats=("svg", "png", "linear"))
 
 
 def swizzle(text: str) -> str | tuple[int, ...]:
@@ -105,13 +110,28 @@ def swizzle(text: str) -> str | tuple[int, ...]:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.verbs.layout import linear
+    from ptxlab.verbs.layout.comparison import Compared
+
     try:
-        result = answer(args)
+        result = answer(args) if args.compare is None else compared(args)
+        differ = isinstance(result, Compared) and len(result.differing) > 0
+        written = linear.text(result) if args.format == "linear" else ""
     except (ValueError, IndexError) as error:
         raise PtxlabError(f"layout {args.layout}: {error}", hint="ptxlab layout --help") from error
     width = terminal_width(args)
-    emit(args, lambda: result.text(width), result.as_json, svg=result.svg)
-    return 0
+    emit(args, lambda: result.text(width), result.as_json, svg=result.svg, linear=written)
+    return int(differ)
+
+
+def compared(args: argparse.Namespace) -> Compared:
+    """Hold the layout against another, of which the options are not: it is as it is written."""
+    from ptxlab.verbs.layout.comparison import compare
+
+    operand = args.operand if names_instruction(args.compare) else None
+    plain = {"swizzle": None, "compose": None, "operand": operand, "layout": args.compare}
+    other = argparse.Namespace(**vars(args) | plain)
+    return compare((args.layout, args.compare), (answer(args), answer(other)))
 
 
 def answer(args: argparse.Namespace) -> LayoutAnswer:
@@ -128,14 +148,15 @@ def answer(args: argparse.Namespace) -> LayoutAnswer:
         args.bits, args.dtype = args.bits or TYPES[args.dtype].bits, None
     args.bits = args.bits or element_bits(args.layout) or BITS
     if atom := foreign.instruction(args.layout):
-        return Fragments(atom)
+        return Fragments(atom, args.operand)
     if values := foreign.thread_values(args.layout):
-        return Offsets(values, args.bits, about=foreign.THREAD_VALUES)
+        bases = foreign.encoding_bases(args.layout)
+        return Offsets(values, args.bits, about=foreign.THREAD_VALUES, bases=bases)
     check_options(args)
     if args.descriptor:
         return descriptors.describe(args)
     if names_instruction(args.layout):
-        return Fragments(multiplication(args.layout, args.dtype, args.acc))
+        return Fragments(multiplication(args.layout, args.dtype, args.acc), args.operand)
     plain, layout = read(args)
     if args.tile:
         tiling = layout.tile(args.tile)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
+from contextlib import redirect_stderr
 
 import numpy as np
 import pytest
 
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.layouts.layout import ComposedLayout, Layout, Swizzle
+from ptxlab.main import main
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.verbs.layout.foreign import instruction, thread_values
 from ptxlab.verbs.layout.layouts import Offsets
 from ptxlab.verbs.layout.notation import element_bits, parse_layout
+from tests.together import in_one_test
 
 PRINTED = """\
 TiledMMA
@@ -113,6 +119,91 @@ def test_operands_of_dot_are_those_of_mma() -> None:
     assert (b(thread, i) == k + 16 * (lane // 4 + 8 * (warp % 2))).all()
     with pytest.raises(Unsupported, match="for its parent"):
         thread_values("#ttg.dot_op<{opIdx = 1, parent = #mma, kWidth = 2}>")
+
+
+@pytest.mark.parametrize("op", ["m16n8k16", "m16n8k32.s8", "wgmma.m64n32k16.f16"])
+def test_linear_layouts_of_fragments_are_read_as_what_they_were_written_of(
+    capsys: pytest.CaptureFixture[str], op: str
+) -> None:
+    assert main(["layout", op, "--format", "linear"]) == 0
+    lines = dict(line.split(" = ", 1) for line in capsys.readouterr().out.splitlines())
+    fragments = multiplication(op).operands
+    assert list(lines) == [f"#{fragment.operand}" for fragment in fragments]
+    for fragment in fragments:
+        layout = thread_values(lines[f"#{fragment.operand}"])
+        assert layout is not None
+        table = fragment.table().reshape(fragment.threads, -1, 2)
+        where = np.indices(table.shape[:2])
+        assert (layout(*where) == table[..., 0] + fragment.rows * table[..., 1]).all()
+
+
+@pytest.mark.parametrize(
+    "layout", ["16x32", "(16,32)", "64x64 --swizzle 128B", "((4,8),16):((1,64),4)"]
+)
+def test_linear_layouts_of_memory_lead_from_offset_to_element(
+    capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    words = layout.split(" ")
+    assert main(["layout", *words, "--format", "linear"]) == 0
+    out = capsys.readouterr().out
+    rows = [list(map(int, row.split(","))) for row in re.findall(r"\[(\d+, \d+)\]", out)]
+    assert main(["layout", *words, "--json"]) == 0
+    offsets = np.array(json.loads(capsys.readouterr().out)["offsets"])
+    assert out.startswith("#ttg.shared_linear<{offset = [[")
+    for row, col in np.ndindex(offsets.shape):
+        bits = [bit for bit in range(len(rows)) if offsets[row, col] >> bit & 1]
+        assert tuple(np.bitwise_xor.reduce([rows[bit] for bit in bits] or [[0, 0]])) == (row, col)
+
+
+def test_blocked_becomes_linear(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where 2 x 2 elements of a thread, 8 x 4 threads and two warps lead by bits: TritonGPUAttrDefs.td."""
+    assert main(["layout", BLOCKED.format("1, 2"), "--format", "linear"]) == 0
+    assert capsys.readouterr().out == (
+        "#ttg.linear<{register = [[0, 1], [1, 0]], lane = [[0, 2], [0, 4], [2, 0], [4, 0], [8, 0]], "
+        "warp = [[0, 8]], block = []}>\n"
+    )
+
+
+@in_one_test(
+    ("words", "told"),
+    [
+        (["3x5", "--format", "linear"], "15 numbers, from [0, 0] on, make no linear layout"),
+        (["(8,8):(16,1)", "--format", "linear"], "left out or met twice"),
+        (["64x64", "--code", "cuda", "--format", "linear"], "only a layout and the fragments"),
+        (["8x8", "--compare", "8x4"], "8 rows of 8 columns and 8 rows of 4 columns"),
+        (["m16n8k16", "--compare", "m16n8k16"], "--operand chooses one"),
+        (["m16n8k16", "--operand", "A", "--compare", "8x8"], "which thread holds them"),
+        (["m16n8k16", "--operand", "Q"], "has no operand Q in registers\nhint: it has A, B, C, D"),
+        (["8x8", "--operand", "A"], "--operand says nothing about this question"),
+    ],
+)
+def test_what_is_not_linear_and_what_is_not_compared(words: list[str], told: str) -> None:
+    err = io.StringIO()
+    with redirect_stderr(err):
+        assert main(["layout", *words]) == 2
+    assert told in err.getvalue()
+
+
+def test_layouts_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    d = "#ttg.linear<{register = [[0, 1], [8, 0]], lane = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], warp = [], block = []}>"
+    assert main(["layout", d, "--compare", "m16n8k16", "--operand", "D"]) == 0
+    assert capsys.readouterr().out == f"the same: all 128 of {d} and D of m16n8k16\n"
+    swapped = d.replace("[[0, 1], [8, 0]]", "[[8, 0], [0, 1]]")
+    assert main(["layout", swapped, "--compare", d]) == 1
+    # values 1 and 2 of a thread are exchanged: the element below its 8 rows, and the one beside
+    assert capsys.readouterr().out.splitlines() == [
+        "64 places of 128 differ",
+        "the first is thread 0, value 1",
+        f"  element 8  {swapped}",
+        f"  element 16  {d}",
+    ]
+    assert main(["layout", "8x8", "--swizzle", "2,1,2", "--compare", "8x8", "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    moved = [
+        [r, c, 8 * r + c ^ (8 * r + c >> 2 & 6), 8 * r + c] for r in range(8) for c in range(8)
+    ]
+    assert data["differing"] == [each for each in moved if each[2] != each[3]]
+    assert data["layout"] == "Sw<2,1,2> o 0 o (8,8):(8,1)"
 
 
 def test_other_names_of_cute() -> None:

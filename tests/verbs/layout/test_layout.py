@@ -60,6 +60,8 @@ def test_layouts_are_read(written: str, notation: str) -> None:
     layout = parse_layout(written)
     assert layout.notation == notation
     assert parse_layout(layout.notation) == layout
+    if isinstance(layout, Layout):
+        assert Layout(written) == layout
 
 
 @in_one_test(
