@@ -6,6 +6,7 @@ is imported here, so that a verb's help answers at once.
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -188,10 +189,13 @@ def type_names(text: str) -> tuple[str, ...]:
 
 
 def family(text: str) -> str:
-    """Read a family by its name, or as that of an instruction such as ``mma.sync``."""
+    """Read a family by its name, several as ``wgmma*`` or ``tcgen05``, or as that of an instruction such as ``mma.sync``."""
     from ptxlab.matrix import catalog  # here: it brings numpy, which help can spare
 
     known = catalog.families()
+    for pattern in (text, f"{text}.*"):
+        if text not in known and fnmatch.filter(known, pattern):
+            return pattern
     try:
         return text if text in known else catalog.matching(text)[0].family
     except catalog.UnknownInstruction:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
@@ -130,7 +130,7 @@ class CheckReport(Readable):
 
     ``findings`` are sorted, the worst first. ``unchecked`` says what of the launch the checks could not
     see, and why, ``caveats`` what they do not look at in this program. ``source`` is the PTX, of whose lines
-    ``unverified`` nobody has measured the bits.
+    ``unverified`` nobody has measured the bits. ``schedules`` say when asynchronous work landed.
     """
 
     kernel: str | None
@@ -140,6 +140,7 @@ class CheckReport(Readable):
     source: SourceText
     caveats: tuple[str, ...] = ()
     unverified: tuple[int, ...] = ()
+    schedules: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = {"errors": self.errors, "warnings": self.warnings}
@@ -172,6 +173,24 @@ class CheckReport(Readable):
         if self.verdict == "findings":
             return bool(self.errors) or strict
         return self.verdict == "incomplete"
+
+
+def together(reports: Sequence[CheckReport], schedules: Sequence[str]) -> CheckReport:
+    """Return what launches of one program with several schedules show, each finding once."""
+    findings: list[Finding] = []
+    for report in reports:
+        known = {(each.kind, each.rule, each.line, each.other_line) for each in findings}
+        findings += [
+            each
+            for each in report.findings
+            if (each.kind, each.rule, each.line, each.other_line) not in known
+        ]
+    return replace(
+        reports[0],
+        findings=ordered(findings),
+        unchecked=tuple(dict.fromkeys(each for report in reports for each in report.unchecked)),
+        schedules=tuple(schedules),
+    )
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -101,7 +101,7 @@ def _verdict(report: CheckReport) -> Iterator[str]:
     )
     yield f"{report.verdict}: {counts + ' in ' if counts else ''}{what}"
     if report.verdict == "clean":
-        yield f"checked: {', '.join(report.checks)}; of this launch, on the paths it takes"
+        yield f"checked: {', '.join(report.checks)}; of this launch, on the paths it takes{_landed(report)}"
         for words in report.not_looked_at:
             yield f"not looked at: {words}"
         if "mma.sync" in report.source.text:
@@ -110,6 +110,10 @@ def _verdict(report: CheckReport) -> Iterator[str]:
     for reason in report.unchecked:
         yield f"not checked: {reason}"
     yield from unverified(report.unverified)
+
+
+def _landed(report: CheckReport) -> str:
+    return f", with --schedule {', '.join(report.schedules)}" if report.schedules else ""
 
 
 def remarks(report: CheckReport) -> list[Annotation]:
@@ -133,7 +137,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "schema": SCHEMA,
         **members(report, "verdict", "kernel"),
         "path": report.source.path,
-        **members(report, "checks", "unchecked", "not_looked_at", "unverified"),
+        **members(report, "checks", "schedules", "unchecked", "not_looked_at", "unverified"),
         "findings": [
             {
                 **members(finding, *_TOLD),

@@ -32,7 +32,8 @@ example:
   ptxlab check kernels/naive.cu --sass --arch sm_90a       what it becomes: results and control bits
   ptxlab check mine.cubin                                  the same of what is compiled already
 
---list tells what is checked, rule by rule.
+--list tells what is checked, rule by rule. --schedule all launches three times, with asynchronous work that lands
+late, early and at random.
 
 A race is found by what the program orders, not by luck: if a byte of shared memory is raced for, some race
 for it is reported. What orders there are barriers (bar.sync, barrier, bar.warp.sync, barrier.cluster),
@@ -56,6 +57,9 @@ With --sass the launch is also made twice, of the PTX and of the machine code ma
 
 {ARGUMENTS}"""
 
+
+ALL = "all"
+"""The schedule that stands for several, one after the other."""
 
 OPTIONS = """
 --checks NAME,...  what to check, of those that --list tells (default all)
@@ -154,7 +158,7 @@ def _certify(asked: Asked, device: Device) -> None:
 
 def _launch(args: argparse.Namespace) -> int:
     from ptxlab.observe.check import check, incomplete
-    from ptxlab.observe.check_report import CHECKS
+    from ptxlab.observe.check_report import CHECKS, together
     from ptxlab.verbs.check import text as view
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
 
@@ -165,14 +169,19 @@ def _launch(args: argparse.Namespace) -> int:
     )
     asked = read_launch(args, line_info=True)
     wanted = args.checks or CHECKS
-    with closing(open_device(args)) as device:
-        try:
-            launch = bind_launch(asked, device)
-        except Unsupported as error:
-            _certify(asked, device)
-            report = incomplete(asked.file, wanted, error)
-        else:
-            report = check(launch.kernel, launch.config, launch.passed, wanted)
+    every = ("late", "early", f"random:{args.seed}")
+    schedules = every if args.schedule == ALL else (args.schedule or "late",)
+    reports = []
+    for args.schedule in schedules:
+        with closing(open_device(args)) as device:
+            try:
+                launch = bind_launch(asked, device)
+            except Unsupported as error:
+                _certify(asked, device)
+                reports.append(incomplete(asked.file, wanted, error))
+            else:
+                reports.append(check(launch.kernel, launch.config, launch.passed, wanted))
+    report = together(reports, schedules)
     forms = {form: partial(annotated, form, args.file, view.remarks(report)) for form in FORMATS}
     emit(
         args,

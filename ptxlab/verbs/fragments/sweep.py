@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ptxlab.cli.common import emit, open_device, open_workers
@@ -30,7 +31,7 @@ STATUSES: dict[Status, str] = {
 
 def run(args: argparse.Namespace) -> int:
     """Verify every instruction, or those of a family, and return 0 when all is as predicted."""
-    asked = [form for form in catalog.forms() if args.family in (None, form.family)]
+    asked = [form for form in catalog.forms() if fnmatchcase(form.family, args.family or "*")]
     with closing(open_device(args)) as device, open_workers(args, device) as executor:
         everywhere = device.kind == "emulator" and args.arch is None
         outcomes = sweep(

@@ -97,12 +97,20 @@ def _next(speed: Speed) -> str:
 
 
 def _details(judgement: Judgement) -> Iterator[str]:
-    if judgement.error is not None:
-        yield str(judgement.error)
+    error, report = judgement.error, judgement.report
+    found = report.findings if report is not None else ()
+    if error is not None and error.message not in [finding.message for finding in found]:
+        yield str(error)
+    told: dict[tuple[str, ...], str] = {}
     for trial in judgement.trials:
-        if not trial.right:
+        wrong = tuple(compared.name for compared in trial.compared if compared.wrong)
+        if trial.right:
+            continue
+        if trial.fault is not None or wrong not in told:
             yield "\n".join(_wrong(trial))
-    report = judgement.report
+        told[wrong] = f"{told[wrong]}; {trial.name}" if wrong in told else ""
+    for alike in filter(None, told.values()):
+        yield f"as wrong with{alike.removeprefix(';')}: --json has the numbers"
     if report is not None and report.verdict != "clean":
         yield check_text.text(report, check_text.sources_of(report))
 

@@ -290,7 +290,14 @@ def run_lines(path: Path) -> list[argparse.Namespace]:
     text = "".join(takewhile(lambda line: line.startswith("//"), lines))
     parser = Parser(prog=f"the Run line of {path}")
     add_run(parser)
-    return [parser.parse_args(words[2:]) for words in read_header(text, str(path)).runs]
+    commands = read_header(text, str(path)).runs
+    for words in commands:
+        if words[:2] != ("ptxlab", "run"):
+            raise PtxlabError(
+                f"the Run: line of {path} is no command, but {' '.join(words) or 'empty'}",
+                hint=f"Run: ptxlab run {path} --grid 1 --block 32",
+            )
+    return [parser.parse_args(words[2:]) for words in commands]
 
 
 def _text(path: Path) -> str:

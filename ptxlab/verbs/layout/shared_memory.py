@@ -32,7 +32,10 @@ SHARED_BYTES = max(target.shared_bytes for target in TARGETS.values())
 
 @dataclass(frozen=True, slots=True)
 class Banks:
-    """The conflicts of a tile, of the plain layout and, if it is another, of the swizzled one."""
+    """The conflicts of a tile, of the plain layout and, if it is another, of the swizzled one.
+
+    Where nothing frees all of several accesses, ``alone`` is what frees each of them.
+    """
 
     plain: Layout
     layout: Mapping
@@ -40,6 +43,7 @@ class Banks:
     counts: tuple[tuple[Conflicts, ...], ...]
     swizzle: Swizzle | None
     padded: Layout | None
+    alone: tuple[tuple[Swizzle | None, Layout | None], ...] = ()
 
     def text(self, width: int | None = None) -> str:
         parts = [f"{self.bits}-bit elements, from an address that is a multiple of 128"]
@@ -65,8 +69,8 @@ class Banks:
                 "before": [_conflicts_json(count) for count in self.counts[0]],
                 "after": [_conflicts_json(count) for count in self.counts[-1]],
             },
-            "smallest_swizzle": self.swizzle and dataclasses.astuple(self.swizzle),
-            "smallest_padding": self.padded and layout_json(self.padded),
+            **_remedies_json(self.swizzle, self.padded),
+            "alone": [_remedies_json(*remedies) for remedies in self.alone],
         }
 
     def svg(self) -> str:
@@ -86,22 +90,43 @@ class Banks:
         )
 
     def _remedies(self) -> list[tuple[str, str]]:
-        swizzle, padding = "none found", "none found"
-        if self.swizzle is not None:
-            swizzle = self.swizzle.notation if self.swizzle.bits else "none needed"
-        if self.padded is not None:
-            padding = self.padded.notation if self.padded != self.plain else "none needed"
+        swizzle, padding = self._swizzle(self.swizzle), self._padding(self.padded)
+        if self.alone and self.swizzle is None:
+            swizzle = self._for_each([self._swizzle(swizzle) for swizzle, _ in self.alone])
+        if self.alone and self.padded is None:
+            padding = self._for_each([self._padding(padded) for _, padded in self.alone])
         remedies = [("smallest swizzle", swizzle), ("smallest padding", padding)]
         if self.swizzle is not None and self.swizzle.bits:
             remedies.insert(1, ("its offset", f"{swizzled(self.swizzle)}, of elements"))
         return remedies
 
+    def _for_each(self, remedies: Sequence[str]) -> str:
+        pairs = zip(self.counts[0], remedies, strict=True)
+        told = ", ".join(f"{count.access.name} {remedy}" for count, remedy in pairs)
+        return f"none found for all; {told}"
+
+    def _swizzle(self, swizzle: Swizzle | None) -> str:
+        if swizzle is None:
+            return "none found"
+        return swizzle.notation if swizzle.bits else "none needed"
+
+    def _padding(self, padded: Layout | None) -> str:
+        if padded is None:
+            return "none found"
+        return padded.notation if padded != self.plain else "none needed"
+
 
 def banks(plain: Layout, layout: Mapping, bits: int, accesses: Sequence[AccessPattern]) -> Banks:
     tiles = (plain,) if layout is plain else (plain, layout)
     counts = tuple(tuple(conflicts(access, tile, bits) for access in accesses) for tile in tiles)
-    swizzle = smallest_swizzle(plain, bits, accesses)
-    return Banks(plain, layout, bits, counts, swizzle, smallest_padding(plain, bits, accesses))
+
+    def remedies(some: Sequence[AccessPattern]) -> tuple[Swizzle | None, Layout | None]:
+        return smallest_swizzle(plain, bits, some), smallest_padding(plain, bits, some)
+
+    both = remedies(accesses)
+    each = len(accesses) > 1 and None in both
+    alone = tuple(remedies([access]) for access in accesses) if each else ()
+    return Banks(plain, layout, bits, counts, *both, alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +229,13 @@ def _example(count: Conflicts) -> str:
         return f"{count.access.name}: every pass takes one wavefront"
     banks = " ".join(str(bank(address)) for address in count.example)
     return f"{count.access.name}: lanes of one pass start in banks {banks}"
+
+
+def _remedies_json(swizzle: Swizzle | None, padded: Layout | None) -> dict[str, Any]:
+    return {
+        "smallest_swizzle": swizzle and dataclasses.astuple(swizzle),
+        "smallest_padding": padded and layout_json(padded),
+    }
 
 
 def _conflicts_json(count: Conflicts) -> dict[str, Any]:

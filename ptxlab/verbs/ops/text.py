@@ -21,11 +21,13 @@ def text(
     hardware: Mapping[str, str],
     targets: Sequence[Target] = (),
     width: int | None = None,
+    asked: str | None = None,
 ) -> str:
     """Return the instructions of ``targets`` by family, with how many there are and what each needs.
 
     What differs in n or in where A lies alone shares a line. Where a terminal of ``width`` is too narrow, what it
-    needs stands below an instruction, and a name goes on below after a dot.
+    needs stands below an instruction, and a name goes on below after a dot. Families whose names begin as that ``asked``
+    for are named.
     """
     if not instructions:
         return "no matrix instruction fits\n"
@@ -44,7 +46,9 @@ def text(
     runs = sum(form.name in emulated for form in instructions)
     proven = sum(form.key in hardware for form in instructions)
     total = f"{counted(len(instructions), 'instruction')}, {runs} run on the emulator, {proven} proven on hardware by a receipt"
-    return "\n\n".join([*blocks, total]) + "\n"
+    more = [family for family in families() if asked and family.startswith(f"{asked}.")]
+    also = f"; also {', '.join(more)}: --family '{asked}*'" if more else ""
+    return "\n\n".join([*blocks, total + also]) + "\n"
 
 
 def _rows(named: Sequence[tuple[str, str]], width: int | None) -> list[str]:

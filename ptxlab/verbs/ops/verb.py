@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from fnmatch import fnmatchcase
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
@@ -23,7 +24,7 @@ receipts. ptxlab explain NAME says more of one."""
 
 OPTIONS = """
 --ptx X.Y      only what a module of this .version may use
---family NAME  only this family, such as mma or ldmatrix
+--family NAME  only this family, such as mma or ldmatrix; wgmma* are all whose names begin so
 """
 
 
@@ -51,10 +52,11 @@ def execute(args: argparse.Namespace) -> int:
     instructions = [
         form
         for form in forms()
-        if args.family in (None, form.family)
+        if fnmatchcase(form.family, args.family or "*")
         and (args.ptx is None or form.minimum_ptx <= args.ptx)
         and all(map(form.runs_on, targets))
     ]
     known = (instructions, emulated(instructions), proven(), targets)
-    emit(args, lambda: view.text(*known, terminal_width(args)), lambda: view.as_json(*known))
+    family, width = args.family, terminal_width(args)
+    emit(args, lambda: view.text(*known, width, family), lambda: view.as_json(*known))
     return 0

@@ -43,6 +43,27 @@ WARNING = WARNING.replace("sub.u32 j, 252", "sub.u32 j, 124").replace("bar.warp.
 UNMODELLED = REVERSE.replace("bar.sync 0;", "suq.width.b32 j, [p];")
 TRAP = REVERSE.replace("bar.sync 0;", "trap;")
 MISTAKE = REVERSE.replace("bar.sync 0;", "bar.sync 0")
+EARLY = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry early(.param .u64 from, .param .u64 out)
+{
+    .reg .b32 x, at, off;
+    .reg .b64 p, q, far;
+    .reg .pred landed;
+    .shared .align 16 .b32 word[4]; mov.u32 at, word;
+    ld.param.u64 p, [from]; ld.param.u64 q, [out];
+    cp.async.ca.shared.global [at], [p], 4;
+    ld.shared.u32 x, [at];
+    setp.eq.u32 landed, x, 1;
+    selp.b32 off, 4, 0, landed;
+    cvt.u64.u32 far, off;
+    add.u64 q, q, far;
+    st.global.u32 [q], x;
+    ret;
+}
+"""
 UNROLLED = """\
 // Run: ptxlab run sum.cu --block 64 --arg "out=zeros(64,s32)"
 extern "C" __global__ void sum(int* out) {
@@ -207,6 +228,20 @@ def test_examples_of_the_help(here: Path, capsys: pytest.CaptureFixture[str]) ->
     for command in commands:
         assert main(shlex.split(command.partition("   ")[0])) == 0
         assert re.search("^clean: ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_what_only_some_schedules_show(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word past the end is read where a copy has landed: late it has not, as nobody waited for it."""
+    (here / "early.ptx").write_text(EARLY)
+    words = ["early.ptx", "--block", "1", "--arg", "from=ones(4,u32)", "--arg", "out=zeros(1,u32)"]
+    late = run(capsys, *words, "--checks", "bounds")
+    assert (late[0], late[1].splitlines()[0]) == (0, "clean: kernel early of early.ptx")
+    status, out = run(capsys, *words, "--checks", "bounds", "--schedule", "all")
+    assert status == 1
+    assert out.count("error: bounds") == 1
+    status, out = run(capsys, *words[:-1], "out=zeros(2,u32)", "--schedule", "all", "--checks", "bounds")
+    assert status == 0
+    assert "on the paths it takes, with --schedule late, early, random:0" in out
 
 
 def test_the_list_names_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
