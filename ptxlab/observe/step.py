@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 import numpy as np
 
@@ -37,6 +37,7 @@ def step(
     cta: Dim3 = (0, 0, 0),
     warps: Sequence[int] | None = None,
     most: int = sys.maxsize,
+    told: AbstractContextManager[None] | None = None,
 ) -> Recording:
     """Launch ``kernel`` of the emulator and return what CTA ``cta`` held, step by step.
 
@@ -51,7 +52,7 @@ def step(
                 f"there is no warp {warp}, a CTA of {config.cta_threads} threads has {has}"
             )
     recorder = StepRecorder(cta, chosen, most)
-    fault = follow(recorder, kernel, config, args)
+    fault = follow(recorder, kernel, config, args, told)
     return recorder.recording(kernel.name, fault)
 
 

@@ -7,6 +7,7 @@ too. Asynchronous work lands when the schedule of the launch says, as late as it
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -44,25 +45,34 @@ def trace(
     args: Arguments = (),
     cta: Dim3 = (0, 0, 0),
     most: int = sys.maxsize,
+    told: AbstractContextManager[None] | None = None,
 ) -> Timeline:
     """Launch ``kernel`` of the emulator and return what CTA ``cta``, or its cluster, did.
 
     The ``args`` are those of ``kernel.launch``; buffers hold afterwards what the kernel left. Of a
-    launch that stops is kept what came before, of one of more than ``most`` steps the first ones.
+    launch that stops is kept what came before, of one of more than ``most`` steps the first ones. It is made
+    within ``told``, which may tell otherwise why it stopped.
     Raises PtxlabError for arguments that do not fit, a CTA that the grid has not, and a kernel that is
     on a GPU.
     """
     tracer = Tracer(cta, most)
-    fault = follow(tracer, kernel, config, args)
+    fault = follow(tracer, kernel, config, args, told)
     return tracer.timeline(kernel.name, fault)
 
 
-def follow(tracer: Tracer, kernel: Kernel, config: LaunchConfig, args: Arguments) -> str | None:
+def follow(
+    tracer: Tracer,
+    kernel: Kernel,
+    config: LaunchConfig,
+    args: Arguments,
+    told: AbstractContextManager[None] | None,
+) -> str | None:
     """Launch ``kernel`` with a tracer that watches; return why the launch stopped, None if it did not."""
     if any(at >= size for at, size in zip(tracer.cta, config.grid, strict=True)):
         raise PtxlabError(f"there is no CTA {tracer.cta} in a grid of {config.grid}")
     try:
-        kernel.watch(tracer).run(config, args)
+        with told or nullcontext():
+            kernel.watch(tracer).run(config, args)
     except (LaunchError, Unsupported) as error:
         if not tracer.began:
             raise

@@ -239,7 +239,9 @@ def test_what_only_some_schedules_show(here: Path, capsys: pytest.CaptureFixture
     status, out = run(capsys, *words, "--checks", "bounds", "--schedule", "all")
     assert status == 1
     assert out.count("error: bounds") == 1
-    status, out = run(capsys, *words[:-1], "out=zeros(2,u32)", "--schedule", "all", "--checks", "bounds")
+    status, out = run(
+        capsys, *words[:-1], "out=zeros(2,u32)", "--schedule", "all", "--checks", "bounds"
+    )
     assert status == 0
     assert "on the paths it takes, with --schedule late, early, random:0" in out
 

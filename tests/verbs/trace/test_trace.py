@@ -100,6 +100,22 @@ def test_a_launch_that_stops_has_a_page_and_the_status_says_it(
     assert "the launch stopped, and page.html has what came before" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["trace", "step"])
+def test_a_launch_of_cuda_c_that_stops_is_told_by_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("far.cu").write_text(
+        'extern "C" __global__ void far(float* x)\n{\n    x[threadIdx.x + 1] = 2.0f;\n}\n'
+    )
+    assert (
+        main([verb, "far.cu", "--block", "32", "--arg", "x=zeros(32,f32)", "-o", "page.html"]) == 1
+    )
+    told = capsys.readouterr().err
+    assert "far.cu:3:5: global store of 4 bytes" in told
+    assert re.search(r"it is st\.global\.[bu]32 .*; on line \d+ of far.cu \(PTX\)", told)
+
+
 def test_what_cannot_be_traced_is_refused(ring: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", ring, "--cta", "0,1"]) == 2
     assert "there is no CTA (0, 1, 0) in a grid of (1, 1, 1)" in capsys.readouterr().err
