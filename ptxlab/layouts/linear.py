@@ -17,7 +17,10 @@ Bases = list[tuple[int, ...]]
 
 
 def bases(coordinates: Array) -> Bases:
-    """Return the bases of a map from 0, 1, 2 ... to ``coordinates`` [numbers, dimensions]. Raises ValueError for none."""
+    """Return the bases of a map from 0, 1, 2 ... to ``coordinates``, int64 [numbers, dimensions].
+
+    Raises ValueError where it is not linear.
+    """
     count = len(coordinates)
     led = coordinates[1 << np.arange(count.bit_length() - 1)]
     if count & (count - 1) or (coordinates[0] != 0).any():
