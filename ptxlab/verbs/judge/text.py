@@ -98,8 +98,8 @@ def _next(speed: Speed) -> str:
 
 def _details(judgement: Judgement) -> Iterator[str]:
     error, report = judgement.error, judgement.report
-    found = report.findings if report is not None else ()
-    if error is not None and error.message not in [finding.message for finding in found]:
+    findings = report.findings if report is not None else ()
+    if error is not None and error.message not in [finding.message for finding in findings]:
         yield str(error)
     told: dict[tuple[str, ...], str] = {}
     for trial in judgement.trials:
