@@ -206,13 +206,14 @@ def _form(
     title: str = "Tensorcore",
     section: str = "",
     targets: tuple[str, ...] = SM_10X,
+    ptx: Version = (8, 6),
 ) -> AsyncInstruction:
     """Return what multiplies nothing. The ISA spells ``title`` in two ways."""
     return AsyncInstruction(
         f"tcgen05.{verb}",
         f"tcgen05.{verb}{ending}",
         targets,
-        (8, 6),
+        ptx,
         f"{title} 5th Generation Instructions: tcgen05.{section or verb}",
         meaning=meaning,
         signature=operands,
@@ -253,15 +254,21 @@ def _allocation() -> Iterator[AsyncInstruction]:
 
 def _synchronisation() -> Iterator[AsyncInstruction]:
     barrier = address("shared address of the mbarrier")
-    mask = register("ctaMask", "the CTAs of the cluster that are told", "b16")
-    told: tuple[tuple[str, tuple[SignatureOperand, ...]], ...] = (
-        ("", (barrier,)),
-        (".multicast::cluster", (barrier, mask)),
+    short, mask = (
+        register("ctaMask", "the CTAs of the cluster that are told", kind)
+        for kind in ("b16", "b32")
+    )
+    told: tuple[tuple[str, tuple[SignatureOperand, ...], tuple[str, ...], Version], ...] = (
+        ("", (barrier,), SM_10X, (8, 6)),
+        (".multicast::cluster", (barrier, short), SM_10X, (8, 6)),
+        (".multicast::cluster::32b", (barrier, mask), ("sm_107f",), (9, 4)),
     )
     meaning = "an mbarrier is told when what was issued before is done"
-    for group, (multicast, operands) in product(_GROUPS, told):
+    for group, (multicast, operands, targets, ptx) in product(_GROUPS, told):
         ending = f".cta_group::{group}.mbarrier::arrive::one.shared::cluster{multicast}.b64"
-        yield _form("commit", ending, meaning, *operands, title="TensorCore")
+        yield _form(
+            "commit", ending, meaning, *operands, title="TensorCore", targets=targets, ptx=ptx
+        )
     for what in ("ld", "st"):
         yield _form("wait", f"::{what}.sync.aligned", f"every tcgen05.{what} of the thread is done")
     for when in ("before", "after"):

@@ -237,6 +237,7 @@ E3M2 = Format("e3m2", 3, 2, "none", np.dtype(ml_dtypes.float6_e3m2fn))
 E2M3 = Format("e2m3", 2, 3, "none", np.dtype(ml_dtypes.float6_e2m3fn))
 E2M1 = Format("e2m1", 2, 1, "none", np.dtype(ml_dtypes.float4_e2m1fn))
 UE4M3 = Format("ue4m3", 4, 3, "nan", np.dtype(ml_dtypes.float8_e4m3fn), signed=False)
+UE5M3 = Format("ue5m3", 5, 3, "nan", np.dtype(np.uint8), signed=False)
 UE8M0 = Format(
     "ue8m0", 8, 0, "nan", np.dtype(ml_dtypes.float8_e8m0fnu), signed=False, subnormals=False
 )

@@ -98,6 +98,15 @@ def relu(x: Array, fmt: Format) -> Array:
     return kept.view(fmt.dtype)
 
 
+def positive_zero(x: Array, fmt: Format) -> Array:
+    """Replace -0 by +0 (``.pzo``)."""
+    words = x.view(fmt.word)
+    kept: Array = np.where(
+        words == fmt.word.type(1 << fmt.sign_bit + fmt.low_bit), fmt.word.type(0), words
+    )
+    return kept.view(fmt.dtype)
+
+
 # ---- exact sums -----------------------------------------------------------------------------
 
 
@@ -179,7 +188,7 @@ def round_exactly(x: Doubles, fmt: Format, rounding: str | Rounding) -> Array:
     codes = magnitudes(x, fmt, ROUNDINGS[rounding] if isinstance(rounding, str) else rounding)
     limited = ~(np.abs(x) <= fmt.max_finite) | (codes > fmt.largest)
     if some(limited):
-        infinity: Any = np.int64(fmt.largest if fmt.infinity is None else fmt.infinity)
+        infinity: Any = np.int64(fmt.nan if fmt.infinity is None else fmt.infinity)
         over = infinity
         if isinstance(rounding, str) and rounding in _TO_LARGEST:
             over = np.where(_TO_LARGEST[rounding](x), np.int64(fmt.largest), infinity)
@@ -196,8 +205,8 @@ def narrow(
 ) -> Array:
     """Round float32 or float64 to ``fmt``, as values of its dtype; NaN becomes the canonical one.
 
-    What is too large becomes infinity, or the largest number where there is no infinity, where
-    ``rounding`` leads away from infinity, or with ``finite`` (``.satfinite``).
+    What is too large becomes infinity, or NaN where there is no infinity; the largest number where there is
+    neither, where ``rounding`` leads away from infinity, or with ``finite`` (``.satfinite``).
     """
     if finite:
         most = x.dtype.type(fmt.max_finite)
@@ -219,7 +228,7 @@ def _quickly(x: Array, fmt: Format, rounding: str | Rounding, finite: bool) -> A
         return r if r is x or rounding == "rn" else _step_back(r, double(x), rounding, fmt)
     if single and fmt.exponent_bits == F32.exponent_bits and rounding in _ADDED:
         return _cut(x, fmt, rounding)
-    has_cast = fmt.infinity is not None or finite
+    has_cast = fmt.dtype != fmt.word and (fmt.infinity is not None or finite)
     if single and rounding == "rn" and has_cast and not isinstance(x, Symbolic):
         return x.astype(fmt.dtype)
     return None

@@ -68,7 +68,7 @@ STORED: dict[str, ScalarType] = {fmt.name: _of_format(fmt) for fmt in (E4M3, E5M
 """The formats that are no fundamental type, but whose numbers lie one to a byte in memory."""
 
 
-_TYPE = re.compile(r"pred|tf32|[busf]\d+(x\d+(_p\d+)?)?|bf16(x2)?|e\dm\d(x\d)?|ue\dm\d(x\d)?")
+_TYPE = re.compile(r"pred|tf32|[busf]\d+(x\d+(_p\d+)?)?|bf16(x2)?|e\dm\d(p\d)?(x\d)?|ue\dm\d(x\d)?")
 
 
 def is_type(name: str) -> bool:

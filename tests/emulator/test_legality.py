@@ -212,9 +212,12 @@ fabric.submit;
 cp.async.bulk.wait_group.sync_restrict::proxy::async 0;
 fence.alias.sync_restrict::read.release.sys;
 tensormap.query.alloc_class_large.global.b1024 p0, [d0];
-spcompress.b8.b2.sp::2:4.x1 {r0}, {r1}, {r2, r3}, r4;
-spdecompress.b8.b2.sp::2:4.x1 {r0}, {r1}, {r2}, r3;
-applypriority.async.bulk.global.bulk_group.L2::evict_normal [d0], r0;
+mul.bf16x2.bf16x2.f16x2 r0, r1, r2;
+mul.f16x2.f16x2.bf16x2 r0, r1, r2;
+add.bf16x2.f32x2.f32x2 r0, d0, d1;
+add.ftz.f16x2.f32x2.f32x2 r0, d0, d1;
+sub.bf16x2.f32x2.f32x2 r0, d0, d1;
+sub.ftz.f16x2.f32x2.f32x2 r0, d0, d1;
 """.strip().splitlines()
 
 

@@ -104,7 +104,7 @@ def test_the_measured_list_is_whole() -> None:
         "tcgen05.alloc": 2,
         "tcgen05.dealloc": 2,
         "tcgen05.relinquish_alloc_permit": 2,
-        "tcgen05.commit": 4,
+        "tcgen05.commit": 6,
         "tcgen05.wait": 2,
         "tcgen05.fence": 2,
     }

@@ -6,6 +6,7 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: Bulk copies", "st.a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -59,7 +60,7 @@ class BulkCopies:
         """Return a copy for each of the threads, or for each bit of the mask it gives."""
         if mask is None:
             return cls(threads, np.arange(threads.size), None)
-        bits = given(mask, frame, threads)[:, None] >> np.arange(16) & 1
+        bits = given(mask, frame, threads)[:, None] >> np.arange(32) & 1
         thread, rank = np.nonzero(bits)
         return cls(threads, thread, rank)
 
@@ -167,7 +168,8 @@ def policy(context: Context, form: RowForm, operands: list[Any]) -> None:
 
 def multicast(context: Context, form: RowForm, operands: list[Any]) -> Source | None:
     """Take the mask of the CTAs a copy is for off the end of the operands."""
-    return context.source(operands.pop(), "u16") if form["multicast"] else None
+    kind = CASTS.get(form["multicast"])
+    return context.source(operands.pop(), kind) if kind else None
 
 
 def reduction(form: RowForm, kind: ScalarType) -> Put:
@@ -346,12 +348,24 @@ def store(context: Context, form: RowForm) -> Step:
 
 # ---- rows -----------------------------------------------------------------------------------
 
-MULTICAST = "multicast::cluster"
-OF_16_BITS = f"{MULTICAST}::16b"
-OF_16_BITS_SINCE = "sm_90 9.4"
 EVICTED_LAST, EVICTED_LAST_SINCE = "L2::evict_last", "sm_107f 9.4"
-"""What says that the mask of a multicast has 16 bits, as it has anyhow, and since when."""
-CASTS = f"{MULTICAST} {OF_16_BITS}"
+CASTS = {
+    "multicast::cluster": "u16",
+    "multicast::cluster::16b": "u16",
+    "multicast::cluster::32b": "u32",
+}
+"""What a multicast is called, and the type of its mask of CTAs."""
+CASTS_SINCE = {"multicast::cluster::16b": "sm_90 9.4", "multicast::cluster::32b": "sm_107f 9.4"}
+
+
+def casts() -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield for the rows of copies to no other CTA, and to several: a slot, an operand, and what fills the slot."""
+    yield "", "", {}
+    for kind in ("u16", "u32"):
+        names = " ".join(name for name, of in CASTS.items() if of == kind)
+        yield ".<multicast>", f" {kind}", {"multicast": names}
+
+
 MASKED, BEYOND = "cp_mask", "ignore_oob"
 SIGNAL = "mbarrier::complete_tx::bytes"
 _row = partial(row, mix="asynchronous copy", needs="sm_90 8.0")
@@ -367,7 +381,7 @@ _TO_OTHERS = {"to": "shared::cluster", "from": "shared::cta"}
 _copy = partial(_row, step=copy, effects=SIGNALS)
 _grouped = partial(_row, step=copy, effects=GROUPED)
 _ORDERED = {"": "sm_90 8.0", "weak": "sm_90 9.3", "relaxed": "sm_90 9.3"}
-_NAMED = {"relaxed": "sm_90a sm_100f sm_110f 9.3", OF_16_BITS: OF_16_BITS_SINCE}
+_NAMED = {"relaxed": "sm_90a sm_100f sm_110f 9.3", **CASTS_SINCE}
 # Whatever is said of order, all threads see a copy when its mbarrier is told.
 for _order, _kind, _scopes, _near in (
     ("{.weak}", "", {}, {}),
@@ -382,7 +396,7 @@ for _order, _kind, _scopes, _near in (
         **_TO_OTHERS,
     )
     for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
-        for _cast, _mask, _casts in (("", "", {}), (".<multicast>", " u16", {"multicast": CASTS})):
+        for _cast, _mask, _casts in casts():
             _copy(
                 f"{_start}.{SIGNAL}{_cast}{_hint}{_kind}",
                 f"{_SIZED} [b64@to]{_mask}{_policy}",
@@ -414,6 +428,12 @@ _row(
     "[b8] u32<1048561/16",
     step=prefetch,
     needs={"": "sm_90 8.0", EVICTED_LAST: EVICTED_LAST_SINCE},
+)
+_row(
+    "applypriority.async.bulk{.global}.bulk_group.L2::evict_normal",
+    "[b8] u32<1048561/16",
+    step=prefetch,
+    needs="sm_107f 9.4",
 )
 _group = partial(_row, operands="")
 _group("cp.async.bulk.commit_group", step=commit_group, effects=Effects(commits="bulk_copies"))

@@ -16,7 +16,7 @@ from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush
-from ptxlab.numbers.types import TYPES, joined, unpacked
+from ptxlab.numbers.types import TYPES, joined, packed, packing, unpacked
 
 Compare = Callable[[Array, Array], Array]
 
@@ -197,6 +197,23 @@ for _types, _operators, _ftz, _, _ in _COMPARED:
         )
         _set_row(f"set.<cmp>{_flush}.<D>.<T>", "T T -> D")
         _set_row(f"set.<cmp>.<boolean>{_flush}.<D>.<T>", "T T pred -> D", boolean=_BOOLEANS)
+
+
+def _set_each(cmp: str, T: str) -> Callable[..., Array]:
+    """``set.CmpOp.type d, a, b`` of several integers in a register: all ones, or zero, in the place of each."""
+    single, _ = packing(T)
+    return packed(_set(cmp, single, single), T)
+
+
+for _types, _operators in (("u8x4 u16x2", _UNSIGNED), ("s8x4 s16x2", SIGNED)):
+    comparison(
+        "set.<cmp>.<T>",
+        "T T -> T",
+        make=_set_each,
+        needs="sm_107f 9.4",
+        cmp=" ".join(_operators),
+        T=_types,
+    )
 
 
 # ---- selp, slct -----------------------------------------------------------------------------

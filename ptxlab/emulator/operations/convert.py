@@ -16,7 +16,15 @@ from ptxlab.emulator.operations.floating import after
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers.doubles import toward
 from ptxlab.numbers.formats import FORMATS
-from ptxlab.numbers.rounding import flush, narrow, propagate_nan_f64, saturate, to_odd, two_sum
+from ptxlab.numbers.rounding import (
+    flush,
+    narrow,
+    positive_zero,
+    propagate_nan_f64,
+    saturate,
+    to_odd,
+    two_sum,
+)
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import TYPES, limits
 
@@ -148,26 +156,39 @@ _between("cvt{.<rnd>}.<D>.<S>", rnd=RND, D="f16", S="bf16", needs=BF16)
 _between("cvt{.<rnd>}.<D>.<S>", rnd=RND, D="bf16", S="f16", needs=BF16)
 
 
-# ---- f32 to less, with .relu and .satfinite -------------------------------------------------
+# ---- f32 to less, with .relu, .satfinite and .pzo -------------------------------------------
+
+RUBIN = "sm_107f 9.4"
 
 
-def narrowing(D: str, rnd: str, satfinite: str = "", relu: str = "") -> Unary:
-    """Return the conversion of f32 to a format under these modifiers."""
+def narrowing(D: str, rnd: str, satfinite: str = "", relu: str = "", pzo: str = "") -> Unary:
+    """Return the conversion of f32 or f64 to a format under these modifiers; without a sign the magnitude's."""
     fmt, finite = FORMATS[D], bool(satfinite)
+    if not fmt.signed:
+        return lambda a: narrow(np.abs(a), fmt, rnd, finite=finite)
     if relu:
         return lambda a: not_negative(narrow(a, fmt, rnd, finite=finite), fmt)
+    if pzo:
+        return lambda a: positive_zero(narrow(a, fmt, rnd, finite=finite), fmt)
     return lambda a: narrow(a, fmt, rnd, finite=finite)
 
 
 _single = partial(conversion, operands="f32 -> D", make=narrowing)
-_single("cvt.<rnd>.<relu>.<D>.f32", rnd="rn rz", relu="relu", D="f16 bf16", needs="sm_80 7.0")
 _single(
-    "cvt.<rnd>.<satfinite>{.relu}.<D>.f32",
+    "cvt.<rnd>.<relu>{.pzo}.<D>.f32",
+    rnd="rn rz",
+    relu="relu",
+    D="f16 bf16",
+    needs={"": "sm_80 7.0", "pzo": RUBIN},
+)
+_single(
+    "cvt.<rnd>.<satfinite>{.relu}{.pzo}.<D>.f32",
     rnd="rn rz",
     satfinite="satfinite",
     D="f16 bf16",
-    needs={"": "sm_70 8.1", "relu": "sm_80 7.0", "bf16": "sm_80 7.0"},
+    needs={"": "sm_70 8.1", "relu": "sm_80 7.0", "bf16": "sm_80 7.0", "pzo": RUBIN},
 )
+_single("cvt.<rnd>.<pzo>.<D>.f32", rnd="rn rz", pzo="pzo", D="f16 bf16", needs=RUBIN)
 _single(
     "cvt.<rnd>{.satfinite}.<D>.f32",
     rnd="rna",
@@ -175,8 +196,8 @@ _single(
     needs={"": "sm_80 7.0", "satfinite": "sm_80 8.1"},
 )
 _single(
-    "cvt.<rnd>{.satfinite}{.relu}.<D>.f32",
+    "cvt.<rnd>{.satfinite}{.relu}{.pzo}.<D>.f32",
     rnd="rn rz",
     D="tf32",
-    needs={"": "sm_90 7.8", "satfinite": "sm_100 8.6"},
+    needs={"": "sm_90 7.8", "satfinite": "sm_100 8.6", "pzo": RUBIN},
 )

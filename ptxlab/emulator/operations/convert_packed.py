@@ -12,14 +12,28 @@ from functools import partial
 import numpy as np
 
 from ptxlab.arrays import Array, looked_up
-from ptxlab.emulator.operations.convert import Unary, conversion, narrowing
+from ptxlab.emulator.operations.convert import RUBIN, Unary, conversion, narrowing
 from ptxlab.emulator.operations.floating import format_of
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Binary
-from ptxlab.numbers.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, UE8M0, Format
-from ptxlab.numbers.rounding import at_random, narrow
+from ptxlab.matrix.form import Fidelity
+from ptxlab.numbers.formats import (
+    BF16,
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    F16,
+    F32,
+    FORMATS,
+    UE5M3,
+    UE8M0,
+    Format,
+)
+from ptxlab.numbers.rounding import at_random, flush, narrow
 from ptxlab.numbers.rounding import relu as not_negative
-from ptxlab.numbers.types import limits, unpacked
+from ptxlab.numbers.types import limits, packing, unpacked
 
 BLACKWELL = "sm_100f sm_110f sm_120f"
 
@@ -54,10 +68,10 @@ def _from_halves(both: Binary, T: str) -> Unary:
 # ---- from two f32, or a register with two halves --------------------------------------------
 
 
-def _narrowed(D: str, rnd: str = "rn", satfinite: str = "satfinite", relu: str = "") -> Binary:
+def _narrowed(D: str, rnd: str = "rn", satfinite: str = "satfinite", **more: str) -> Binary:
     """Return the conversion of two f32; a NaN becomes the largest number where there is none."""
     fmt = format_of(D)
-    convert = narrowing(fmt.name, rnd, satfinite, relu)
+    convert = narrowing(fmt.name, rnd, satfinite, **more)
     return _side_by_side(lambda x: convert(x).view(fmt.word), _cell(fmt))
 
 
@@ -78,12 +92,12 @@ def _randomly(D: str, satfinite: str, relu: str) -> Callable[[Array, Array, Arra
 
 
 conversion(
-    "cvt.<rnd>{.satfinite}{.relu}.<D>.f32",
+    "cvt.<rnd>{.satfinite}{.relu}{.pzo}.<D>.f32",
     "f32 f32 -> D",
     make=_narrowed,
     rnd="rn rz",
     D="f16x2 bf16x2",
-    needs={"": "sm_80 7.0", "satfinite": "sm_80 8.1"},
+    needs={"": "sm_80 7.0", "satfinite": "sm_80 8.1", "pzo": RUBIN},
 )
 conversion(
     "cvt.rs{.satfinite}{.relu}.<D>.f32",
@@ -98,8 +112,26 @@ conversion(
 # ---- formats of 8, 6 and 4 bits -------------------------------------------------------------
 
 
-def _narrowed_halves(D: str, rnd: str, S: str, relu: str) -> Unary:
-    return _from_halves(_narrowed(D, rnd, relu=relu), S)
+def _narrowed_halves(D: str, rnd: str, S: str, satfinite: str = "satfinite", **more: str) -> Unary:
+    return _from_halves(_narrowed(D, rnd, satfinite, **more), S)
+
+
+def _divided(
+    D: str, rnd: str, S: str = "f32", satfinite: str = "satfinite", **more: str
+) -> Callable[..., Array]:
+    """Divide both numbers by a power of two first; what is subnormal in ``S`` counts as zero."""
+    fmt, given, powers = format_of(D), FORMATS[packing(S)[0]], _values(UE8M0).astype(np.float64)
+    convert = narrowing(fmt.name, rnd, satfinite, **more)
+
+    def compute(*operands: Array) -> Array:
+        *numbers, scale = operands
+        if S != "f32":
+            numbers = [half for [half] in reversed(unpacked(S, *numbers))]
+        power = looked_up(scale, powers.view(np.uint64)).view(np.float64)
+        both = _side_by_side(lambda x: convert(x).view(fmt.word), _cell(fmt))
+        return both(*(flush(x, given).astype(np.float64) / power for x in numbers))
+
+    return compute
 
 
 def _values(fmt: Format) -> Array:
@@ -113,8 +145,9 @@ def _both(a: Array, cell: int) -> tuple[Array, Array]:
 
 
 def _grow(values: Array, cell: int, wide: Format, satfinite: str = "", relu: str = "") -> Unary:
-    """Every one of ``values``, by its code, is one of ``wide``, so a table of them is the conversion."""
-    grown = narrow(values, wide, finite=bool(satfinite))
+    """Each of ``values``, by its code, is one of ``wide`` or beyond it, so a table of them is the conversion."""
+    with np.errstate(over="ignore"):
+        grown = narrow(values, wide, finite=bool(satfinite))
     table = (not_negative(grown, wide) if relu else grown).view(np.uint16).astype(np.uint32)
 
     def compute(a: Array) -> Array:
@@ -125,7 +158,7 @@ def _grow(values: Array, cell: int, wide: Format, satfinite: str = "", relu: str
     return compute
 
 
-def _grow_scaled(values: Array, cell: int, satfinite: str, relu: str) -> Binary:
+def _grow_scaled(values: Array, cell: int, satfinite: str, relu: str = "") -> Binary:
     """Multiply each by its power of two, which leads out of what bfloat16 has at both ends."""
     numbers, powers = (x.astype(np.float64).view(np.uint64) for x in (values, _values(UE8M0)))
 
@@ -148,46 +181,70 @@ _HALVES: dict[int, str | dict[str, str]] = {
     6: f"{BLACKWELL} 9.1",
 }
 _HALVES[4] = _HALVES[6]
-_CUT_OFF = "sm_107f 9.4"
-_TO_BF16 = "cvt.rn{.satfinite}{.relu}"
-SCALED = "scaled::n2::ue8m0"
+SCALED, SCALED_ALIKE = "scaled::n2::ue8m0", "scaled::n1::ue8m0"
 
 
-def _to_bf16(two: str, values: Array, cell: int, needs: str) -> None:
+def _to_bf16(two: str, values: Array, cell: int, needs: str, relu: str = "{.relu}") -> None:
     """Add the rows of conversions to bfloat16, of which each number may have a scale."""
     register, grown = f"b{2 * cell}", partial(_grow, values, cell, BF16)
-    conversion(f"{_TO_BF16}.bf16x2.{two}", f"{register} -> bf16x2", make=grown, needs=needs)
+    start = f"cvt.rn{{.satfinite}}{relu}"
+    conversion(f"{start}.bf16x2.{two}", f"{register} -> bf16x2", make=grown, needs=needs)
     conversion(
-        f"{_TO_BF16}.{SCALED}.bf16x2.{two}",
+        f"{start}.{SCALED}.bf16x2.{two}",
         f"{register} b16 -> bf16x2",
         make=partial(_grow_scaled, values, cell),
         needs=needs,
     )
 
 
+def _scaled_alike(start: str, two: str, register: str) -> None:
+    """Add the rows of conversions to ``two`` narrow numbers that are divided by the same scale.
+
+    Those of f32 are as NVIDIA's cudnn-frontend has measured them on sm_107 ("fp32_to_fp8_pack_scaled"). Whether what
+    is subnormal only in f16 counts as zero too, the PTX ISA alone says.
+    """
+    known: tuple[tuple[str, str, Fidelity], ...] = (
+        ("f32 f32", "f32", "exact"),
+        ("bf16x2", "bf16x2", "exact"),
+        ("f16x2", "f16x2", "unverified"),
+    )
+    for given, source, fidelity in known:
+        conversion(
+            f"{start}.{SCALED_ALIKE}.<D>.<S>",
+            f"{given} b8 -> {register}",
+            make=_divided,
+            rnd="rn rz",
+            needs=RUBIN,
+            fidelity=fidelity,
+            D=two,
+            S=source,
+        )
+
+
 for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):
     _two, _register = f"{_fmt.name}x2", f"b{2 * _cell(_fmt)}"
     for _rnd, _whole, _half in (
         ("rn", _NEEDS[_fmt.bits], _HALVES[_fmt.bits]),
-        ("rz", _CUT_OFF, _CUT_OFF),
+        ("rz", RUBIN, RUBIN),
     ):
         conversion(
-            "cvt.<rnd>.satfinite{.relu}.<D>.f32",
+            "cvt.<rnd>.satfinite{.relu}{.pzo}.<D>.f32",
             f"f32 f32 -> {_register}",
             make=_narrowed,
             rnd=_rnd,
-            needs=_whole,
+            needs={"": _whole, "pzo": RUBIN},
             D=_two,
         )
         conversion(
-            "cvt.<rnd>.satfinite{.relu}.<D>.<S>",
+            "cvt.<rnd>.satfinite{.relu}{.pzo}.<D>.<S>",
             f"S -> {_register}",
             make=_narrowed_halves,
             rnd=_rnd,
-            needs=_half,
+            needs=({"": _half} if isinstance(_half, str) else _half) | {"pzo": RUBIN},
             D=_two,
             S="f16x2 bf16x2",
         )
+    _scaled_alike("cvt.<rnd>.satfinite{.relu}{.pzo}", _two, _register)
     conversion(
         f"cvt.rn{{.relu}}.f16x2.{_two}",
         f"{_register} -> f16x2",
@@ -200,6 +257,18 @@ for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):
             f"cvt.rs.{_relu}satfinite.{_fmt.name}x4",
             "the PTX ISA leaves open how four values share the random bits",
         )
+
+_SCALES, _UNSIGNED = (
+    "cvt.<rnd>{.satfinite}",
+    partial(conversion, rnd="rn rz rp", needs=RUBIN, D="ue5m3x2"),
+)
+_UNSIGNED(f"{_SCALES}.<D>.f32", "f32 f32 -> b16", make=_narrowed)
+_UNSIGNED(f"{_SCALES}.<D>.<S>", "S -> b16", make=_narrowed_halves, S="f16x2 bf16x2")
+_scaled_alike(_SCALES, "ue5m3x2", "b16")
+conversion(
+    "cvt.rn.f16x2.ue5m3x2", "b16 -> f16x2", _grow(_values(UE5M3), UE5M3.bits, F16), needs=RUBIN
+)
+_to_bf16("ue5m3x2", _values(UE5M3), UE5M3.bits, RUBIN, relu="")
 
 _FIXED_POINT = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32) / np.float32(64)
 _to_bf16("s2f6x2", _FIXED_POINT, 8, "sm_100a sm_103a sm_107a sm_110a sm_120a sm_121a 9.1")

@@ -80,22 +80,33 @@ class Objects:
         return index
 
     def act(
-        self, frame: Frame, threads: Threads, do: Callable[[Mbarriers, Array], Result]
+        self,
+        frame: Frame,
+        threads: Threads,
+        do: Callable[[Mbarriers, Array], Result],
+        index: Array | None = None,
     ) -> Result:
-        """Return what ``do`` makes of the objects. Raise LaunchError for what PTX leaves undefined."""
-        index = self.index(frame, threads)
+        """Return what ``do`` makes of the objects, or of those at ``index``. Raise LaunchError for what PTX leaves undefined."""
+        if index is None:
+            index = self.index(frame, threads)
         try:
             return do(frame.wave.mbarriers, index)
         except UndefinedUse as refused:
             raise self.fault(frame, threads, refused.at, str(refused)) from None
 
     def change(
-        self, frame: Frame, threads: Threads, do: Callable[[Mbarriers, Array], Result]
+        self,
+        frame: Frame,
+        threads: Threads,
+        do: Callable[[Mbarriers, Array], Result],
+        index: Array | None = None,
     ) -> Result:
         """Do the same, and have whoever watches see it."""
+        if index is None:
+            index = self.index(frame, threads)
         if frame.wave.watched:
-            frame.wave.watcher.arrive(threads, self.index(frame, threads))
-        return self.act(frame, threads, do)
+            frame.wave.watcher.arrive(threads, index)
+        return self.act(frame, threads, do, index)
 
     def fault(self, frame: Frame, threads: Threads, at: int, what: str) -> LaunchError:
         """Return the error of the thread at position ``at`` of the active ones."""

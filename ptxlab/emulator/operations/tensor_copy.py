@@ -17,17 +17,16 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.address_map import RANK_SHIFT
 from ptxlab.emulator.operations.bulk import (
-    CASTS,
+    CASTS_SINCE,
     EVICTED_LAST,
     EVICTED_LAST_SINCE,
     GROUPED,
-    OF_16_BITS,
-    OF_16_BITS_SINCE,
     REDUCED,
     SIGNAL,
     SIGNALS,
     BulkCopies,
     Signal,
+    casts,
     multicast,
     policy,
     reduction,
@@ -501,12 +500,12 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
         (".<mode>", "2d", "tile::gather4", "&s32*dim+3", ""),
     ):
         _shaped = partial(_row, dim=_dims, mode=_name)
-        for _cast, _mask, _casts in (("", "", {}), (".<multicast>", " u16", {"multicast": CASTS})):
+        for _cast, _mask, _casts in casts():
             _shaped(
                 f"{_START}{_mode}.{SIGNAL}{{.<group>}}{_cast}{_hint}",
                 f"[b8@to] {_tensor} [b64@to]{_more}{_mask}{_policy}",
                 step=load,
-                needs=_NEEDS | {OF_16_BITS: OF_16_BITS_SINCE},
+                needs=_NEEDS | CASTS_SINCE,
                 effects=SIGNALS,
                 to="shared::cluster",
                 group="cta_group::1 cta_group::2",
@@ -527,6 +526,13 @@ for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
                 f"{_tensor}{_more}{_policy}",
                 step=prefetch,
                 needs=_NEEDS | {EVICTED_LAST: EVICTED_LAST_SINCE},
+            )
+        if not _hint:
+            _shaped(
+                f"applypriority.async.bulk.tensor.<dim>{{.global}}.bulk_group{_mode}.L2::evict_normal",
+                f"{_tensor}{_more}",
+                step=prefetch,
+                needs="sm_107f 9.4",
             )
     for _mode, _dims, _name, _tensor in (
         ("{.<mode>}", _TILE, "tile", "&s32*dim"),

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.operations.bulk import MULTICAST, OF_16_BITS, OF_16_BITS_SINCE, BulkCopies
+from ptxlab.emulator.operations.bulk import CASTS, CASTS_SINCE, BulkCopies
 from ptxlab.emulator.operations.mbarrier import Objects
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.tensor_memory_allocate import enter
@@ -258,9 +258,10 @@ def commit(context: Context, asked: RowForm) -> Step:
     base, _ = context.address(barrier, 32)
     objects = Objects(replace(Objects.of(context, asked, barrier).access, space=CLUSTER, base=base))
     # Of a multicast, the rank that a CTA has is put above the bits of the offset.
-    if OF_16_BITS in asked.modifiers:
-        require(context, asked.name, parse_needs(OF_16_BITS_SINCE))
-    mask = context.source(masks[0], "u16") if {MULTICAST, OF_16_BITS} & {*asked.modifiers} else None
+    cast = next((name for name in asked.modifiers if name in CASTS), None)
+    if cast in CASTS_SINCE:
+        require(context, asked.name, parse_needs(CASTS_SINCE[cast]))
+    mask = context.source(masks[0], CASTS[cast]) if cast else None
 
     def run(frame: Frame, threads: Threads) -> None:
         wave = frame.wave

@@ -45,7 +45,7 @@ from ptxlab.emulator.operations.tensor_core_operands import (
 from ptxlab.emulator.operations.unit_lines import UnitLines
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.forms import matrix_form
+from ptxlab.emulator.prepare.forms import matrix_form, require
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.run.code import Step
@@ -54,6 +54,7 @@ from ptxlab.emulator.run.tensor_memory import COLUMNS, LANES
 from ptxlab.emulator.run.tensor_work import TensorCoreAccess
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
+from ptxlab.isa.legality import parse_needs
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.matrix.descriptor import READERS
@@ -414,7 +415,7 @@ def multiply(context: Context, asked: RowForm) -> Step:
     operands = context.instruction.operands
     names = form.written([len(context.elements(operand)) for operand in operands])
     given = {name.name: operand for name, operand in zip(names, operands, strict=True)}
-    shifts = _checked(asked, form)
+    shifts = _checked(context, asked, form)
     shift, zeros, masks = (
         given.get(name)
         for name in ("scale-input-d", "zero-column-mask-desc", "disable-output-lane")
@@ -444,7 +445,7 @@ def _a(context: Context, given: Mapping[str, Operand]) -> Source | TensorAddress
     return context.source(given["a-desc"], "b64")
 
 
-def _checked(asked: RowForm, form: TensorCoreProduct) -> bool:
+def _checked(context: Context, asked: RowForm, form: TensorCoreProduct) -> bool:
     """Say whether A is shifted behind the product. Raise UnknownForm for modifiers that the form does not take."""
     shifts = "ashift" in asked.modifiers
     if shifts and (form.variant != "ts" or form.stationary or form.scaling):
@@ -453,9 +454,10 @@ def _checked(asked: RowForm, form: TensorCoreProduct) -> bool:
     uses = [use for use in _USES if not (shifts and use in ("fill", "use"))]
     known = {f"collector::{buffer}::{use}" for buffer in buffers for use in uses}
     wrong = [m for m in asked.modifiers if m.startswith("collector") and m not in known]
-    if wrong and wrong[0].startswith("collector::b::"):  # of sm_107a alone
-        raise UnknownForm(f"modifier .{wrong[0]} is not modelled")
-    if wrong:
+    of_b = {f"collector::b::{use}" for use in _USES} if not form.stationary else set()
+    if wrong and form.kind != "i8" and of_b.issuperset(wrong):
+        require(context, asked.name, parse_needs("sm_107f 9.4"))
+    elif wrong:
         raise UnknownForm(f"does not take .{wrong[0]}")
     return shifts
 

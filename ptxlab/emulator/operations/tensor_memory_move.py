@@ -10,7 +10,7 @@ restrictions" of Tensor Memory; that lane bits are ignored is said in public ker
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, cast
@@ -19,18 +19,27 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.order import nothing
+from ptxlab.emulator.operations.structured_sparsity import (
+    GROUP,
+    KEPT,
+    largest_two,
+    packed_indices,
+    sizes,
+)
 from ptxlab.emulator.operations.tensor_memory_allocate import TensorWarps
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import find, matrix_form
-from ptxlab.emulator.prepare.registers import Source
+from ptxlab.emulator.prepare.registers import Destination, Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.code import Step
 from ptxlab.emulator.run.tensor_memory import COLUMNS, CTA_CELLS
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP, WARPGROUP
+from ptxlab.matrix.naming import named
+from ptxlab.numbers.formats import F32
 from ptxlab.syntax.tree import Integer, Operand
 
 if TYPE_CHECKING:  # it makes tables that most programs can spare
@@ -112,10 +121,45 @@ def load(context: Context, asked: RowForm) -> Step:
     """Load registers, and reduce what each thread has loaded if the instruction says so."""
     form = cast("TensorMemoryMove", matrix_form(context, asked))
     registers, *rest = context.instruction.operands
-    destinations = context.destinations(registers, "b32")
-    reduced = context.destination(rest.pop(0), "b32") if form.reduction else None
+    return _load(context, form, context.destinations(registers, "b32"), rest, form.reduction)
+
+
+def load_compressed(context: Context, asked: RowForm) -> Step:
+    """Load two of every four columns, and which of them these are."""
+    form = named(f"tcgen05.ld.sync.aligned.32x32b.{asked['num']}.b32")
+    metadata, kept, *rest = context.instruction.operands
+    count = int(asked["num"][1:])
+    for operand, registers in ((metadata, -(-count // 32)), (kept, count // KEPT)):
+        if len(context.elements(operand)) != registers:
+            context.reject(f"there are {registers} registers in braces here", operand)
+    destinations = [d for operand in (metadata, kept) for d in context.destinations(operand, "b32")]
+    modifiers = (asked["op"], asked["abs"], asked["NaN"], "f32")
+    reduction = ".".join(filter(None, modifiers)) if "red" in asked.modifiers else ""
+    compress = partial(_compressed, least=asked["op"] == "min", magnitude=bool(asked["abs"]))
+    return _load(context, cast("TensorMemoryMove", form), destinations, rest, reduction, compress)
+
+
+def _compressed(words: Array, *, least: bool, magnitude: bool) -> Array:
+    """Return indices of two bits, and below them the two largest of four words each, [registers, ...]."""
+    groups = np.moveaxis(words, 0, -1).reshape(-1, len(words) // GROUP, GROUP)
+    chosen = largest_two(sizes(groups, F32, least=least, magnitude=magnitude))
+    kept = np.take_along_axis(groups, chosen, axis=-1).reshape(len(groups), -1)
+    columns = np.concatenate([packed_indices(chosen.reshape(len(groups), -1), 2), kept], axis=1)
+    return np.ascontiguousarray(columns.T).reshape(-1, *words.shape[1:])
+
+
+def _load(
+    context: Context,
+    form: TensorMemoryMove,
+    destinations: Sequence[Destination],
+    rest: list[Operand],
+    reduced_by: str,
+    change: Callable[[Array], Array] = np.asarray,
+) -> Step:
+    """Load what ``change`` makes of the words that ``form`` reaches, and a reduction of them."""
+    reduced = context.destination(rest.pop(0), "b32") if reduced_by else None
     access = _Access.of(context, form, rest[0], rest[1] if len(rest) > 1 else None)
-    reduction = _reduction(form.reduction) if form.reduction else None
+    reduction = _reduction(reduced_by) if reduced_by else None
     context.participants = ALIGNED
 
     def run(frame: Frame, threads: Threads) -> None:
@@ -127,7 +171,7 @@ def load(context: Context, asked: RowForm) -> Step:
         words = cells[..., 0]
         if form.packed:
             words = (words & _LOW) | (cells[..., 1] << _HIGH)
-        for destination, value in zip(destinations, words, strict=True):
+        for destination, value in zip(destinations, change(words), strict=True):
             warps.write(destination, value)
         if reduced is not None and reduction is not None:
             warps.write(reduced, reduction(words))
@@ -192,6 +236,17 @@ def wait_for_loads(context: Context, asked: RowForm) -> Step:
 
 
 _move = partial(row, operands="", mix="matrix move", collective=True)
+for _red, _nan in (("", ""), (".red", "{.NaN}")):
+    _move(
+        f"tcgen05.ld{_red}.spcompress.sync.aligned.32x32b.<num>.<op>.sp::2:4{{.abs}}{_nan}.f32.b2",
+        step=load_compressed,
+        operands="@registers",
+        needs="sm_107a 9.4",
+        fidelity="unverified",
+        effects=Effects(begins="tensor_loads", work="load"),
+        num="x4 x8 x16 x32 x64 x128",
+        op="min max",
+    )
 _move("tcgen05.ld.*", step=load, effects=Effects(begins="tensor_loads", work="load"))
 _move("tcgen05.st.*", step=store, effects=Effects(begins="tensor_stores", work="store"))
 _wait = partial(row, operands="", mix="synchronization", collective=True)

@@ -23,7 +23,11 @@ _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
 _FABRIC = "one GPU is emulated, and no fabric between several"
 _UNSAID = "what it does is not in the public text of the PTX ISA"
-_RUBIN = "it is new with sm_107 (Rubin), of which it is not modelled"
+_REPORT = "what a copy reports to an mbarrier is not modelled"
+_READ = "it signals that A was read, and products that are emulated read and write at once"
+_TABLE = "where the table lies that B is looked up in, the PTX ISA says in figures alone"
+_MAGNITUDE = "how numbers of 12 bits with a sign lie in 16 is not in the public text of the PTX ISA"
+_OVERRIDDEN = "copies with tensor maps of which an instruction overrides parts are not modelled"
 
 REFUSED: dict[str, str] = {
     "multimem": "one GPU is emulated, and no memory of several",
@@ -31,9 +35,6 @@ REFUSED: dict[str, str] = {
     "cp.async.bulk.wait_group.sync_restrict::proxy::async": _UNSAID,
     "fence.alias": _UNSAID,
     "tensormap.query": _UNSAID,
-    "spcompress": _RUBIN,
-    "spdecompress": _RUBIN,
-    "applypriority.async": _RUBIN,
     "tex": _TEXTURE,
     "tld4": _TEXTURE,
     "txq": _TEXTURE,
@@ -55,14 +56,14 @@ Anything else that is not known is refused as well, only without a reason.
 _REFUSED_MODIFIERS = {
     **dict.fromkeys(("generic::fabric", "fabric::generic", "fabric::fabric"), _FABRIC),
     **dict.fromkeys(
-        (
-            "collector::b", "decompress::lut", "kind::ti16", "mbarrier::report",
-            "multicast::cluster::32b", "override::global_address", "pzo", "scaled::n1", "spcompress",
-            "sync_restrict::shared::read::mma::a", "ue5m3x2",
-        ),
-        _RUBIN,
+        ("override::global_address", "override::global_dim", "override::global_dim_stride"),
+        _OVERRIDDEN,
     ),
-}  # fmt: skip
+    "decompress::lut": _TABLE,
+    "kind::ti16": _MAGNITUDE,
+    "mbarrier::report": _REPORT,
+    "sync_restrict::shared::read::mma::a": _READ,
+}
 """Why instructions with a modifier are refused, by its name or the first two parts of it."""
 
 

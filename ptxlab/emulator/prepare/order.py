@@ -13,6 +13,7 @@ from ptxlab.numbers.types import is_type
 
 _HALVES = "lo hi wide"
 _LEADING = {
+    "applypriority": "async bulk tensor",
     "bar": "cta warp sync arrive red",
     "clusterlaunchcontrol": "try_cancel async query_cancel",
     "barrier": "cta cluster sync arrive wait red",

@@ -277,7 +277,7 @@ def operands(row: Row) -> str:
 def _source(operand: OperandClass, name: str) -> str:
     if operand.kind == "address":
         return f"[{name}]"
-    return {"constant": "immediate", "name": "label"}.get(operand.kind, name)
+    return {"constant": "immediate", "name": operand.type}.get(operand.kind, name)
 
 
 def _call(form: RowForm, given: Sequence[Any]) -> str:

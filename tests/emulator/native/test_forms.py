@@ -41,10 +41,12 @@ def computed_forms() -> list[RowForm]:
 
 
 def some_forms() -> list[RowForm]:
-    """Return the forms, but of ``set`` and ``setp``, which are all comparisons of all types, every eleventh alone."""
+    """Return the forms, but of those of many types that are alike few: ``set`` and ``setp``, numbers of few bits."""
     forms, often = computed_forms(), ("set", "setp")
-    others = [form for form in forms if form.opcode not in often]
-    return others + [form for form in forms if form.opcode in often][::11]
+    few_bits = re.compile(r"u?e\d+m\d.*").fullmatch
+    narrow = [form for form in forms if any(map(few_bits, form.modifiers))]
+    others = [form for form in forms if form.opcode not in often and form not in narrow]
+    return others + [form for form in forms if form.opcode in often][::11] + narrow[::60]
 
 
 @cache

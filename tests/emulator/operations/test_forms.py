@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,12 @@ from ptxlab.emulator.prepare.row import ROWS, UnknownForm
 from ptxlab.isa.targets import TARGETS
 from scripts import certify_operations as certify
 from tests.together import in_one_test
+
+
+@pytest.fixture(autouse=True)
+def few_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``python scripts/certify_operations.py`` asks about all."""
+    monkeypatch.setattr(certify, "all_forms", partial(certify.all_forms, 32))
 
 
 @in_one_test("opcode", opcodes())
