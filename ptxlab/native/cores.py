@@ -92,6 +92,8 @@ class Pool:
         self._words = (ctypes.c_uint64 * (9 * LINE))()
         self._at = ctypes.addressof(self._words)
         self._asked = 0.0
+        self._process = os.getpid()
+        self._threads: list[threading.Thread] = []
         self._left_out = threading.Event()
         if self.cores > 1:
             self._start_threads()
@@ -177,24 +179,30 @@ class Pool:
             getattr(system, begin)(ctypes.c_void_p(self._at + 8 * PLACES[name]), None)
         for name, function in SYSTEM.items():
             self._words[PLACES[name]] = address(getattr(system, function))
-        threads = [
+        self._threads += [
             threading.Thread(target=self._serve, args=[self._at], name="ptxlab core", daemon=True)
             for _ in range(self.cores - 1)
         ]
         asking = threading.Thread(target=self._ask_again, name="ptxlab idle cores", daemon=True)
-        for thread in (*threads, asking):
+        for thread in (*self._threads, asking):
             thread.start()
+        atexit.register(self.end)
 
-        def end() -> None:
-            self._words[PLACES["ended"]] = 1
-            self._wake(self._at, len(threads))
-            for thread in threads:
-                thread.join()
-
-        atexit.register(end)
+    def end(self) -> None:
+        """End the threads, which a fork of their process has not: only what they held at that moment, for ever."""
+        if os.getpid() != self._process:
+            return
+        self._words[PLACES["ended"]] = 1
+        self._wake(self._at, len(self._threads))
+        for thread in self._threads:
+            thread.join()
 
 
 @cache
 def pool(cores: int) -> Pool:
     """Return the pool of so many cores, one in a process."""
     return Pool(cores)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.cache_clear)

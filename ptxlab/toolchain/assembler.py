@@ -69,6 +69,15 @@ class _Process:
         self._running.wait()
 
 
+def _unlock() -> None:
+    """Have a fork of this process wait for none of its threads."""
+    global _lock
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
+
 _SERVE = "import sys; from ptxlab.toolchain.assembler import serve; serve(sys.argv[1])"
 _lock = Lock()
 _process: _Process | None = None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import random
+import signal
 import struct
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from time import sleep
 
@@ -264,3 +268,30 @@ def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:
 def test_a_process_with_cores_at_work_ends() -> None:
     program = "from ptxlab.native import cores; cores.pool(3)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_a_forked_process_waits_for_no_thread_that_it_has_not() -> None:
+    """Whatever a thread of the pool held at the fork: here its mutex, and a chunk that it began."""
+    pool = cores.pool(2)
+    lock, unlock = (getattr(ctypes.CDLL(None), f"pthread_mutex_{do}") for do in ("lock", "unlock"))
+    mutex = ctypes.c_void_p(pool._at + 8 * PLACES["mutex"])
+    total = np.zeros(1, np.int64)
+    function = cores.Function(lambda task, first, end: total.__iadd__(end - first) is None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        lock(mutex)
+        child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        done = False
+        try:
+            pool.end()
+            other = cores.pool(2)
+            task = other.task(64, (function, 1, 1), words=())
+            done = other is not pool and other.run(task) and total[0] == 64
+        finally:
+            os._exit(0 if done else 1)
+    unlock(mutex)
+    assert os.waitpid(child, 0)[1] == 0
+    assert cores.pool(2) is pool

@@ -1,6 +1,7 @@
 """The memory of tensors on "cuda", which is this process's own: one storage on the CPU for each on "cuda".
 
-Both have the same address and end together: the storage on "cuda" holds the other.
+Both have the same address and end together: the storage on "cuda" holds the other. It begins a unit of the
+allocator for CUDA, as programs may rely on, where PyTorch on the CPU begins at any multiple of 64.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 
+from ptxlab.clients.torch import recording
 from ptxlab.errors import Unsupported
 
 MEMORY = 1 << 34
@@ -67,6 +70,11 @@ class Allocations:
             return self.on_gpu(host.resolve_conj().clone())
         nbytes = storage.nbytes()
         if nbytes:
+            if (
+                storage.data_ptr() % _UNIT and recording.active is None
+            ):  # else each replay writes here
+                host = _aligned(host, nbytes)
+                storage = host.untyped_storage()
             self._count(storage, nbytes)
         to_capsule, from_capsule = self._capsules
         capsule = to_capsule(host)
@@ -130,6 +138,17 @@ class Allocations:
         self.current -= allocation.counted
         if self._at.get(allocation.address) is allocation:
             del self._at[allocation.address]
+
+
+def _aligned(host: torch.Tensor, nbytes: int) -> torch.Tensor:
+    """Return the tensor with its storage copied to where a GPU might have it."""
+    owner = np.empty(nbytes + _UNIT, np.uint8)
+    address = owner.ctypes.data
+    first = -address % _UNIT
+    storage = torch.from_numpy(owner[first : first + nbytes]).untyped_storage()
+    ctypes.memmove(address + first, host.untyped_storage().data_ptr(), nbytes)
+    moved: torch.Tensor = _empty(host.dtype).detach().set_(storage, 0, host.size(), host.stride())
+    return moved
 
 
 @cache

@@ -40,6 +40,9 @@ def test_a_tensor_is_one_of_cuda(torch: Any) -> None:
     for same in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone(), x.new_ones(2, 3)):
         assert torch.equal(same, x)
         assert same.data_ptr() != x.data_ptr()
+        assert same.data_ptr() % 512 == 0
+    for new in (x + 1, torch.empty(3, device="cuda"), torch.arange(9).cuda()):
+        assert new.data_ptr() % 512 == 0
 
 
 def test_views_share_their_storage(torch: Any) -> None:
