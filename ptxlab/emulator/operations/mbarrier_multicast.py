@@ -44,13 +44,13 @@ def _tell(context: Context, form: RowForm) -> Step:
         [part] = translate(access, frame, copies.owners, copies.address(access, frame))
         index = np.broadcast_to(part.index, copies.thread.shape)
         numbers = given(number, frame, threads, 1)[copies.thread]
-        nothing, one = np.zeros_like(numbers), np.ones_like(numbers)
+        no, single = np.zeros_like(numbers), np.ones_like(numbers)
         if not arrives:
-            arrive = Arrive(nothing, numbers * sign)
+            arrive = Arrive(no, numbers * sign)
         elif expects:
-            arrive = Arrive(one, numbers, form["what"] == "arrive_drop")
+            arrive = Arrive(single, numbers, form["what"] == "arrive_drop")
         else:
-            arrive = Arrive(numbers, nothing, form["what"] == "arrive_drop")
+            arrive = Arrive(numbers, no, form["what"] == "arrive_drop")
         objects.change(
             frame, copies.owners, lambda barriers, at: barriers.arrive(at, arrive), index
         )

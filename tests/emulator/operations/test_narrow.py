@@ -244,13 +244,13 @@ def test_pairs_of_mixed_precision(reference: Any, short: str, mode: str) -> None
     def fma(x: int, y: int, z: int) -> int:
         return int(reference.fma(wider(x), y, z, "f32", mode))
 
-    one = 0x3F800000
+    unit = 0x3F800000
     short_pairs = [x << 16 | y for x, y in zip(a, a[::-1], strict=True)]
     wide, other = ([x << 32 | y for x, y in zip(o, o[3:] + o[:3], strict=True)] for o in (b, c))
     pairs, end = f"{mode}.f32x2.{short}x2", "f32x2"
     reference.matches(f"fma.{pairs}.{end}.{end}", both(fma), short_pairs, wide, other)
-    reference.matches(f"add.{pairs}.{end}", both(lambda x, z: fma(x, one, z)), short_pairs, wide)
-    negated = both(lambda x, z: fma(x, one, z ^ 0x80000000))
+    reference.matches(f"add.{pairs}.{end}", both(lambda x, z: fma(x, unit, z)), short_pairs, wide)
+    negated = both(lambda x, z: fma(x, unit, z ^ 0x80000000))
     reference.matches(f"sub.{pairs}.{end}", negated, short_pairs, wide)
 
 
@@ -308,18 +308,21 @@ def test_unsigned_scales_of_8_bits(reference: Any, mode: str, finite: bool) -> N
     modifiers = f"{mode}{'.satfinite' * finite}"
 
     @cache
-    def one(word: int, source: str) -> int:
+    def converted(word: int, source: str) -> int:
         return code_of(_value(reference, word, source), "ue5m3", mode, finite)
 
     a = [*_given(reference, "ue5m3", "f32"), 0x47E80000, 0x47E80001, 0x47E00001, 0xC7E00001]
     reference.matches(
-        f"cvt.{modifiers}.ue5m3x2.f32", lambda x, y: one(x, "f32") << 8 | one(y, "f32"), a, a[::-1]
+        f"cvt.{modifiers}.ue5m3x2.f32",
+        lambda x, y: converted(x, "f32") << 8 | converted(y, "f32"),
+        a,
+        a[::-1],
     )
     for source in ("f16", "bf16"):
         h = _given(reference, "e4m3", source)
         reference.matches(
             f"cvt.{modifiers}.ue5m3x2.{source}x2",
-            lambda w, s=source: one(w >> 16, s) << 8 | one(w & 0xFFFF, s),
+            lambda w, s=source: converted(w >> 16, s) << 8 | converted(w & 0xFFFF, s),
             [x << 16 | y for x, y in zip(h, h[::-1], strict=True)],
         )
 
@@ -355,7 +358,7 @@ def test_numbers_divided_by_one_scale(reference: Any, name: str, mode: str) -> N
     distance = 4 if name == "e2m1" else 8
 
     @cache
-    def one(word: int, scale: int, source: str) -> int:
+    def converted(word: int, scale: int, source: str) -> int:
         word = int(reference.flush(word, source))
         value = _value(reference, word, source)
         if scale == 255:
@@ -372,7 +375,7 @@ def test_numbers_divided_by_one_scale(reference: Any, name: str, mode: str) -> N
         if source == "f32":
             reference.matches(
                 f"{start}.f32",
-                lambda x, y, s: one(x, s, "f32") << distance | one(y, s, "f32"),
+                lambda x, y, s: converted(x, s, "f32") << distance | converted(y, s, "f32"),
                 a,
                 b,
                 scales,
@@ -381,7 +384,9 @@ def test_numbers_divided_by_one_scale(reference: Any, name: str, mode: str) -> N
         words = [x << 16 | y for x, y in zip(a, b, strict=True)]
         reference.matches(
             f"{start}.{source}x2",
-            lambda w, s, f=source: one(w >> 16, s, f) << distance | one(w & 0xFFFF, s, f),
+            lambda w, s, f=source: (
+                converted(w >> 16, s, f) << distance | converted(w & 0xFFFF, s, f)
+            ),
             words,
             scales,
         )
