@@ -147,7 +147,7 @@ def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
         if not any(name in slot.choices for made in rows for slot in made.slots):
             unknown = f"modifier .{name} is not modelled"
             return f"does not take type .{name}" if is_type(name) else unknown
-    misfits = [_misfit(made, modifiers) for made in rows]
+    misfits = [misfit(made, modifiers) for made in rows]
     least = min(map(_size, misfits))
     nearest = [misfit for misfit in misfits if _size(misfit) == least]
     left, missing, taken = nearest[0]
@@ -169,7 +169,7 @@ def _size(misfit: _Misfit) -> tuple[int, int]:
     return len(left) + len(missing), len(left)
 
 
-def _misfit(made: Row, modifiers: Sequence[str]) -> _Misfit:
+def misfit(made: Row, modifiers: Sequence[str]) -> _Misfit:
     """Return what a row does not take, which slots it then misses, and what it does take."""
     left, missing, taken = list(modifiers), [], []
     for slot in made.slots:

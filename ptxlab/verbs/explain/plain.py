@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.forms import forms as forms_of
+from ptxlab.emulator.prepare.forms import misfit
 from ptxlab.emulator.prepare.row import CARRY, ROWS, OperandClass, Row, RowForm
 from ptxlab.errors import PtxlabError, ToolchainError, nearest
 from ptxlab.machine.sass import sass
@@ -81,9 +82,8 @@ def explain(words: str, targets: Sequence[str] = ()) -> PlainExplanation:
     """Explain an instruction of registers, memory or control. Raises PtxlabError for modifiers that none has."""
     opcode, modifiers = opcode_of(words)
     rows = [row for row in ROWS[opcode] if not row.lifted and not row.tabled]
-    having = sorted(
-        (row for row in rows if _has(row, modifiers)), key=lambda row: row.match(modifiers) is None
-    )
+    having = [row for row in rows if not misfit(row, modifiers)[0]]
+    having.sort(key=lambda row: row.match(modifiers) is None)
     if not having:
         known = dict.fromkeys(c for row in rows for slot in row.slots for c in slot.choices if c)
         wrong = next((name for name in modifiers if name not in known), modifiers[-1])
@@ -105,15 +105,6 @@ def explain(words: str, targets: Sequence[str] = ()) -> PlainExplanation:
         tuple(_examples(form)) if form and opcode != "lop3" else (),
         tuple(_compiled(form, targets or TARGETS)) if form else (),
     )
-
-
-def _has(row: Row, modifiers: Sequence[str]) -> bool:
-    left = list(modifiers)
-    for slot in row.slots:
-        name = next((name for name in left if name in slot.choices), None)
-        if name is not None:
-            left.remove(name)
-    return not left
 
 
 def _form(opcode: str, rows: Sequence[Row], modifiers: tuple[str, ...]) -> RowForm | None:
