@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import urllib.request
 from functools import partial
 from hashlib import sha256
@@ -20,8 +21,11 @@ from scripts.pypi_readme import ROOT, relinked
 SITE = ROOT / "site"
 REPOSITORY = "https://github.com/ptxlab/ptxlab"
 
-PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full"
+VERSION = "314.0.7"
+PYODIDE = f"https://cdn.jsdelivr.net/pyodide/v{VERSION}/full"
 """Where a release of Pyodide is, and the wheels that were made for it."""
+NPM = ROOT / "node_modules" / "pyodide"
+"""Where npm install pyodide puts it, without wheels."""
 CORE = (
     "pyodide.mjs",
     "pyodide.asm.mjs",
@@ -70,14 +74,15 @@ def on_site(link: str, folder: str = ".") -> str:
 def playground(target: Path, given: Path | None) -> None:
     """Build the playground: the page of the lab, and Pyodide with what ptxlab needs, to answer it in the browser.
 
-    Pyodide and the wheels are those ``given`` in a folder, without one those of its release.
+    Pyodide and wheels are those ``given`` in a folder, or of npm's package where that is installed here; what is missing
+    there is fetched of its release.
     """
     from hatchling.build import build_wheel
 
     folder = target / "pyodide"
     folder.mkdir(parents=True)
     shutil.copy(SITE / "playground" / "worker.js", target)
-    wheels = taken(given, folder) if given else fetched(folder)
+    wheels = pyodide(given or NPM, folder)
     os.chdir(ROOT)
     wheels.append(build_wheel(str(folder)))
     (target / "wheels.json").write_text(json.dumps(wheels), encoding="utf-8")
@@ -85,44 +90,51 @@ def playground(target: Path, given: Path | None) -> None:
     (target / "index.html").write_text(page(backend), encoding="utf-8")
 
 
-def taken(given: Path, folder: Path) -> list[str]:
-    """Copy Pyodide and wheels from a folder, and return the names of the wheels."""
-    wheels = sorted(file.name for file in given.glob("*.whl"))
-    for name in (*CORE, *wheels):
-        shutil.copyfile(given / name, folder / name)
+def pyodide(near: Path, folder: Path) -> list[str]:
+    """Bring Pyodide and the wheels that are needed into a folder, and return the names of the wheels.
+
+    A wheel that is fetched is held to the hash that the release has of it.
+    """
+    for name in CORE:
+        brought(name, near, folder)
+    if wheels := sorted(file.name for file in near.glob("*.whl")):
+        return [brought(name, near, folder).name for name in wheels]
+    packages = json.loads((folder / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+    for wheel in (packages[name] for name in NEEDED):
+        content = brought(wheel["file_name"], near, folder).read_bytes()
+        if sha256(content).hexdigest() != wheel["sha256"]:
+            raise SystemExit(f"{wheel['file_name']} is not what its release says")
+        wheels.append(wheel["file_name"])
     return wheels
 
 
-def fetched(folder: Path) -> list[str]:
-    """Fetch Pyodide and the wheels that are needed, and return their names.
-
-    A wheel is held to the hash that its release has of it.
-    """
-    for name in CORE:
-        fetch(name, folder)
-    packages = json.loads((folder / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
-    wheels = [packages[name] for name in NEEDED]
-    for wheel in wheels:
-        if sha256(fetch(wheel["file_name"], folder)).hexdigest() != wheel["sha256"]:
-            raise SystemExit(f"{wheel['file_name']} is not what its release says")
-    return [wheel["file_name"] for wheel in wheels]
-
-
-def fetch(name: str, folder: Path) -> bytes:
+def brought(name: str, near: Path, folder: Path) -> Path:
+    """Copy a file from where it is, or else fetch it of the release, and say so."""
+    here = folder / name
+    if (near / name).is_file():
+        shutil.copyfile(near / name, here)
+        return here
+    print(f"scripts/site: {near} has no {name}, it is fetched: {PYODIDE}/{name}", file=sys.stderr)
     try:
         with urllib.request.urlopen(f"{PYODIDE}/{name}", timeout=120) as answer:
-            content: bytes = answer.read()
+            here.write_bytes(answer.read())
     except OSError as error:
-        hint = "--pyodide FOLDER takes the npm package pyodide, with wheels of numpy, ml_dtypes and rich"
-        raise SystemExit(f"{PYODIDE}/{name}: {error}\nhint: {hint}") from None
-    (folder / name).write_bytes(content)
-    return content
+        raise SystemExit(
+            f"{PYODIDE}/{name}: {error}\n"
+            f"hint: npm install pyodide@{VERSION} brings {', '.join(CORE)}, and --pyodide FOLDER takes a folder that has "
+            f"these and wheels of {', '.join(NEEDED)}"
+        ) from None
+    return here
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/site", description=__doc__)
     parser.add_argument("target", type=Path, help="the folder that is made, or made anew")
-    parser.add_argument("--pyodide", type=Path, help="a folder that has Pyodide and the wheels")
+    parser.add_argument(
+        "--pyodide",
+        type=Path,
+        help="a folder that has Pyodide, and the wheels or not (default node_modules/pyodide)",
+    )
     args = parser.parse_args()
     build(args.target.resolve(), args.pyodide and args.pyodide.resolve())
 
