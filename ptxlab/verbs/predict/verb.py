@@ -8,10 +8,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.failures import say
 from ptxlab.cli.options import How, add
 from ptxlab.cli.readers import listed, positive, target, words
 from ptxlab.cli.terminal import terminal_width
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import on_emulator
 
@@ -88,10 +89,20 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     progress = LaunchProgress(what="GPUs")
     predictions: list[Prediction] = []
-    for chip in gpus:
-        progress(len(predictions), len(gpus))
-        predictions.append(predicted(asked, chip, args.clock, args.what_if))
+    left_out: dict[str, str] = {}
+    for number, chip in enumerate(gpus):
+        progress(number, len(gpus))
+        try:
+            predictions.append(predicted(asked, chip, args.clock, args.what_if))
+        except (ToolchainError, Unsupported) as error:
+            if "all" not in args.gpu or chip is gpus[-1] and not predictions:
+                raise
+            lines = error.message.splitlines()
+            left_out[chip.gpu.name] = next((line for line in lines if "error" in line), lines[0])
     progress(len(gpus), len(gpus))
+    if left_out:
+        why = next(iter(left_out.values()))
+        say(f"ptxlab: left out are {', '.join(left_out)}, where it does not run: {why}")
     data = view.as_json(predictions)
     emit(
         args,
