@@ -76,14 +76,10 @@ def add_common(
     }
     add(group, DEVICE.format(arch=arch), **where, engine=("auto", "array", "native", SASS))
     add(group, f"--format {'|'.join(known)}  how to print the result", format=known)
-    add_short(group, "json")
+    short = {form: {"dest": "format", "action": "store_const", "const": form} for form in known[1:]}
+    add(group, "\n".join(f"--{form}  same as --format {form}" for form in short), **short)
     add(group, RESULT, output=readers.output_path, seed=readers.count)
     parser.set_defaults(device="auto", formats=known, seed=0)
-
-
-def add_short(parser: argparse._ActionsContainer, form: str) -> None:
-    how = {"dest": "format", "action": "store_const", "const": form}
-    add(parser, f"--{form}  same as --format {form}", **{form: how})
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:

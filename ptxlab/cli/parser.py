@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
     def _meant(self, word: str) -> str:
         """Say which option may have been meant by one that there is not, or by a word without one."""
         if word == "--gpu" and self.has("--arch"):
-            return "; here a GPU is named by its target: --arch sm_90a"
+            return "; here a GPU is named by its target: --arch sm_90a, or --arch h100"
         if word.startswith("-"):
             return suggestion(word, self._option_string_actions)
         for option, looks in (

@@ -117,6 +117,14 @@ def element_of(text: str) -> tuple[str | None, tuple[int, int]]:
     return named and named[1].upper(), (row, col)
 
 
+def element_of_d(text: str) -> tuple[int, int]:
+    """Read ``5,6`` of D, which may be written ``D[5,6]``."""
+    operand, (row, col) = element_of(text) if "[" in text else (None, element(text))
+    if operand not in (None, "D"):
+        raise ValueError(f"{text!r} is no element of D, such as D[3,9] or 3,9")
+    return row, col
+
+
 def words(text: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(","))
     if all(parts):

@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.common import add_common, add_short, add_workers, emit, open_device, open_workers
+from ptxlab.cli.common import add_common, add_workers, emit, open_device, open_workers
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive, seconds, type_names, words
@@ -89,7 +89,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(algorithm=(), dtype=(), rounds=3, rest=2.0, seconds=3.0)
     add_workers(parser)
     add_common(parser, ("csv", "svg", "png"))
-    add_short(parser, "csv")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
-from ptxlab.cli.common import add_common, add_short, add_workers, emit, open_device
+from ptxlab.cli.common import add_common, add_workers, emit, open_device
 from ptxlab.cli.options import add
 from ptxlab.cli.terminal import terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
@@ -95,9 +95,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("questions that run nothing (text or json)")
     alternatives = group.add_mutually_exclusive_group()
     following = {"nargs": "?", "const": ""}
-    add(alternatives, QUESTIONS, trace=readers.element, code=LANGUAGES, moves=following)
+    add(alternatives, QUESTIONS, trace=readers.element_of_d, code=LANGUAGES, moves=following)
     add_common(parser, DRAWN)
-    add_short(parser, "html")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -166,7 +166,11 @@ def _launch(args: argparse.Namespace) -> dict[str, Any]:
     given = {name: getattr(args, name) for name in ("grid", "block", "cluster", "shared")}
     fill_in(args, find_file(args.file))
     if args.block is None:
-        raise PtxlabError("how many threads has a CTA?", hint="give --block")
+        run = f"// Run: ptxlab run {args.file} --grid 2 --block 128 --arg n=64"
+        raise PtxlabError(
+            "how many threads has a CTA?",
+            hint=f"give --block, and --arg NAME=VALUE for each argument, or say both in the file's header: {run}",
+        )
     sized = {
         name: _sized(name, text) if text else getattr(args, name) for name, text in given.items()
     }

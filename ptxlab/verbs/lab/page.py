@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -67,8 +68,9 @@ def saved(opens: Mapping[str, Any], progress: Progress) -> str:
     ``progress`` is told how many of the answers are there.
     """
     program = opens or example(FIRST)
-    request = {"name": program["name"], "text": program["text"], "options": []}
-    gpus = [{**request, "options": ["--gpu", gpu]} for gpu in CHOSEN]
+    words = options_of(program.get("launch", {}))
+    request = {"name": program["name"], "text": program["text"], "options": words}
+    gpus = [{**request, "options": [*words, "--gpu", gpu]} for gpu in CHOSEN]
     asked = [
         {"want": want, **each}
         for want in ("diagnose", *VERBS)
@@ -80,6 +82,17 @@ def saved(opens: Mapping[str, Any], progress: Progress) -> str:
         answers[json.dumps(each, ensure_ascii=False, separators=(",", ":"))] = answer(each)
     progress(len(asked), len(asked))
     return page(_script("saved.js"), program, answers)
+
+
+def options_of(launch: Mapping[str, Any]) -> list[str]:
+    """Return the options of the command line that a state's launch stands for, in the order of launch.js."""
+    rest = {key: value for key, value in launch.items() if key not in ("kernel", "args", "more")}
+    named = {"kernel": launch.get("kernel"), **rest}
+    words = [word for name, value in named.items() if value for word in (f"--{name}", value)]
+    words += [
+        w for name, text in launch.get("args", {}).items() for w in ("--arg", f"{name}={text}")
+    ]
+    return [*words, *shlex.split(launch.get("more", ""))]
 
 
 def _script(name: str) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.options import add
-from ptxlab.cli.readers import count, positive
+from ptxlab.cli.readers import count, name_value, positive
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.files import read_text
+from ptxlab.verbs.launching.options import TIMEOUT, add_launch_options
 from ptxlab.verbs.launching.watching import take_page
 
 EXAMPLE = """\
@@ -22,6 +23,7 @@ example:
   ptxlab lab ptx/mbarrier.ptx -o mbarrier.html      writes the page, with all that was found, and serves nothing
   ptxlab lab                                        opens a program that comes with ptxlab, in the browser
   ptxlab lab kernels/naive.cu --port 8000
+  ptxlab lab my.ptx --grid 4 --block 128 --arg n=500 --arg "x=ones(500,f32)"    launched so, not as its header says
   ptxlab lab mbarrier.html                          opens what was saved, to go on
 
 A page in the browser: left the source, with what is wrong as one types, right what became of it: registers and
@@ -45,6 +47,7 @@ NEEDED = ("starlette", "uvicorn")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add(parser, OPTIONS, file={"nargs": "?"}, port=count, launches=positive)
+    add_launch_options(parser)
     add_common(parser, ("html",))
     parser.set_defaults(port=0, launches=2, device="emulator", device_options=())
 
@@ -52,6 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     take_page(args)
     opens, folder = opened(args.file)
+    if (launch := launch_of(args)) != {"args": {}}:
+        if not opens:
+            raise PtxlabError("options of a launch are of a FILE", hint="ptxlab lab FILE --grid 4")
+        opens["launch"] = launch
     if args.format == "html":
         from ptxlab.cli.progress import LaunchProgress
         from ptxlab.verbs.lab.page import saved
@@ -75,6 +82,26 @@ def execute(args: argparse.Namespace) -> int:
 
     serve(args.port, opens, folder, args.launches, announce)
     return 0
+
+
+def launch_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the launch that the command line tells, as the state of a page keeps it: what has no field there is more."""
+    pairs = (
+        ("-D", args.D),
+        ("-I", args.I),
+        ("--set", args.set),
+        ("--std", [args.std]),
+        ("--schedule", [args.schedule]),
+    )
+    more = [f'{option} "{value}"' for option, values in pairs for value in values if value]
+    more += ["--cooperative"] * bool(args.cooperative) + ["--use_fast_math"] * args.use_fast_math
+    more += [f"--timeout {args.timeout:g}"] * (args.timeout != TIMEOUT)
+    launch: dict[str, Any] = {"args": dict(map(name_value, args.arg))}
+    for name in ("kernel", "grid", "block", "cluster", "shared", "arch"):
+        value = getattr(args, name)
+        if value is not None:
+            launch[name] = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return launch | ({"more": " ".join(more)} if more else {})
 
 
 def opened(file: str | None) -> tuple[dict[str, Any], str | None]:

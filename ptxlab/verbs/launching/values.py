@@ -151,7 +151,7 @@ def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
         seed = (count(fields.pop().removeprefix("seed=")),)
     if len(fields) != 2:
         more = ", and seed=N if it likes" if maker == "randn" else ""
-        raise ValueError(f"{maker} takes a shape and a type{more}")
+        raise ValueError(f"{maker} takes a shape and a type{more}: {maker}({fields[0] or 128},f32)")
     kind, shape = element_type(fields[1]), _shape(fields[0])
     _refuse_more_than_memory(shape)
     MAKERS[maker]((1,) * len(shape), kind, seed)  # or say why not, before anybody needs it

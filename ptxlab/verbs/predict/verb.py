@@ -95,7 +95,7 @@ def execute(args: argparse.Namespace) -> int:
         try:
             predictions.append(predicted(asked, chip, args.clock, args.what_if))
         except (ToolchainError, Unsupported) as error:
-            if "all" not in args.gpu or chip is gpus[-1] and not predictions:
+            if "all" not in args.gpu or (chip is gpus[-1] and not predictions):
                 raise
             lines = error.message.splitlines()
             left_out[chip.gpu.name] = next((line for line in lines if "error" in line), lines[0])

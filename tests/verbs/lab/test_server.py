@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from ptxlab.cli.verbs import find_verb
 from ptxlab.installation import adding_extra
 from ptxlab.main import main
-from ptxlab.verbs.lab.page import page, served
-from ptxlab.verbs.lab.verb import opened
+from ptxlab.verbs.lab.page import options_of, page, served
+from ptxlab.verbs.lab.verb import launch_of, opened
 from tests.verbs.lab.conftest import TOKEN, Lab
 
 MMA = "ptx/mma_m16n8k16_bf16_f32.ptx"
@@ -125,6 +126,28 @@ def test_files_that_the_lab_opens(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["lab", str(tmp_path / "x.html")]) == 2
     assert "was not saved by the lab" in capsys.readouterr().err
     assert main(["lab", str(tmp_path / "none.ptx")]) == 2
+
+
+def test_a_launch_of_the_command_line_is_that_of_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page asks with its words in the order of launch.js: kernel, fields, arguments, and what has no field."""
+    kept, rest = (
+        ["--kernel", "k", "--grid", "2,2", "--block", "32"],
+        ["--set", "v=3", "--schedule", "early"],
+    )
+    arguments = ["--arg", "n=64", "--arg", "x=zeros(4,f32)"]
+    parser, _ = find_verb("lab")
+    launch = launch_of(
+        parser.parse_args([MMA, *rest, *arguments, *kept[2:], *kept[:2], "-D", "T=2"])
+    )
+    assert launch["args"] == {"n": "64", "x": "zeros(4,f32)"}
+    assert (launch["grid"], launch["block"]) == ("2,2", "32")
+    assert options_of(launch) == [*kept, *arguments, "-D", "T=2", *rest]
+    assert launch_of(parser.parse_args([MMA])) == {"args": {}}
+    assert options_of({"args": {}}) == []
+    assert main(["lab", "--grid", "2", "-o", str(tmp_path / "x.html")]) == 2
+    assert "options of a launch are of a FILE" in capsys.readouterr().err
 
 
 def test_without_the_packages_the_lab_says_how_to_have_them(
