@@ -32,10 +32,8 @@ from ptxlab.prediction.predict import load_for, of_launch
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import EVERY
 from ptxlab.syntax.names import called
-from ptxlab.toolchain import nvdisasm, nvrtc
+from ptxlab.toolchain import LINE_INFO, nvdisasm, nvrtc
 from ptxlab.toolchain.wheels import ToolAbsent
-
-LINES = "--generate-line-info"
 
 
 class KernelCandidate:
@@ -54,7 +52,7 @@ class KernelCandidate:
 
     def load(self) -> dict[str, Any]:
         """Compile it, and tell what it is called and takes."""
-        options = [*self._options, LINES] if self._is_cuda else self._options
+        options = [*self._options, LINE_INFO] if self._is_cuda else self._options
         source = self._source if "\n" in self._source else Path(self._source)
         kernel = self._device.load(source, options=options).kernel(self._name)
         assert isinstance(kernel, EmulatorKernel)
@@ -141,7 +139,7 @@ class KernelCandidate:
     ) -> dict[str, Any]:
         """Predict a launch, of whose arrays of floats only type and shape are told."""
         chip = find(gpu)
-        options = [*self._options, LINES] if self._is_cuda else self._options
+        options = [*self._options, LINE_INFO] if self._is_cuda else self._options
         source = self._source if "\n" in self._source else Path(self._source)
         device = UnfilledDevice(chip.gpu.target)
         assembly, module = load_for(device, source, options)

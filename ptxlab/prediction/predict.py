@@ -16,6 +16,7 @@ from ptxlab.device.emulator import EmulatorKernel, MachineCodeModule
 from ptxlab.device.loading import (
     Loadable,
     OtherTarget,
+    is_cuda,
     is_machine_code,
     load_assembled,
     load_cubins,
@@ -41,6 +42,7 @@ from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter
+from ptxlab.toolchain import LINE_INFO
 from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
 from ptxlab.toolchain.cubin import Used
 
@@ -87,7 +89,7 @@ def predict(
 def load_for(
     device: UnfilledDevice, source: Loadable, options: Sequence[str] = ()
 ) -> tuple[Assembly, Module]:
-    """Compile a program for a device and load it there; machine code is taken as it is.
+    """Compile a program for a device and load it there, CUDA C so that its lines are known; machine code is taken as it is.
 
     Raises OtherTarget, with the GPUs that run it, for a program of another.
     """
@@ -95,6 +97,8 @@ def load_for(
         cubins = load_cubins(source, device.target)
         module = MachineCodeModule.of_cubins(device, cubins, os.fspath(source))
         return Assembly(None, cubins[0]), module
+    if is_cuda(source):
+        options = [*dict.fromkeys((*options, LINE_INFO))]
     try:
         program, cubin = load_assembled(source, device.target, options)
     except OtherTarget as error:

@@ -21,6 +21,9 @@ __all__ = [
     "link_ptx",
 ]
 
+LINE_INFO = "--generate-line-info"
+"""The option that has NVRTC say in PTX which lines of CUDA C it comes from."""
+
 # Where each name lives. They are imported on first use: who asks for a file of the room does not wait for all of it.
 _HOMES = {
     "Cubin": "cubin",

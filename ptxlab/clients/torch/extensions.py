@@ -28,6 +28,7 @@ from ptxlab.emulator import print_text
 from ptxlab.emulator.prepare.program import declared_functions, function_addresses
 from ptxlab.errors import ToolchainError, Unsupported
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.toolchain import LINE_INFO
 from ptxlab.toolchain.host_headers import PRELUDE, without_host_headers
 from ptxlab.toolchain.nvrtc import compile_cuda
 
@@ -89,7 +90,7 @@ class Extension:
     def __init__(self, session: Session, name: str, text: str, flags: Sequence[str]) -> None:
         target = session.device.target
         ptx = compile_cuda(text, path=f"{name}.cu", arch=target.name, options=[
-            "--device-as-default-execution-space", "--generate-line-info", *filter(_FLAG.fullmatch, flags),
+            "--device-as-default-execution-space", LINE_INFO, *filter(_FLAG.fullmatch, flags),
         ])  # fmt: skip
         self._session = session
         self._module = session.load(ptx, f"{name}.cu (PTX)")

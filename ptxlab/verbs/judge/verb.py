@@ -211,15 +211,16 @@ def _arguments(texts: list[str], sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return arguments by name: normal numbers are drawn anew, other arrays are what they are."""
     from ptxlab.judge.arguments import MAKERS, Array
     from ptxlab.verbs.launching.arrays import ArrayValue
-    from ptxlab.verbs.launching.values import MapValue, read, split
+    from ptxlab.verbs.launching.values import MapValue, StructValue, read, split
 
     values: dict[str, Any] = {}
     for text in texts:
         name, told = split(_filled(text, sizes))
         value = read(name, told, (0,))
-        if isinstance(value, MapValue):
+        if isinstance(value, MapValue | StructValue):
+            what = "tensor map" if isinstance(value, MapValue) else "struct"
             raise Unsupported(
-                f"argument {name} is a tensor map, and ptxlab judge passes arrays and numbers"
+                f"argument {name} is a {what}, and ptxlab judge passes arrays and numbers"
             )
         if not isinstance(value, ArrayValue):
             values[name] = value

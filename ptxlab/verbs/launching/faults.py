@@ -13,7 +13,7 @@ from ptxlab.errors import LaunchError, Location
 from ptxlab.instrument.sites import instructions
 from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.tree import PtxModule
-from ptxlab.verbs.launching.options import LINE_INFO
+from ptxlab.toolchain import LINE_INFO
 from ptxlab.view.sources import indented, read_sources
 
 

@@ -43,7 +43,7 @@ from ptxlab.syntax.tree import Address, Function, Instruction, Name
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.faults import told_by_source
 from ptxlab.verbs.launching.options import add_run, compilation
-from ptxlab.verbs.launching.values import ArgumentValue, MapValue, read, split
+from ptxlab.verbs.launching.values import ArgumentValue, MapValue, StructValue, read, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,12 @@ class Asked:
 
     @property
     def mapped(self) -> frozenset[str]:
-        """The names of the arguments of which there are tensor maps."""
+        """The names of the arguments of which there are tensor maps, and that structs lead to."""
         given = (*self.values.values(), *self.variables.values())
-        return frozenset(value.array for value in given if isinstance(value, MapValue))
+        maps = (value.array for value in given if isinstance(value, MapValue))
+        return frozenset(maps).union(
+            *(value.names for value in given if isinstance(value, StructValue))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,9 @@ class PreparedLaunch:
     """A kernel of ``device`` and all that a launch of it takes.
 
     ``values`` are the arguments in the order of the parameters, ``passed`` the same for the device:
-    scalars, buffers, tensor maps, and host arrays where a struct or array is passed by value; ``mapped``
-    are the arrays of which there are tensor maps, parameters or not; ``variables`` are those of the
-    module.
+    scalars, buffers, tensor maps, and host arrays where a struct or array is passed by value, of structs tuples of
+    their members; ``mapped`` are the arrays that tensor maps and structs lead to, parameters or not; ``variables`` are
+    those of the module.
     """
 
     asked: Asked
@@ -119,7 +122,7 @@ class PreparedLaunch:
             return self.kernel.run(self.config, self.passed, dump)
 
     def arguments(self) -> tuple[Argument, ...]:
-        """Return the arguments in the order of the parameters, then arrays that only have tensor maps."""
+        """Return the arguments in the order of the parameters, then arrays that only tensor maps and structs lead to."""
         given = zip(self.kernel.parameters, self.values.items(), self.passed, strict=True)
         arguments = [_argument(name, p.type, value, held) for p, (name, value), held in given]
         arguments += [
@@ -131,7 +134,7 @@ class PreparedLaunch:
 
 
 def _argument(name: str, dtype: str, value: ArgumentValue, held: Any) -> Argument:
-    if isinstance(value, MapValue):
+    if isinstance(value, MapValue | StructValue):
         return Argument(name, dtype, value.text)
     if not isinstance(value, ArrayValue):
         return Argument(name, dtype, value)
@@ -162,13 +165,28 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
         values=values(args.arg, args.seed),
         variables=values(args.set, args.seed, len(args.arg)),
     )
-    arrays = [name for name, value in asked.values.items() if isinstance(value, ArrayValue)]
-    for name in sorted(asked.mapped.difference(arrays)):
-        raise PtxlabError(
-            f"a tensor map is one of {name!r}, which is no array argument{suggestion(name, arrays)}",
-            hint=f"give --arg {name}=randn(64x64,f16), or another array",
-        )
+    _require_named(asked)
     return asked
+
+
+def _require_named(asked: Asked) -> None:
+    """Raise PtxlabError for a tensor map of what is no array, and a struct of what is not given before it."""
+    arrays = [name for name, value in asked.values.items() if isinstance(value, ArrayValue)]
+    before: list[str] = []
+    for each, value in [*asked.values.items(), *asked.variables.items()]:
+        if isinstance(value, MapValue) and value.array not in arrays:
+            raise PtxlabError(
+                f"a tensor map is one of {value.array!r}, which is no array argument{suggestion(value.array, arrays)}",
+                hint=f"give --arg {value.array}=randn(64x64,f16), or another array",
+            )
+        if isinstance(value, StructValue):
+            for name in set(value.names).difference(before):
+                raise PtxlabError(
+                    f"{each}={value.text} has {name!r}, which is no array, tensor map or struct before it{suggestion(name, before)}",
+                    hint=f"give --arg {name}=randn(64x64,f16) before it; numbers are such as 128:s64",
+                )
+        if each in asked.values and not isinstance(value, int | float):
+            before.append(each)
 
 
 def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> PreparedLaunch:
@@ -190,21 +208,34 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> P
             f"how many threads has a CTA of {called(kernel.name)}?", hint="give --block"
         )
     config = LaunchConfig.of(asked.grid, block, asked.shared, asked.cluster, asked.cooperative)
-    mapped = {
+    led_to: dict[str, Any] = {
         name: device.upload(value)
         for name, value in asked.values.items()
         if name in asked.mapped and isinstance(value, ArrayValue)
     }
+    mapped: dict[str, Buffer] = dict(led_to)
+    for name, value in asked.values.items():
+        if isinstance(value, MapValue | StructValue):
+            led_to[name] = placed(device, value, led_to)
     passed = tuple(
-        mapped[name] if name in mapped else place(device, parameter, value, mapped)
+        led_to[name] if name in led_to else place(device, parameter, value, led_to)
         for parameter, (name, value) in zip(kernel.parameters, bound.items(), strict=True)
     )
     variables: dict[str, Any] = {}
     for name, value in asked.variables.items():
         variable = module.variable(name)
-        variables[name] = place(device, variable.declared, value, mapped)
+        variables[name] = place(device, variable.declared, value, led_to)
         variable.upload(variables[name])
     return PreparedLaunch(asked, device, kernel, config, bound, passed, mapped, variables)
+
+
+def placed(device: Device, value: MapValue | StructValue, led_to: Mapping[str, Any]) -> Any:
+    """Return a tensor map, or the members of a struct, of what is on the device already."""
+    if isinstance(value, MapValue):
+        return device.tensor_map(led_to[value.array], **value.options)
+    return tuple(
+        led_to[member] if isinstance(member, str) else member for member in value.members
+    )
 
 
 def _refuse_numbers_for_addresses(
@@ -233,14 +264,14 @@ def _refuse_numbers_for_addresses(
 
 
 def place(
-    device: Device, declared: Parameter, value: ArgumentValue, mapped: Mapping[str, Buffer]
+    device: Device, declared: Parameter, value: ArgumentValue, led_to: Mapping[str, Any]
 ) -> Any:
     """Return what a parameter or variable is given: an array by its address, unless it is one itself.
 
-    ``mapped`` are the arrays of which there are tensor maps.
+    ``led_to`` is what tensor maps and structs are of.
     """
-    if isinstance(value, MapValue):
-        return device.tensor_map(mapped[value.array], **value.options)
+    if isinstance(value, MapValue | StructValue):
+        return placed(device, value, led_to)
     if not isinstance(value, ArrayValue):
         return value
     by_value = declared.count != 1 or declared.size != 8

@@ -13,6 +13,7 @@ import argparse
 from ptxlab.cli.common import add_common
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, dimensions, name_value, output_path, release, seconds
+from ptxlab.toolchain import LINE_INFO
 
 ARGUMENTS = """\
 What is not given comes from the "Run:" line in the header of the file. Arguments are bound by the
@@ -26,11 +27,10 @@ values:
   tma(A,box=64x64,swizzle=128B)  a tensor map of the argument A, a parameter or not, sizes as NumPy's;
                                also shape, strides, offset (bytes), dtype, element_strides, fill, and
                                for im2col lower, upper, channels, pixels in place of box, and wide=1
-                               for im2col::w"""
+                               for im2col::w
+  struct(A,m,128,4096:s64,0.5) a struct, of the addresses of arguments before it and of numbers, s32 and f32 unless
+                               they say otherwise"""
 """For the help of such a verb: what an argument looks like."""
-
-LINE_INFO = "--generate-line-info"
-"""What has NVRTC say in PTX which lines of CUDA C it comes from."""
 
 TIMEOUT = 120.0
 """Seconds a launch may take unless the user says otherwise."""

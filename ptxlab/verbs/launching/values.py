@@ -5,6 +5,7 @@ A=randn(128x64,bf16,seed=1)   d=zeros(128,f32)  an array made in place
 x=@weights.npy   x=@weights.npz:layer1          a file of numpy, an array of several
 x=@weights.npy:bf16                             its bits read as another type
 m=tma(A,box=64x64,swizzle=128B)                 a tensor map of another argument
+p=struct(A,m,128,0.5:f64)                       a struct of other arguments, by their addresses, and of numbers
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -42,15 +43,31 @@ class MapValue:
     options: dict[str, Any]
 
 
-ArgumentValue = ArrayValue | MapValue | int | float
+@dataclass(frozen=True, slots=True)
+class StructValue:
+    """A struct passed by value: of each member the name of an argument before it, or a number that has a size.
+
+    ``text`` is what the user wrote.
+    """
+
+    text: str
+    members: tuple[str | np.generic, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that it leads to."""
+        return tuple(member for member in self.members if isinstance(member, str))
+
+
+ArgumentValue = ArrayValue | MapValue | StructValue | int | float
 
 
 def named(values: Mapping[str, ArgumentValue]) -> dict[str, Any]:
-    """Return the arguments as an expression names them: arrays and numbers, and no tensor maps."""
+    """Return the arguments as an expression names them: arrays and numbers, and neither tensor maps nor structs."""
     return {
         name: value.array if isinstance(value, ArrayValue) else value
         for name, value in values.items()
-        if not isinstance(value, MapValue)
+        if not isinstance(value, MapValue | StructValue)
     }
 
 
@@ -72,10 +89,12 @@ def read(name: str, text: str, seed: tuple[int, ...]) -> ArgumentValue:
         if call := _CALL.fullmatch(text):
             if call["maker"] == "tma":
                 return _map(text, call["inside"])
+            if call["maker"] == "struct":
+                return StructValue(text, tuple(map(_member, _fields(call["inside"]))))
             return _make(call["maker"], call["inside"], seed)
         return _number(text)
     except ValueError as error:
-        hint = _MAP_HINT if text.startswith("tma") else _HINT
+        hint = _HINTS.get(text.partition("(")[0], _HINT)
         raise PtxlabError(f"argument {name}={text}: {error}", hint=hint) from error
 
 
@@ -92,13 +111,42 @@ def is_array(text: str) -> bool:
 _HINT = "arguments look like n=128, A=randn(128x64,bf16,seed=1), o=zeros(128,f32) or x=@file.npy"
 
 
-_MAP_HINT = (
-    "tensor maps look like m=tma(A, box=64x64, swizzle=128B), where A is an array argument; sizes are "
-    "those of NumPy, the outermost dimension first"
-)
+_HINTS = {
+    "tma": "tensor maps look like m=tma(A, box=64x64, swizzle=128B), where A is an array argument; sizes are "
+    "those of NumPy, the outermost dimension first",
+    "struct": "structs look like p=struct(A, B, 4096:s64, 128, 0.5), where A and B are arguments before it; "
+    "numbers are s32 or f32 unless they say otherwise, and 0:u64 is a null pointer",
+}
 
 
 # ---- scalars --------------------------------------------------------------------------------
+
+
+def _fields(inside: str) -> list[str]:
+    return [field.strip() for field in inside.split(",")]
+
+
+def _member(text: str) -> str | np.generic:
+    """Return a member of a struct: a number of a type, or the name of an argument."""
+    if _NAME.fullmatch(text) and not text[0].isdigit():
+        return text
+    digits, colon, kind = text.partition(":")
+    number = _number(digits)
+    told = kind if colon else "f32" if isinstance(number, float) else "s32"
+    return _sized(number, element_type(told))
+
+
+def _sized(number: float, kind: ScalarType) -> np.generic:
+    """Return a number as one of a type. Raises ValueError where an integer type has no such number."""
+    if kind.kind == "float":
+        held: np.generic = converted(np.array([number]), kind)[0]
+        return held
+    try:
+        if isinstance(number, int):
+            return cast("np.generic", kind.dtype.type(number))
+    except OverflowError:
+        pass
+    raise ValueError(f"{number} is no {kind.name}")
 
 
 def _number(text: str) -> int | float:
@@ -144,9 +192,9 @@ _shape = several(positive, "a shape such as 128 or 128x64", separator="x")
 
 def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
     if maker not in MAKERS:
-        known = (*MAKERS, "tma")
+        known = (*MAKERS, "tma", "struct")
         raise ValueError(f"no {maker}(), there are {', '.join(known)}{suggestion(maker, known)}")
-    fields = [field.strip() for field in inside.split(",")]
+    fields = _fields(inside)
     if maker == "randn" and len(fields) == 3 and fields[2].startswith("seed="):
         seed = (count(fields.pop().removeprefix("seed=")),)
     if len(fields) != 2:
@@ -196,7 +244,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 
 
 def _map(text: str, inside: str) -> MapValue:
-    array, *fields = (field.strip() for field in inside.split(","))
+    array, *fields = _fields(inside)
     if not _NAME.fullmatch(array):
         raise ValueError(f"{array!r} is no argument")
     options: dict[str, Any] = {}

@@ -75,8 +75,8 @@ def execute(args: argparse.Namespace) -> int:
     )
     gpus = chips(args.gpu, args.arch)
     args.arch = gpus[0].gpu.target.name  # so that no header chooses one
-    before = [read_launch(copied(args, args.compare), line_info=True)] if args.compare else []
-    asked = read_launch(args, line_info=True)
+    before = [read_launch(copied(args, args.compare))] if args.compare else []
+    asked = read_launch(args)
     if before:
         pairs = [
             (each.file, predicted(each, chip, args.clock, args.what_if))
