@@ -35,7 +35,7 @@ def main() -> int:
     with executor(usual()) as workers:
         for name in GPUS:
             chip, rungs = find(name), []
-            for predicted in predict_ladder(jobs, chip, None, workers):
+            for predicted in predict_ladder(jobs, chip, chip.gpu.clock, workers):
                 rungs.append(predicted)
                 status(f"{chip.gpu.name}: {predicted.rung.name}")
             of_gpus.append((chip.gpu, rungs))

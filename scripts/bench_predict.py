@@ -1,21 +1,26 @@
 """Predict kernels that others published, and write docs/predict.md's table beside what they measured.
 
-python scripts/bench_predict.py --sources FOLDER [--only TEXT]
+python scripts/bench_predict.py --sources FOLDER [--only TEXT] [--anew] [--workers N]
 
 FOLDER has clones of the repositories that benchmarks/published.toml names, each under its own name; none
-of their code is part of ptxlab. What is not there is left out, by name.
+of their code is part of ptxlab. What is not there is left out, by name. Each prediction is written to
+benchmarks/predicted.json when it is made, so that who stops it goes on where it was; --anew makes all again.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
+import resource
 import statistics
 import tempfile
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +28,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab import PtxlabError
+from ptxlab.cache import bypassed
 from ptxlab.device.loading import load_assembled
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
+from ptxlab.files import write_whole
 from ptxlab.gemm.published import three_digits
+from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
+from ptxlab.numbers.types import TYPES as NUMBERS
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch
+from ptxlab.workers import executor, results
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "benchmarks" / "published.toml"
+PREDICTED = ROOT / "benchmarks" / "predicted.json"
 PAGE = ROOT / "docs" / "predict.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 HEAD = ("kernel", "of", "GPU", "size", "clock", "published", "predicted", "time", "bound")
@@ -44,6 +55,9 @@ TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16, "u8": np.uint
 PANEL = 64
 """Elements of a row of the panels that some tensor maps see a matrix as, where none are told."""
 
+KINDS = {"f32": "products, FFMA", "f16": "products, mma.sync"}
+"""What kernels are by the type of their operands, where their row does not say otherwise."""
+
 THIRD = "third"
 """What a row says of which a hash decides whether it is set aside."""
 
@@ -51,14 +65,33 @@ CODE = (".cu", ".cuh", ".h")
 """What is code among a repository's files."""
 
 
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What was predicted of a row: ``seconds``, the pipe it is bound by and the ``part`` of the time that is used, or why not.
+
+    ``clock`` in MHz is the one that was told, or the one that its limit of power leaves.
+
+    Of its making, when it was compiled, ``cpu`` are the seconds of a core; ``mib`` is what its process held at most until then.
+    """
+
+    seconds: float = 0.0
+    bound: str = ""
+    part: float = 0.0
+    clock: int = 0
+    refused: str = ""
+    cpu: float = 0.0
+    mib: float = 0.0
+
+
 def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row once for each of its sizes ``n``, with the ``seconds`` that were measured and its grid."""
     (unit,) = row.keys() & {"rates", "cycles", "times"}
     for size, told in row[unit].items():
         n = int(size)
-        seconds = {
-            "rates": 2 * n**3 / told / 1e9, "cycles": told / row["clock"] / 1e6, "times": told / 1e6
-        }[unit]  # fmt: skip
+        if unit == "rates":
+            seconds = 2 * n**3 / told / 1e9
+        else:
+            seconds = told / (row["clock"] if unit == "cycles" else 1) / 1e6
         grid = [blocks(size, n) if isinstance(size, str) else size for size in row["grid"]]
         apart = row.get("held_out", [])
         held_out = set_aside(row, n) if apart == THIRD else apart is True or n in apart
@@ -67,8 +100,12 @@ def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def set_aside(row: dict[str, Any], n: int) -> bool:
     """Say whether a time is of the third that is looked at only when the model stands: its name's hash says so."""
-    name = f"{row['repository']} {row['name']} {row['gpu']} {n}"
-    return hashlib.blake2b(name.encode(), digest_size=8).digest()[0] % 3 == 0
+    return hashlib.blake2b(called(row | {"n": n}).encode(), digest_size=8).digest()[0] % 3 == 0
+
+
+def called(row: dict[str, Any]) -> str:
+    """Return what a time is called on record."""
+    return f"{row['repository']} {row['name']} {row['gpu']} {row['n']}"
 
 
 def blocks(told: str, n: int) -> int:
@@ -77,8 +114,8 @@ def blocks(told: str, n: int) -> int:
     return (n * n if whole == "n*n" else n) // int(part)
 
 
-def predicted(row: dict[str, Any], sources: Path) -> Prediction:
-    """Compile a kernel for its GPU and predict it, at the size of the row."""
+def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
+    """Compile a kernel for its GPU and predict it, at the size of the row, and say how many seconds of a core that took."""
     folder = row["repository"].split("/")[1]
     repository = sources / (f"{folder}@{row['commit']}" if "commit" in row else folder)
     name, chip = row["kernel"], find(row["gpu"])
@@ -89,19 +126,23 @@ def predicted(row: dict[str, Any], sources: Path) -> Prediction:
         options = [*row.get("options", ()), *([f"--instance={name}"] if "<" in name else [])]
         options += [f"-I{include}"] if include else []
         target = chip.gpu.target
-        program, cubin = load_assembled(wrapper, target, options)
+        compiled_for = TARGETS[row["arch"]] if "arch" in row else target
+        program, cubin = load_assembled(wrapper, compiled_for, options)
         with closing(open_device("emulator", arch=target.name)) as device:
             # A template's arguments may be spelled otherwise there: where it is alone nobody has to say.
             chosen = device.load(program).kernel(name if len(program.entries) > 1 else None)
             config = LaunchConfig.of(row["grid"], row["block"], row.get("shared", 0))
             args, assembly = arguments(device, row), Assembly(program, cubin)
-            return of_launch(assembly, chosen, config, args, chip, row["clock"])
+            begun = time.process_time()
+            with bypassed():
+                prediction = of_launch(assembly, chosen, config, args, chip, row.get("clock"))
+            return prediction, time.process_time() - begun
 
 
 def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
     """Return the arguments of a row's kernel, at its size, with matrices on a device."""
     n = row["n"]
-    types = {"A": "dtype", "B": "dtype", "C": "result"}
+    types = {"A": "dtype", "B": "dtype", "C": "result", "D": "result"}
     words, maps = row["args"].split(), row.get("maps", {})
     used = {*words, *(tensor_map["of"] for tensor_map in maps.values())}
     held = {
@@ -119,7 +160,10 @@ def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
         held["tiles"] = device.upload(
             schedule([n // tile for tile in row["tiles"]], row["workers"])
         )
-    return [held[word] if word in held else _number(word, n) for word in words]
+    passed = [
+        held[word] if word in held else _number(word, n) for word in words if word not in "()"
+    ]
+    return [tuple(passed)] if "(" in words else passed
 
 
 def tensor_map(device: Device, matrix: Any, n: int, told: dict[str, Any]) -> Any:
@@ -170,6 +214,9 @@ def hilbert(side: int, step: int) -> tuple[int, int]:
 
 
 def _number(word: str, n: int) -> Any:
+    number, _, kind = word.partition(":")
+    if kind:
+        return NUMBERS[kind].dtype.type(int(number))
     if word.endswith("h"):
         return np.float16(word[:-1]).tobytes()
     if word == "n":
@@ -191,9 +238,8 @@ def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, 
     return folder / file.name, folder
 
 
-def line(row: dict[str, Any], prediction: Prediction) -> tuple[tuple[str, ...], float]:
-    """Return a row of the table, and how far off the predicted time is."""
-    error = prediction.seconds / row["seconds"] - 1
+def line(row: dict[str, Any], predicted: Predicted) -> tuple[str, ...]:
+    """Return a row of the table."""
     shape = row.get("shapes", {}).get("A")
 
     def told(seconds: float) -> str:
@@ -201,83 +247,160 @@ def line(row: dict[str, Any], prediction: Prediction) -> tuple[tuple[str, ...], 
         rate = three_digits(2 * row["n"] ** 3 / seconds / 1e12)
         return f"{three_digits(seconds * 1e6)} us" if shape else f"{rate} TFLOP/s"
 
-    clock = f"{row['clock']} MHz{', locked' if row.get('locked') else ''}"
+    clock = f"{predicted.clock} MHz{', locked' if row.get('locked') else ''}"
     return (
-        row["name"], row["repository"], prediction.gpu, " x ".join(map(str, shape or [row["n"]])), clock,
-        told(row["seconds"]), told(prediction.seconds), f"{error:+.1%}",
-        f"{prediction.bound_by} {prediction.used[prediction.bound_by]:.0%}",
-    ), error  # fmt: skip
+        row["name"], row["repository"], find(row["gpu"]).gpu.name, " x ".join(map(str, shape or [row["n"]])), clock,
+        told(row["seconds"]), told(predicted.seconds), f"{error(row, predicted):+.1%}",
+        f"{predicted.bound} {predicted.part:.0%}",
+    )  # fmt: skip
+
+
+def error(row: dict[str, Any], predicted: Predicted) -> float:
+    """Return by which part the predicted time is longer than the published one."""
+    return float(predicted.seconds / row["seconds"] - 1)
+
+
+def made(job: tuple[dict[str, Any], Path]) -> Predicted:
+    """Predict a row from a folder with sources, and measure what that takes."""
+    row, sources = job
+    try:
+        prediction, cpu = predicted(row, sources)
+    except PtxlabError as problem:
+        return Predicted(refused=str(problem).splitlines()[0])
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    most = prediction.bound_by
+    return Predicted(
+        prediction.seconds,
+        most,
+        prediction.used[most],
+        prediction.clock_mhz,
+        cpu=round(cpu, 1),
+        mib=round(mib),
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--sources", type=Path, required=True)
-    parser.add_argument("--only", default="", help="rows whose name or repository has this in it")
+    parser.add_argument("--only", default="", help="rows whose name on record has this in it")
+    parser.add_argument("--anew", action="store_true", help="predict again what is on record")
+    parser.add_argument("--workers", default="1", help="how many processes")
     args = parser.parse_args()
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
-    rows, absent = [], []
-    errors: dict[str, list[float]] = {"all": [], "locked": [], "held_out": []}
-    for row in (kernel for told in published["kernel"] for kernel in sizes(told)):
-        if args.only not in f"{row['repository']} {row['name']}":
-            continue
-        try:
-            cells, error = line(row, predicted(row, args.sources.resolve()))
-        except PtxlabError as problem:
-            absent.append(f"- {row['name']} of {row['repository']}: {str(problem).splitlines()[0]}")
-            print(absent[-1], flush=True)
-            continue
-        print("  ".join(cells), flush=True)
-        rows.append(cells)
-        for kind, those in errors.items():
-            if kind == "all" or row.get(kind):
-                those.append(abs(error))
-    for row in published["left_out"]:
-        absent.append(f"- {row['name']} of {row['repository']} ({row['rows']} rows): {row['why']}")
-    if rows and not args.only:
-        PAGE.write_text(
-            page(PAGE.read_text(encoding="utf-8"), rows, errors, absent), encoding="utf-8"
-        )
+    rows = {called(row): row for kernel in published["kernel"] for row in sizes(kernel)}
+    record = read() if PREDICTED.exists() else {}
+    record = {name: record[name] for name in rows if name in record}
+    asked = [
+        n for n in rows if args.only in n and (args.anew or n not in record or record[n].refused)
+    ]
+    jobs = [(rows[name], args.sources.resolve()) for name in asked]
+    with executor(args.workers) as workers:
+        for name, told in zip(asked, results(workers, made, jobs), strict=True):
+            record[name] = told
+            write_whole(PREDICTED, written(record))
+            print(told.refused or "  ".join(line(rows[name], told)), f"{told.cpu} s", flush=True)
+    if record:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(remade(page, rows, record, published["left_out"]), encoding="utf-8")
 
 
-def page(
-    text: str, rows: list[tuple[str, ...]], errors: dict[str, list[float]], absent: list[str]
+def read() -> dict[str, Predicted]:
+    told = json.loads(PREDICTED.read_text(encoding="utf-8"))
+    return {name: Predicted(**each) for name, each in told.items()}
+
+
+def written(record: dict[str, Predicted]) -> bytes:
+    """Return the record as text, a line for each time."""
+    lines = (f"{json.dumps(name)}: {json.dumps(asdict(told))}" for name, told in record.items())
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+Row = tuple[dict[str, Any], Predicted]
+
+
+def remade(
+    text: str,
+    published: dict[str, dict[str, Any]],
+    record: dict[str, Predicted],
+    left_out: Sequence[dict[str, Any]],
 ) -> str:
-    """Return the page with its table remade; ``errors`` are of all, of locked cards, of what was held out."""
-    table = [" | ".join(("", *cells, "")).strip() for cells in (HEAD, ["---"] * len(HEAD), *rows)]
+    """Return the page with its table remade from what is on record."""
+    rows = [(published[name], told) for name, told in record.items() if not told.refused]
+    absent = [f"- {name}: {told.refused}" for name, told in record.items() if told.refused]
+    absent += [
+        f"- {row['name']} of {row['repository']} ({row['rows']} rows): {row['why']}"
+        for row in left_out
+    ]
+    locked = [row for row in rows if row[0].get("locked")]
+    held_out = [row for row in rows if row[0]["held_out"]]
+    cpu = [told.cpu for _, told in rows]
     summary = (
-        f"{len(rows)} times: the predicted one is {spread(errors['all'])}. Of the {len(errors['locked'])} whose "
-        f"clock was locked it is {spread(errors['locked'])}; of the {len(errors['held_out'])} that were looked at "
-        f"only when the model stood, {spread(errors['held_out'])}."
+        f"{len(rows)} times: the predicted one is {spread(rows)}. Of the {len(locked)} whose clock was locked it is "
+        f"{spread(locked)}; of the {len(held_out)} that were looked at only when the model stood, {spread(held_out)}. "
+        f"Predicting one took {statistics.median(cpu):.1f} s of a core in the middle and {max(cpu):.0f} at most, when it was "
+        f"compiled, and at most {max(told.mib for _, told in rows):.0f} MiB."
     )
-    missing = ["", *ranking(rows), *(["", "Left out:", "", *absent] if absent else [])]
+    parts = [
+        [summary],
+        grouped("kind", rows, lambda row: row.get("kind", KINDS.get(row.get("dtype", "f32"), KINDS["f16"]))),
+        grouped("GPU", rows, lambda row: find(row["gpu"]).gpu.name),
+        table(HEAD, [line(*row) for row in rows]),
+        ranking(rows),
+        ["Left out:", "", *absent],
+    ]  # fmt: skip
+    body = "\n\n".join("\n".join(part) for part in parts)
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    return before + "\n".join([BEGIN, "", summary, "", *table, *missing, "", END]) + after
+    return f"{before}{BEGIN}\n\n{body}\n\n{END}{after}"
 
 
-def ranking(rows: list[tuple[str, ...]]) -> list[str]:
+def grouped(what: str, rows: Iterable[Row], key: Callable[[dict[str, Any]], str]) -> list[str]:
+    """Return a table of how far off predictions are, by group."""
+    groups: dict[str, list[Row]] = {}
+    for row, told in rows:
+        groups.setdefault(key(row), []).append((row, told))
+    head = (
+        what,
+        "times",
+        "off on average",
+        "in the middle",
+        "at most",
+        "mean",
+        "held out",
+        "off on average",
+    )
+    cells = []
+    for name, those in groups.items():
+        errors = [error(*each) for each in those]
+        sizes = [abs(each) for each in errors]
+        held_out = [abs(error(*each)) for each in those if each[0]["held_out"]]
+        cells.append((
+            name, str(len(those)), f"{statistics.mean(sizes):.1%}", f"{statistics.median(sizes):.1%}", f"{max(sizes):.0%}",
+            f"{statistics.mean(errors):+.1%}", str(len(held_out)), f"{statistics.mean(held_out):.1%}" if held_out else "",
+        ))  # fmt: skip
+    return table(head, cells)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def ranking(rows: Iterable[Row]) -> list[str]:
     """Return a table of how kernels of a repository on a GPU, at one size, are ranked, where there are four or more."""
     families: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for _, of, gpu, size, _, *times, _, _ in rows:
-        families.setdefault((of, gpu, size), []).append((quantity(times[0]), quantity(times[1])))
-    told = [
+    for row, told in rows:
+        _, of, gpu, size, *_ = line(row, told)
+        families.setdefault((of, gpu, size), []).append((row["seconds"], told.seconds))
+    told_of = [
         (*family, str(len(pairs)), f"{kendall(pairs):.2f}")
         for family, pairs in families.items()
         if len(pairs) > 3
     ]
-    head = ("of", "GPU", "size", "kernels", "tau")
-    lines = [" | ".join(("", *cells, "")).strip() for cells in (head, ["---"] * len(head), *told)]
-    mean = statistics.mean(float(each[-1]) for each in told)
+    mean = statistics.mean(float(each[-1]) for each in told_of)
     return [
         f"Kendall's tau of the predicted order of a family beside the published one, {mean:.2f} on average:",
         "",
-        *lines,
+        *table(("of", "GPU", "size", "kernels", "tau"), told_of),
     ]
-
-
-def quantity(cell: str) -> float:
-    """Return the number of ``16.2 TFLOP/s``, or of ``12 us``, which is the better the less it is."""
-    number, unit = cell.split()
-    return float(number) if unit == "TFLOP/s" else -float(number)
 
 
 def kendall(pairs: list[tuple[float, float]]) -> float:
@@ -289,7 +412,8 @@ def kendall(pairs: list[tuple[float, float]]) -> float:
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 
 
-def spread(errors: list[float]) -> str:
+def spread(rows: Iterable[Row]) -> str:
+    errors = [abs(error(*row)) for row in rows]
     return (
         f"{statistics.mean(errors):.1%} off on average, {statistics.median(errors):.1%} in the middle, "
         f"{max(errors):.0%} at most"

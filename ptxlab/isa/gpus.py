@@ -11,6 +11,7 @@ Capabilities".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,7 +29,8 @@ class Gpu:
     type of sums; numbers that share scales are ``mxfp8`` and ``nvfp4``. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has not
     all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` of its L2 cache in bytes a clock, None
     where NVIDIA does not say, and ``l2_mib`` is its size. ``l1`` are the bytes a clock of an SM's shared
-    memory and L1 cache, which are one.
+    memory and L1 cache, which are one. ``tensor_clock`` in MHz is what its limit of power leaves where tensor cores
+    never wait, 0 where nobody measured that.
     """
 
     name: str
@@ -43,6 +45,16 @@ class Gpu:
     l1: int = 128
     mma_sync: float = 1.0
     l2_mib: int = 0
+    tensor_clock: int = 0
+
+    def clock_at(self, use: float) -> int:
+        """Return the clock in MHz that its limit of power leaves while ``use`` of its tensor cores multiply.
+
+        They take most of the power, which grows with how much they do and, as voltage follows the clock, with its cube.
+        """
+        if not self.tensor_clock or use <= 0:
+            return self.clock
+        return min(self.clock, round(self.tensor_clock / math.cbrt(use)))
 
     def tflops(self, flop: float) -> float:
         return flop * self.sms * self.clock / 1e6
@@ -114,11 +126,28 @@ _HOPPER_MMA_SYNC = 0.65
 # ptxas leaves 8 cycles between two of m16n8k16, 2048 FLOP a clock and SM; 2030 measured on B300: ademeure/QuickRunCUDA.
 _B200_MMA_SYNC = 0.25
 
+# The most that products of 16 bits reach of any shape, which tensor cores that never wait need: stas00/ml-engineering,
+# "Maximum Achievable Matmul FLOPS". A100 271.2 TFLOP/s, H100 and H200 794.5, GH200 of 900 W 828.6, B200 1745.
+_A100_CLOCK, _H100_CLOCK, _GH200_CLOCK, _B200_CLOCK = 1226, 1469, 1532, 1439
+
 _hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
 
 GPUS: tuple[Gpu, ...] = (
     Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64, l2_mib=4),
-    Gpu("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, l2=5120, l2_mib=40),
+    Gpu(
+        "A100 SXM",
+        80,
+        108,
+        1410,
+        128,
+        _GA100_TENSOR,
+        "HBM2e",
+        2039,
+        l2=5120,
+        l2_mib=40,
+        tensor_clock=_A100_CLOCK,
+    ),
+    Gpu("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 1555, l2=5120, l2_mib=40),
     Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24),
     Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),
     Gpu("RTX A6000", 86, 84, 1800, 256, _AMPERE_PRO_TENSOR, "GDDR6", 768, l2_mib=6),
@@ -134,10 +163,12 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("RTX 4070", 89, 46, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=36),
     Gpu("L40S", 89, 142, 2520, 256, _ADA_PRO_TENSOR, "GDDR6", 864, l2_mib=96),
     Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48),
-    _hopper("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800),
-    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350),
+    _hopper(
+        "H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, tensor_clock=_H100_CLOCK
+    ),
+    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, tensor_clock=_H100_CLOCK),
     _hopper("H100 PCIe", 90, 114, 1755, 256, _HOPPER_TENSOR, "HBM2e", 2039),
-    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000),
+    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000, tensor_clock=_GH200_CLOCK),
     Gpu(
         "B200",
         100,
@@ -149,6 +180,7 @@ GPUS: tuple[Gpu, ...] = (
         7700,
         mma_sync=_B200_MMA_SYNC,
         l2_mib=126,
+        tensor_clock=_B200_CLOCK,
     ),
     Gpu("RTX 5090", 120, 170, 2407, 256, _BLACKWELL_TENSOR, "GDDR7", 1792, l2_mib=96),
     Gpu("RTX 5080", 120, 84, 2617, 256, _BLACKWELL_TENSOR, "GDDR7", 960, l2_mib=64),

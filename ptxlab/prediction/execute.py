@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import GlobalWords
-from ptxlab.machine.operands import SassAddress
+from ptxlab.machine.operands import Operand, SassAddress
 from ptxlab.machine.registers import Registers
+from ptxlab.machine.uses import PREDICATES
 from ptxlab.machine.values import Array, Where
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import AsynchronousCopies
@@ -32,6 +33,23 @@ class Executor:
         self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
         self.asynchronous = AsynchronousCopies(launch, self._registers, self._accesses, ctas, pairs)
+
+    def held(self, bits: Sequence[int], where: Where) -> dict[int, Array | None]:
+        """Return what threads hold of some words and predicates, by the bits of ``machine.uses``; None what is not known."""
+        banks = (self._registers.words, self._registers.predicates)
+        held = {bit: banks[bit >= PREDICATES].read(bit % PREDICATES, where) for bit in bits}
+        return {bit: None if value is None else value.copy() for bit, value in held.items()}
+
+    def value(self, operand: Operand, where: Where) -> Array | None:
+        """Return an operand as words, None if it is not known."""
+        value: Array | None = self._registers.value(operand, where)
+        return value
+
+    def put(self, held: Mapping[int, Array | None], where: Where) -> None:
+        """Have threads hold what ``held`` said."""
+        banks = (self._registers.words, self._registers.predicates)
+        for bit, value in held.items():
+            banks[bit >= PREDICATES].write(bit % PREDICATES, where, value)
 
     def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""

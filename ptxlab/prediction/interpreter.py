@@ -7,7 +7,7 @@ that stand at the lowest instruction run first, so that those which parted meet 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ from ptxlab.machine.memory import GlobalWords
 from ptxlab.machine.operands import SassRegister
 from ptxlab.machine.values import ALL, Array, Where
 from ptxlab.prediction.execute import Executor
+from ptxlab.prediction.long_loops import PATIENCE, LongLoop
 from ptxlab.prediction.mbarriers import WAIT, Operation
 from ptxlab.prediction.program_slice import ProgramSlice
 from ptxlab.prediction.refusal import NotFollowed
@@ -63,13 +64,15 @@ class ThreadGroup:
 class IssueOrder:
     """What was issued, in order: segments, instructions from ``first`` to before ``end``, for which warps.
 
-    ``warps`` is None where it is all of them. A step is one instruction of a segment.
+    ``warps`` is None where it is all of them. A step is one instruction of a segment. ``more`` are how many turns of a long
+    loop, that were not followed, a turn stands for, by its first step and that behind it.
     """
 
     first: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
     warps: list[Array | None] = field(default_factory=list)
     count: int = 0
+    more: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self, first: int, end: int, warps: Array | None) -> None:
         self.first.append(first)
@@ -81,6 +84,16 @@ class IssueOrder:
     def lengths(self) -> Array:
         lengths: Array = np.array(self.end) - np.array(self.first)
         return lengths
+
+    @property
+    def times(self) -> Array | None:
+        """How many times each step is issued, None for once."""
+        if not self.more:
+            return None
+        times: Array = np.ones(self.count, np.int64)
+        for (first, end), turns in self.more.items():
+            times[first:end] += turns
+        return times
 
     @property
     def numbers(self) -> Array:
@@ -106,16 +119,21 @@ def requests(
     ctas: Sequence[int],
     asked: Array,
     tell: Tell,
+    more: Mapping[tuple[int, int], int] | None = None,
 ) -> None:
-    """Run a kernel's CTAs again, and tell what each of the steps ``asked`` about asks memory for."""
+    """Run a kernel's CTAs again, and tell what each of the steps ``asked`` about asks memory for.
+
+    ``more`` are the turns that were not followed before, and are not now. Raises Unsupported as ``run`` does.
+    """
     needed = ProgramSlice(code, addresses=True, floats=launch.floats)
-    Interpreter(code, launch, ctas, needed, asked, tell).run()
+    Interpreter(code, launch, ctas, needed, asked, tell, more or {}).run()
 
 
 class Interpreter:
     """The threads of some CTAs of a launch, from the first instruction to the last exit.
 
-    Only what is ``needed`` is run, all if that is not said; of the steps ``asked`` about ``tell`` is told the requests.
+    Only what is ``needed`` is run, all if that is not said; of the steps ``asked`` about ``tell`` is told the requests. ``more`` are
+    turns that are not followed, as ``IssueOrder`` has them; without it those of long loops are not.
     """
 
     def __init__(
@@ -126,6 +144,7 @@ class Interpreter:
         needed: ProgramSlice | None = None,
         asked: Array | None = None,
         tell: Tell | None = None,
+        more: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
         self._code = code
         self._executor = Executor(launch, ctas, any(i.has("2CTA") for i in code))
@@ -142,6 +161,14 @@ class Interpreter:
         self._memory = {i.number for i in code if i.row is not None and i.row.space}
         self.steps = IssueOrder()
         self._tell: Tell = tell or _ignored
+        self._skipped = (
+            None if more is None else {first: turns for (first, _), turns in more.items()}
+        )
+        waiting = any(i.does == "phase" for i in code)
+        self._patience = -1 if waiting else PATIENCE
+        """How many turns in a row of a loop are followed; -1 for all, where warps wait for each other in it."""
+        self._turned: tuple[DecodedInstruction, ThreadGroup] | None = None
+        self._turns = 0
         self._lifted: set[tuple[int, int]] = set()
         """Segments of whose instructions the executor knows what they compute."""
 
@@ -276,6 +303,8 @@ class Interpreter:
         taken = self._taken(i, where, group.threads)
         if len(taken) == len(group.threads):
             group.pc = i.target
+            if i.target < i.number:
+                self._look_ahead(group, i, where)
             return False
         if not len(taken):
             group.pc += 1
@@ -283,6 +312,31 @@ class Interpreter:
         self._groups.remove(group)
         self._groups += [ThreadGroup(i.target, taken), group.without(taken)]
         return True
+
+    def _look_ahead(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> None:
+        """Behind a turn of a loop, pass by those that need not be followed."""
+        assert i.target is not None
+        first = self.steps.count
+        if self._skipped is not None:
+            if first in self._skipped:
+                self._loop(i, where).skip(self._skipped[first])
+            return
+        if self._turned != (i, group):
+            self._turned, self._turns = (i, group), 0
+        self._turns += 1
+        alone = self._flow[bisect_left(self._flow, i.target)] == i.number and len(self._groups) == 1
+        if self._turns != self._patience or not alone:
+            return
+        loop = self._loop(i, where)
+        if turns := loop.coming():
+            loop.skip(turns)
+            self.steps.more[first, first + i.number + 1 - i.target] = turns
+
+    def _loop(self, branch: DecodedInstruction, where: Where) -> LongLoop:
+        assert branch.target is not None
+        first, end = branch.target, branch.number
+        needed = self._needed.of(first, end, False) if self._needed else range(first, end)
+        return LongLoop(self._executor, [self._code[n] for n in needed], branch, where)
 
     def _return(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         """Go to where a register says, thread by thread."""

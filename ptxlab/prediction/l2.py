@@ -72,11 +72,12 @@ def reuse(
     loops: Sequence[SampledLoop],
     resident: int,
     size: float,
+    more: Mapping[tuple[int, int], int],
 ) -> Reuse:
     """Work out what a cache of ``size`` bytes has for a grid of which ``resident`` CTAs run at a time.
 
     ``touched`` is what the whole grid does, once for each CTA; ``issued`` are the steps of a warp, ``numbers`` their instructions;
-    ``loops`` those it loses turns of.
+    ``loops`` those it loses turns of, ``more`` turns that were not followed, as ``IssueOrder`` has them.
     """
     there = touched.within(launch.regions)
     every = there.footprint
@@ -86,7 +87,7 @@ def reuse(
     steps = _loading(code, issued, numbers, loops)
     ctas = int(np.prod(launch.config.grid))
     first, two = (
-        _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), steps)
+        _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), steps, more)
         for n in (0, 1)
     )
     together = {n: first.bytes(n, _turns_for_one(loops)) for n in first.by_region}
@@ -181,11 +182,11 @@ def _spread(run: Sequence[tuple[int, int]], loops: Sequence[SampledLoop]) -> int
 def _turns_for_one(loops: Sequence[SampledLoop]) -> list[float]:
     """Return for how many turns a later one stands that was asked for, by number of loop as ``_Load`` has them."""
     others = (
-        sum(len(run) - 1 for run in sampled.loop.runs)
+        (sampled.loop.turns - len(sampled.loop.runs))
         / (sum(min(len(run), _spread(run, loops)) - 1 for run in sampled.loop.runs) or 1)
         for sampled in loops[1:]
     )
-    return [1, *(len(sampled.loop.runs[0]) - 1 for sampled in loops[:1]), *others]
+    return [1, *(sampled.loop.turns_of(0) - 1 for sampled in loops[:1]), *others]
 
 
 class SectorMap:
@@ -232,6 +233,7 @@ class _Touched:
         launch: Launch,
         ctas: Sequence[int],
         steps: Mapping[int, _Load],
+        more: Mapping[tuple[int, int], int],
     ) -> None:
         self._steps = steps
         self._regions = sorted(enumerate(launch.regions), key=lambda entry: entry[1].base)
@@ -242,7 +244,8 @@ class _Touched:
         chosen = [cta for cta in ctas if cta % launch.cluster == 0]
         asked = np.array(list(steps), int)
         for begin in range(0, len(chosen), piece):
-            interpreter.requests(code, launch, chosen[begin : begin + piece], asked, self._touch)
+            some = chosen[begin : begin + piece]
+            interpreter.requests(code, launch, some, asked, self._touch, more)
 
     def _touch(self, step: int, request: Request | Asked) -> None:
         every = sectors(request)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ptxlab.errors import PtxlabError
+from ptxlab.isa.gpus import Gpu
 from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
@@ -96,7 +98,7 @@ class Prediction(Readable):
 
 
 class LaunchModel:
-    """A launch of a kernel on a chip, at a ``clock`` in MHz.
+    """A launch of a kernel on a chip, at a ``clock`` in MHz: if None the highest that its limit of power leaves.
 
     ``registers`` of a thread and ``shared``, bytes static and dynamic, are those ptxas told. Raises PtxlabError where no
     CTA fits into an SM.
@@ -118,6 +120,7 @@ class LaunchModel:
             raise PtxlabError(
                 "no CTA of this kernel fits into an SM", hint="see ptxlab sass --summary"
             )
+        self._told, self._base = clock, chip
         self._clock = clock or chip.gpu.clock
         self._chip = chip.at(self._clock)
         self._ctas = int(np.prod(launch.config.grid))
@@ -156,6 +159,24 @@ class LaunchModel:
 
         Raises Unsupported where something decides that is not computed, or is not modelled.
         """
+        prediction = self._predict(what_if)
+        use = prediction.used.get("tensor", 0.0)
+        if not any(i.does in ("product", "tensor product") for i in self._code):
+            use *= self._base.gpu.mma_sync
+        clock = self._base.gpu.clock_at(use)
+        return (
+            self._at(clock)._predict(what_if)
+            if not self._told and clock < self._clock
+            else prediction
+        )
+
+    def _at(self, clock: int) -> LaunchModel:
+        other = copy(self)
+        other._clock, other._chip = clock, self._base.at(clock)
+        other._model = self._model.on(other._chip)
+        return other
+
+    def _predict(self, what_if: WhatIf) -> Prediction:
         chip, model, fits = self._chip, self._model.changed(what_if), what_if.fits(self.fits)
         code, ctas, sms = self._code, self._ctas, self._chip.gpu.sms
         if self._survey.alike:
@@ -182,7 +203,7 @@ class LaunchModel:
             seconds * (1 - MODELLED), seconds * (1 + MODELLED),
             _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
             *divmod(ctas, sms * fits.ctas), uneven,
-            _not_modelled(code), None if flop is None else flop * runs / seconds / 1e12,
+            _not_modelled(code, self._base.gpu), None if flop is None else flop * runs / seconds / 1e12,
             peak and chip.gpu.tflops(peak), reuse.loaded + reuse.stored, chip.gpu.bandwidth, _hits(run, runs, reuse),
         )  # fmt: skip
 
@@ -205,12 +226,17 @@ def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, fl
     return full, cycles, reuse
 
 
-def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:
+def _not_modelled(code: Sequence[DecodedInstruction], gpu: Gpu) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
     atomics = any(instruction.row is not None and instruction.row.atomic for instruction in code)
     meeting = ("atomics that meet at an address",) if atomics else ()
     slow = ("divisions and roots of numbers at the edges of the format",) if divides(code) else ()
-    return ("power and the clock it leaves", "instruction cache", *meeting, *slow)
+    power = (
+        "power that something else than tensor cores takes"
+        if gpu.tensor_clock
+        else "power and the clock it leaves"
+    )
+    return (power, "instruction cache", *meeting, *slow)
 
 
 def _used(run: Run, chip: Chip) -> dict[str, float]:

@@ -28,13 +28,17 @@ from ptxlab.prediction.what_if import NOTHING, WhatIf
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """``ctas`` that share an SM, by number: what their warps issue, which part is run, and what that asks memory for."""
+    """``ctas`` that share an SM, by number: what their warps issue, which part is run, and what that asks memory for.
+
+    ``more`` are turns of long loops that were not followed, as ``IssueOrder`` has them.
+    """
 
     ctas: Sequence[int]
     issued: Issued
     loops: Sequence[trace.SampledLoop]
     part: Turns | Tiles
     requests: Mapping[int, Request | Asked]
+    more: Mapping[tuple[int, int], int]
 
 
 class ResidentModel:
@@ -63,6 +67,12 @@ class ResidentModel:
         other._what_if, other._chip = what_if, what_if.chip(self._chip)
         return other
 
+    def on(self, chip: Chip) -> ResidentModel:
+        """Return the same on a chip that differs in its clock."""
+        other = copy(self)
+        other._chip = chip
+        return other
+
     def followed(self, ctas: Sequence[int]) -> Followed:
         """Follow some CTAs, by number."""
         key = tuple(ctas)
@@ -74,8 +84,11 @@ class ResidentModel:
         code, launch = self._code, self._launch
         steps = interpreter.run(code, launch, ctas)
         kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
-        issued = Issued(steps.numbers, kinds, kind_of)
-        loops = trace.sampled(issued.numbers[kinds[kind_of[0]]], self._returns, len(kind_of))
+        issued = Issued(steps.numbers, kinds, kind_of, steps.times)
+        first = kinds[kind_of[0]]
+        loops = trace.sampled(
+            issued.numbers[first], self._returns, len(kind_of), issued.times_of(first)
+        )
         part: Turns | Tiles
         if any(i.does == "phase" for i in code):
             part = Tiles(issued, trace.tiles(kinds, issued.numbers, self._returns))
@@ -83,8 +96,8 @@ class ResidentModel:
             part = Turns(issued, loops, self._returns)
         requests: dict[int, Request | Asked] = {}
         asked = np.concatenate(part.kept)
-        interpreter.requests(code, launch, ctas, asked, requests.__setitem__)
-        return Followed(ctas, issued, loops, part, requests)
+        interpreter.requests(code, launch, ctas, asked, requests.__setitem__, steps.more)
+        return Followed(ctas, issued, loops, part, requests, steps.more)
 
     def touched(self, followed: Followed, ctas: float) -> Touched:
         """Return the memory that so many CTAs touch which do as those that were followed, each apart from the others."""
@@ -108,7 +121,15 @@ class ResidentModel:
         first = issued.kinds[issued.kind_of[0]]
         together, size = len(followed.ctas) * chip.gpu.sms, chip.l2_bytes
         return reuse(
-            self._code, launch, reached, first, issued.numbers, followed.loops, together, size
+            self._code,
+            launch,
+            reached,
+            first,
+            issued.numbers,
+            followed.loops,
+            together,
+            size,
+            followed.more,
         )
 
     def issues(self, followed: Followed, reuse: Reuse, sms: int) -> tuple[list[Issue], int]:

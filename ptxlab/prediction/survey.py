@@ -80,8 +80,10 @@ def _issued(code: Sequence[DecodedInstruction], launch: Launch, ctas: Array) -> 
     """Return how often warps of each CTA issue each instruction."""
     steps = interpreter.run(code, launch, ctas.tolist())
     segments: dict[tuple[int, int], Array] = defaultdict(lambda: np.zeros(len(ctas), np.int64))
-    for first, end, warps in zip(steps.first, steps.end, steps.warps, strict=True):
-        segments[first, end] += (
+    begun = np.cumsum(steps.lengths) - steps.lengths
+    times = np.ones_like(begun) if steps.times is None else steps.times[begun]
+    for first, end, warps, each in zip(steps.first, steps.end, steps.warps, times, strict=True):
+        segments[first, end] += each * (
             launch.warps
             if warps is None
             else np.bincount(warps // launch.warps, minlength=len(ctas))

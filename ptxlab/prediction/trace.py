@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,14 +25,21 @@ MOST = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Turns of a loop in what a warp issues: each ``turn`` is (first, end), ``runs`` of them in a row."""
+    """Turns of a loop in what a warp issues: each ``turn`` is (first, end), ``runs`` of them in a row.
+
+    ``more`` are the turns of each run that were not followed.
+    """
 
     head: int
     runs: tuple[tuple[tuple[int, int], ...], ...]
+    more: tuple[int, ...] = ()
 
     @property
     def turns(self) -> int:
-        return sum(map(len, self.runs))
+        return sum(map(len, self.runs)) + sum(self.more)
+
+    def turns_of(self, run: int) -> int:
+        return len(self.runs[run]) + (self.more[run] if self.more else 0)
 
     def after(self, turns: int) -> Iterator[tuple[int, int]]:
         """Yield the turns of each run behind the first ``turns``."""
@@ -49,7 +56,7 @@ class SampledLoop:
     @property
     def left_out(self) -> int:
         """How many turns are not run, those of turns of other loops that are not run among them."""
-        return sum(1 for _ in self.loop.after(2 * self.few))
+        return sum(1 for _ in self.loop.after(2 * self.few)) + sum(self.loop.more)
 
 
 def of_warps(steps: IssueOrder, warps: int) -> tuple[list[Array], list[int]]:
@@ -64,13 +71,15 @@ def of_warps(steps: IssueOrder, warps: int) -> tuple[list[Array], list[int]]:
     return [every[np.repeat(kind, lengths)] for kind in kinds.T], kind_of.tolist()
 
 
-def sampled(numbers: Array, returns: Array, warps: int) -> list[SampledLoop]:
-    """Return the loops to leave turns out of, by the instructions that one of so many warps issues.
+def sampled(
+    numbers: Array, returns: Array, warps: int, times: Array | None = None
+) -> list[SampledLoop]:
+    """Return the loops to leave turns out of, by the instructions that one of so many warps issues, each so many ``times``.
 
     The hottest comes first, and others until what is left is little enough to be run.
     """
     left = np.ones(len(numbers), bool)
-    rest = loops(numbers, returns)
+    rest = loops(numbers, returns, times)
     hot = hottest(rest)
     chosen: list[SampledLoop] = []
     while hot is not None:
@@ -90,13 +99,15 @@ def sampled(numbers: Array, returns: Array, warps: int) -> list[SampledLoop]:
 
 def _shortened(loop: Loop, left: Array, warps: int) -> SampledLoop:
     """Return a loop with as many turns of each run as show what all cost, of instructions that are ``left``."""
-    body = max(_instructions(loop.after(0), left), 1) / loop.turns
+    body = max(_instructions(loop.after(0), left), 1) / sum(map(len, loop.runs))
     return SampledLoop(loop, int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS)))
 
 
-def alike(chosen: Sequence[SampledLoop], numbers: Array, returns: Array) -> list[SampledLoop]:
+def alike(
+    chosen: Sequence[SampledLoop], numbers: Array, returns: Array, times: Array | None = None
+) -> list[SampledLoop]:
     """Return the same loops in what another warp issues, as far as it runs through them."""
-    own = {loop.head: loop for loop in loops(numbers, returns)}
+    own = {loop.head: loop for loop in loops(numbers, returns, times)}
     return [
         SampledLoop(own[sampled.loop.head], sampled.few)
         for sampled in chosen
@@ -104,8 +115,8 @@ def alike(chosen: Sequence[SampledLoop], numbers: Array, returns: Array) -> list
     ]
 
 
-def loops(numbers: Array, returns: Array) -> list[Loop]:
-    """Find the loops of which a warp goes through more than a turn, by the instructions it issues.
+def loops(numbers: Array, returns: Array, times: Array | None = None) -> list[Loop]:
+    """Find the loops of which a warp goes through more than a turn, by the instructions it issues, each so many ``times``.
 
     Who goes back by one of the instructions ``returns`` begins no turn.
     """
@@ -122,7 +133,15 @@ def loops(numbers: Array, returns: Array) -> list[Loop]:
             if len(entered):
                 turns[head].append((first + int(entered[-1]), last + 1))
         begun[head] = last + 1
-    return [Loop(head, _runs(of_head)) for head, of_head in turns.items()]
+    followed = [Loop(head, _runs(of_head)) for head, of_head in turns.items()]
+    if times is None:
+        return followed
+    return [
+        replace(
+            loop, more=tuple(sum(int(times[first]) - 1 for first, _ in run) for run in loop.runs)
+        )
+        for loop in followed
+    ]
 
 
 def hottest(candidates: Sequence[Loop]) -> Loop | None:
@@ -176,13 +195,13 @@ def gaps(chosen: Sequence[SampledLoop], left: Array) -> Iterator[Gap]:
     """Yield where turns are left out of runs of which some are ``left``."""
     places = np.cumsum(left)
     for sampled in chosen:
-        for run in sampled.loop.runs:
+        for number, run in enumerate(sampled.loop.runs):
             (begun, _), there = run[0], [turn for turn in run if left[turn[0]]]
             if 1 < len(there) < len(run):
                 last, end = there[-1]
                 yield Gap(
                     int(places[end - 1]),
-                    len(run) - len(there),
+                    sampled.loop.turns_of(number) - len(there),
                     begun,
                     last,
                     len(there) - 1,
@@ -206,7 +225,10 @@ def _runs(turns: Sequence[tuple[int, int]]) -> tuple[tuple[tuple[int, int], ...]
 
 
 def _left_out(loop: Loop) -> int:
-    return sum(end - first for first, end in loop.after(FEW_TURNS))
+    followed = sum(end - first for first, end in loop.after(FEW_TURNS))
+    return followed + sum(
+        turns * (run[-1][1] - run[-1][0]) for turns, run in zip(loop.more, loop.runs, strict=False)
+    )
 
 
 def _instructions(turns: Iterable[tuple[int, int]], left: Array) -> int:

@@ -24,21 +24,28 @@ Requests = Mapping[int, Request | Asked]
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What warps issue: the steps of each kind of them, ``numbers`` the instructions of all steps."""
+    """What warps issue: the steps of each kind of them, ``numbers`` the instructions of all steps.
+
+    ``times`` is how often each step is issued, None for once.
+    """
 
     numbers: Array
     kinds: Sequence[Array]
     kind_of: Sequence[int]
+    times: Array | None = None
 
     def executions(self, steps: Sequence[Array]) -> Array:
         """Return how many warps issue each instruction, by number, of some steps of each kind."""
         warps = np.bincount(self.kind_of, minlength=len(self.kinds))
         most = int(self.numbers.max()) + 1
         counts: Array = sum(
-            each * np.bincount(self.numbers[of_kind], minlength=most)
+            each * np.bincount(self.numbers[of_kind], self.times_of(of_kind), minlength=most)
             for each, of_kind in zip(warps, steps, strict=True)
         )
         return counts
+
+    def times_of(self, steps: Array) -> Array | None:
+        return None if self.times is None else self.times[steps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ class Turns:
     def __init__(self, issued: Issued, loops: Sequence[trace.SampledLoop], returns: Array) -> None:
         self._issued, self._loops = issued, loops
         self._own = [
-            trace.alike(loops, issued.numbers[of_kind], returns) for of_kind in issued.kinds
+            trace.alike(loops, issued.numbers[of_kind], returns, issued.times_of(of_kind))
+            for of_kind in issued.kinds
         ]
         self._more = self._left()
         self.kept = [

@@ -16,6 +16,7 @@ PRINTED = [
     ("RTX 4090", 82.6, 165.2, 330.3, 82.6),
     ("RTX 5090", 104.8, 209.5, 419, 104.8),
     ("B200", 75, 2250, 2250, 1125),
+    ("A100 PCIe 40GB", 19.5, 312, 312, 156),
     ("A30", 10.3, 165, 165, 82),
     ("A40", 37.4, 149.7, 149.7, 74.8),
     ("A10", 31.2, 125, 125, 62.5),
@@ -108,3 +109,13 @@ def test_the_gpu_that_stands_for_a_target() -> None:
     assert gpus_of(TARGETS["sm_90"]) == gpus_of(TARGETS["sm_90a"])
     assert gpus_of(TARGETS["sm_80"])[0].name == "A100 SXM"
     assert gpus_of(TARGETS["sm_103a"]) == ()
+
+
+def test_tensor_cores_that_multiply_leave_a_lower_clock() -> None:
+    gpu = BY_NAME["H100 SXM"]
+    assert gpu.clock_at(1.0) == gpu.tensor_clock == 1469
+    assert gpu.clock_at(0.5) == round(1469 * 2 ** (1 / 3)), (
+        "half the work at twice the cube of the clock"
+    )
+    assert gpu.clock_at(0.0) == gpu.clock_at(0.1) == gpu.clock == 1980
+    assert BY_NAME["RTX 3090"].clock_at(1.0) == 1695, "nobody measured that"

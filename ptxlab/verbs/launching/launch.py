@@ -233,9 +233,7 @@ def placed(device: Device, value: MapValue | StructValue, led_to: Mapping[str, A
     """Return a tensor map, or the members of a struct, of what is on the device already."""
     if isinstance(value, MapValue):
         return device.tensor_map(led_to[value.array], **value.options)
-    return tuple(
-        led_to[member] if isinstance(member, str) else member for member in value.members
-    )
+    return tuple(led_to[member] if isinstance(member, str) else member for member in value.members)
 
 
 def _refuse_numbers_for_addresses(

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -143,7 +143,8 @@ def _sized(number: float, kind: ScalarType) -> np.generic:
         return held
     try:
         if isinstance(number, int):
-            return cast("np.generic", kind.dtype.type(number))
+            made: np.generic = kind.dtype.type(number)
+            return made
     except OverflowError:
         pass
     raise ValueError(f"{number} is no {kind.name}")

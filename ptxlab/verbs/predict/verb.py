@@ -39,7 +39,8 @@ DEFAULT = "rtx3090"
 OPTIONS = """
 --gpu NAME   a100, rtx3090, rtx4090 ..., or a file that tells of one, mine.toml; more with commas or given
              again, or all, side by side (default rtx3090, or the first of --arch); an unknown name lists them
---clock MHZ  of its SMs (default the boost clock)
+--clock MHZ  of its SMs (default the boost clock, or what the limit of power leaves where tensor cores multiply, of those
+             where that was measured)
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
              are made together; again for more; "all" is each alone, the one that saves most first
 --compare FILE  another program, launched alike, that this one is compared with: the one of before

@@ -75,7 +75,7 @@ def test_numbers_have_types() -> None:
     value = read("p", "struct(x, 7, 0x10:u64, 0.5, 1:f16, m)", (0,))
     assert isinstance(value, StructValue)
     assert value.names == ("x", "m")
-    told = [np.int32(7), np.uint64(16), np.float32(0.5), np.float16(1)]
+    told: list[np.generic] = [np.int32(7), np.uint64(16), np.float32(0.5), np.float16(1)]
     numbers = [member for member in value.members if not isinstance(member, str)]
     assert [(n.dtype, n) for n in numbers] == [(n.dtype, n) for n in told]
 

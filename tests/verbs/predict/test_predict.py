@@ -204,7 +204,8 @@ def test_pointers_may_be_members_of_a_struct(tmp_path: Path) -> None:
     assert together.seconds == pytest.approx(apart.seconds, rel=1e-3)
     assert together.used["dram"] == pytest.approx(apart.used["dram"], rel=1e-3)
     source = together.lines[0].source
-    assert source is not None and (source.path, source.line) == (str(file), 4), "as on the command line"
+    assert source is not None
+    assert (source.path, source.line) == (str(file), 4), "as on the command line"
 
 
 def test_a_tensor_map_and_a_cluster_are_given_in_python(capsys: pytest.CaptureFixture[str]) -> None:
