@@ -13,7 +13,6 @@ from ptxlab.errors import LaunchError, Location
 from ptxlab.instrument.sites import instructions
 from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.tree import PtxModule
-from ptxlab.toolchain import LINE_INFO
 from ptxlab.view.sources import indented, read_sources
 
 
@@ -44,6 +43,8 @@ def _source_line(
     """Return where an instruction comes from, as the same program says that is compiled to tell its lines."""
     if where is None or not isinstance(kernel, EmulatorKernel) or not is_cuda(file):
         return None
+    from ptxlab.toolchain import LINE_INFO  # here: a launch without faults can spare it
+
     telling = kernel.module.device.load(Path(file), options=[*dict.fromkeys((*options, LINE_INFO))])
     twin = telling.kernel(kernel.name)
     assert isinstance(twin, EmulatorKernel)

@@ -13,7 +13,6 @@ import argparse
 from ptxlab.cli.common import add_common
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, dimensions, name_value, output_path, release, seconds
-from ptxlab.toolchain import LINE_INFO
 
 ARGUMENTS = """\
 What is not given comes from the "Run:" line in the header of the file. Arguments are bound by the
@@ -137,4 +136,8 @@ def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:
     options += ["--use_fast_math"] * args.use_fast_math
     if args.kernel and "<" in args.kernel:
         options.append(f"--instance={args.kernel}")
-    return options + [LINE_INFO] * line_info
+    if line_info:
+        from ptxlab.toolchain import LINE_INFO  # here: PTX can spare it
+
+        options.append(LINE_INFO)
+    return options
