@@ -52,7 +52,7 @@ class HazardCheck:
 
     def __init__(self, code: Sequence[DecodedInstruction], latencies: Latencies) -> None:
         self._code, self._latencies = code, latencies
-        runs = [i.row is not None and i.guard != _NEVER for i in code]
+        runs = [latencies.knows(i) and i.guard != _NEVER for i in code]
         self._reads = [uses.read(i) if run else 0 for i, run in zip(code, runs, strict=True)]
         # What a product of a warpgroup writes is waited for with its group.
         self._writes = [

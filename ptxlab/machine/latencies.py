@@ -44,6 +44,9 @@ _REGISTERS = _table("""
 """Registers. ``factor`` and ``high_sum`` are sources of IMAD.WIDE: the first two, and the upper half of the third."""
 _HOPPER_DOUBLES_OF_HALVES = 8
 """Cycles from HFMA2.MMA to what reads it as f64 that ptxas leaves on sm_90, where it leaves 6 on sm_80."""
+_HALVES = ("half", "half_f32")
+_TURING_HALVES, _TURING_OF_HALVES = 6, 8
+"""Cycles from them to others of them, and to what reads them else, that ptxas leaves on sm_75."""
 
 _PREDICATES = _table("""
               alu fma r2p fp64 r2ur
@@ -55,6 +58,9 @@ _PREDICATES = _table("""
     decoupled  13  13  13   14   13
     guard      13  13  13   14   13
 """)
+
+_SOONER_ON_TURING = ("guard", "decoupled", "half")
+"""Readers of predicates to which ptxas leaves one cycle less on sm_75."""
 
 _UNIFORM = _table("""
               uniform move r2ur
@@ -94,6 +100,10 @@ class Latencies:
     def __init__(self, capability: int) -> None:
         self._capability = capability
 
+    def knows(self, i: DecodedInstruction) -> bool:
+        """Say whether it is known when an instruction reads and writes: of Turing's products it is not."""
+        return i.row is not None and not (i.row.multiplies and self._capability == 75)
+
     def is_variable(self, i: DecodedInstruction) -> bool:
         """Say whether a scoreboard, and no count of cycles, tells when an instruction is done."""
         c, row = i.control, i.known
@@ -103,7 +113,7 @@ class Latencies:
             return self._capability != 90
         if row.multiplies:
             integers_of_blackwell = row.factors == "s8" and self._capability // 10 == 10
-            return self._capability == 75 or row.factors == "f64" or integers_of_blackwell
+            return row.factors == "f64" or integers_of_blackwell
         return bool(row.scoreboard) and not (row.latency == "r2ur" and self._capability >= 90)
 
     def between(self, earlier: DecodedInstruction, later: DecodedInstruction, bits: int) -> int:
@@ -120,7 +130,9 @@ class Latencies:
         if bit >= uses.PREDICATES + UNIFORM_PREDICATE:
             return _UNIFORM_PREDICATES[_uniform_reader(later, bit)][_uniform_writer(earlier)]
         if bit >= uses.PREDICATES:
-            return _PREDICATES[_predicate_reader(later, bit)][_predicate_writer(earlier)]
+            reader = _predicate_reader(later, bit)
+            sooner = self._capability == 75 and reader in _SOONER_ON_TURING
+            return _PREDICATES[reader][_predicate_writer(earlier)] - sooner
         if bit >= UNIFORM:
             return _UNIFORM[_uniform_reader(later, bit)][_uniform_writer(earlier)]
         if earlier.known.multiplies:
@@ -128,6 +140,8 @@ class Latencies:
         writer, reader = _writer(earlier, bit), _reader(later, bit)
         if (writer, reader, self._capability) == ("half_mma", "fp64", 90):
             return _HOPPER_DOUBLES_OF_HALVES
+        if self._capability == 75 and writer in _HALVES:
+            return _TURING_HALVES if reader.startswith("half") else _TURING_OF_HALVES
         return _REGISTERS[reader][writer]
 
     def _product(self, i: DecodedInstruction, reader: str) -> int:

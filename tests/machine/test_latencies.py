@@ -16,7 +16,7 @@ from tests.together import in_one_test
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "constants.toml"
 ON_RECORD: dict[str, Any] = tomllib.loads(FILE.read_text(encoding="utf-8"))
-TARGETS = [name for name in ON_RECORD if name != "sm_75"]  # whose products wait for scoreboards
+TARGETS = list(ON_RECORD)
 
 CHAINS = {
     "FFMA": "FFMA R0, R0, R1, R2", "FADD": "FADD R0, R0, R1", "FMUL": "FMUL R0, R0, R1",
@@ -41,6 +41,9 @@ def test_latencies_are_those_that_ptxas_leaves(name: str) -> None:
             )  # fmt: skip
         else:
             earlier = later = instruction(chains[opcode])
+        if not latencies.knows(later):
+            assert (name, opcode) == ("sm_75", "HMMA")
+            continue
         shared = uses.written(earlier) & uses.read(later)
         assert latencies.between(earlier, later, shared) == cycles, opcode
         assert cycles <= LONGEST

@@ -153,7 +153,8 @@ class Writer:
         self.unguarded(f"mov.pred {chosen}, {self.name(FALSE)}")
         self.emit(f"activemask.b32 {mask}")
         self.emit(f"elect.sync _|{chosen}, {mask}")
-        chosen = self.both(chosen, condition)
+        with self.for_all():  # who is held back was not chosen
+            chosen = self.both(chosen, condition)
         self._guard = f"@{chosen} "
         yield
         self._guard = guard

@@ -27,6 +27,7 @@ def _changed(nth: int, modifiers: Modifiers) -> int:
 
 
 _WHOLE_PAIR = ("U64", "S64")
+_rounding = partial(_floating, pipe="xu", floats=True, reads=_source_words("F64"), scoreboard="xu")
 
 ROWS = (
     *_floating("FMUL", "fma", uniform=True, flops=1),
@@ -60,11 +61,13 @@ ROWS = (
         "xu",
         writes=partial(_changed, 0),
         reads=lambda modifiers, slot: _changed(1, modifiers),
+        uniform=True,
         scoreboard="xu",
         floats=True,
         slot=1,
     ),
-    *_floating("FRND FCHK", "xu", floats=True, reads=_source_words("F64"), scoreboard="xu"),
+    *_rounding("FRND", uniform=True),
+    *_rounding("FCHK"),
     *_floating("HFMA2", "fma2", flops=4),
     *_floating("HADD2", "fma2", flops=2),
     *_floating("HMUL2", "fma2", floats=True, flops=2),

@@ -28,6 +28,7 @@ ROWS = (
     *_of_warp("OMMA", factors="e2m1", reads=partial(_operand, "e2m1")),
     *_untimed("BMMA", factors="b1", reads=partial(_operand, "b1"), writes=accumulators),
     *_untimed("DMMA", factors="f64", reads=partial(_operand, "f64"), writes=_doubles),
+    *_untimed("BGMMA", factors="b1", writes=sums_of_warpgroup, does="product"),
     *_of_warpgroup("HGMMA", factors="f16"),
     *_of_warpgroup("QGMMA", factors="e4m3"),
     *_of_warpgroup("IGMMA", factors="s8"),

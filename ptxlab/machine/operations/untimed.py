@@ -29,7 +29,7 @@ ROWS = (
     *_untimed("FHADD FHFMA IDP", latency="fma"),
     *_untimed("UP2UR", latency="uniform", every_predicate="read"),
     *_untimed("UR2UP", latency="uniform", every_predicate="written", operands="predicates first"),
-    *_untimed("FSET I2I F2IP VABSDIFF", latency="alu"),
+    *_untimed("FSET I2I F2IP VABSDIFF VABSDIFF4", latency="alu"),
     *_untimed("HSET2", latency="half_alu"),
     *_untimed("REDAS", operands="nothing out", scoreboard="shared", latency="agu"),
     *_late("UBLKPF UBLKRED", reads=in_a_row),

@@ -45,11 +45,12 @@ def checked_programs(args: argparse.Namespace) -> list[CheckedProgram]:
 def _checked(program: AssembledProgram, kernel: str) -> CheckedKernel:
     assembly = program.assembly
     code = decode(assembly.cubin, assembly.functions, kernel)
-    unknown = Counter(i.sass.opcode for i in code if i.row is None)
+    latencies = Latencies(target_named(program.arch).capability)
+    unknown = Counter(i.sass.opcode for i in code if not latencies.knows(i))
     unchecked = [f"{count} of {opcode}" for opcode, count in sorted(unknown.items())]
     hazards: list[Hazard] = []
     try:
-        hazards = HazardCheck(code, Latencies(target_named(program.arch).capability)).run()
+        hazards = HazardCheck(code, latencies).run()
     except NotFollowed as error:
         unchecked.append(f"anything, because {error}")
     return CheckedKernel(kernel, len(code), tuple(hazards), tuple(unchecked))

@@ -12,7 +12,7 @@ from ptxlab.machine.lift.writer import Writer
 
 THREADS, ROW = 64, 128
 PROGRAM = """\
-.version 8.8
+.version 9.3
 .target {arch}
 .address_size 64
 .visible .entry k(.param .u64 data)
@@ -53,6 +53,15 @@ PARAMETERS = """\
     mov.u64 y, data; cvta.param.u64 y, y; isspacep.param p, y; selp.b32 c, 1, 0, p; add.u64 s, y, 0x20000000000; isspacep.param q, s;
     selp.b32 d, 1, 0, q; shl.b32 d, d, 1; add.s32 c, c, d; isspacep.param q, x; selp.b32 d, 4, 0, q; add.s32 c, c, d;
     cvta.shared.u64 s, 0; isspacep.param q, s; selp.b32 d, 8, 0, q; add.s32 c, c, d; st.global.b32 [x + 4], c;"""
+BYTES = """
+    vabsdiff4.u32.u32.u32 c, a, b, d; st.global.b32 [x + 20], c; vabsdiff4.u32.u32.u32.add c, b, a, d; st.global.b32 [x + 24], c;"""
+LAYOUTS = """
+    setp.eq.u32 p, n, 0; bar.sync 0; @p mbarrier.init.layout::v1.shared.b64 [memory + 1040], 9; @p mbarrier.init.shared.b64 [memory + 1048], 9;
+    bar.sync 0; mbarrier.check_layout.layout::v1.shared.b64 p, [memory + 1040]; mbarrier.check_layout.layout::v1.shared.b64 q, [memory + 1048];
+    selp.b32 c, 1, 0, p; selp.b32 d, 2, 0, q; add.u32 c, c, d; mbarrier.check_layout.layout::v0.shared.b64 p, [memory + 1048];
+    selp.b32 d, 4, 0, p; add.u32 c, c, d; cvta.shared.u64 y, 0; mad.wide.u32 y, n, 4, y; add.u64 y, y, 64;
+    isspacep.shared p, y; add.u64 y, x, 64; isspacep.shared q, y; selp.b32 d, 8, 0, p; add.u32 c, c, d;
+    selp.b32 d, 16, 0, q; add.u32 c, c, d; st.global.b32 [x + 28], c;"""
 NONE_BELOW = """
     .reg .b16 h; setp.lt.u32 p, n, 40; set.ne.xor.f16.u64 h, 1, 31, p; st.global.b16 [x + 8], h;"""
 """Of two zeros the upper words are compared alone: what came of the lower ones is left out."""
@@ -80,10 +89,10 @@ def left(arch: str, engine: str, body: str) -> Array:
     ("arch", "body"),
     [
         ("sm_75", PARAMETERS + NONE_BELOW),
-        ("sm_80", JOINED + PARAMETERS),
-        ("sm_90a", JOINED + HOPPER + PARAMETERS),
+        ("sm_80", JOINED + PARAMETERS + BYTES),
+        ("sm_90a", JOINED + HOPPER + PARAMETERS + LAYOUTS),
         ("sm_100a", LATER + PARAMETERS),
-        ("sm_120a", JOINED + HOPPER),
+        ("sm_120a", JOINED + HOPPER + LAYOUTS),
     ],
 )
 def test_both_engines_leave_the_same(arch: str, body: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ptxlab.machine.table import ROWS
 from ptxlab.main import main
 from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.cubin import Cubin
@@ -137,7 +138,10 @@ def test_all_members_or_those_for_a_target_are_checked(
     assert capsys.readouterr().out.endswith("findings: 1 hazard in 2 kernels of two.fatbin\n")
 
 
-def test_what_is_not_known_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_known_is_said(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(ROWS, "VABSDIFF4")
     text = PTX.replace(
         "add.f32 v, v, v;", "vabsdiff4.u32.u32.u32.add i, i, i, i; cvt.rn.f32.u32 v, i;"
     )

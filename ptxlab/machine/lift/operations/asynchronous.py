@@ -38,6 +38,8 @@ def _phase(w: Writer) -> None:
         _arrive(w, at)
     elif m.has("PHASECHK"):
         _check(w, at)
+    elif m.has("LD"):
+        _layout(w, at)
     elif m.has("CCTL"):
         m.ignore("IV")
         w.emit(f"mbarrier.inval.shared::cta.b64 {at}")
@@ -51,8 +53,19 @@ def _begin(w: Writer, at: str) -> None:
         raise w.refused("what was there before is not modelled")
     low = w.bare(w.i.operands[-1])
     count = w.made("sub.s32", str(_MOST), w.made("shr.u32", low, "1"))
-    with w.once():
-        w.emit(f"mbarrier.init.shared::cta.b64 {at}, {count}")
+    second = w.made("setp.ne.u32", w.made("and.b32", low, "1"), "0", kind="q")
+    for layout, condition in (("", w.negation(second)), (".layout::v1", second)):
+        with w.once(condition):
+            w.emit(f"mbarrier.init{layout}.shared::cta.b64 {at}, {count}")
+
+
+def _layout(w: Writer, at: str) -> None:
+    """Load an mbarrier, of which the lowest bit tells its layout: of the others nobody asks."""
+    w.modifiers.ignore("64")
+    low, high = w.row(w.i.operands[0], 2)
+    second = w.made("mbarrier.check_layout.layout::v1.shared::cta.b64", at, kind="q")
+    w.emit(f"selp.b32 {low}, 1, 0, {second}")
+    w.emit(f"mov.b32 {high}, 0")
 
 
 def _arrive(w: Writer, at: str) -> None:

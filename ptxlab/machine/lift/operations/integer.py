@@ -349,6 +349,16 @@ def _distance(w: Writer) -> None:
     w.emit(f"sad.{kind} {w.dest()}, {a}, {b}, {c}")
 
 
+def _distances(w: Writer) -> None:
+    """VABSDIFF4: of four bytes each, or the sum of these with a word."""
+    m = w.modifiers
+    if not m.has("U8"):
+        raise w.refused("distances of what is not modelled")
+    joined = ".add" if m.has("ACC") else ""
+    words = ", ".join(w.word(source) for source in w.i.sources)
+    w.emit(f"vabsdiff4.u32.u32.u32{joined} {w.dest()}, {words}")
+
+
 def _converted(w: Writer) -> None:
     """I2I: to fewer bits, at whose limits it ends."""
     m = w.modifiers
@@ -383,4 +393,5 @@ RULES = {
     **rules("I2I", _converted),
     **rules("IDP", _dot),
     **rules("VABSDIFF", _distance),
+    **rules("VABSDIFF4", _distances),
 }

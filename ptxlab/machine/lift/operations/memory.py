@@ -447,11 +447,14 @@ def _space_of(w: Writer) -> None:
     m.ignore("E")
     space = m.choose(_SPACES, "")
     at = i.operands[-1]
-    parts = [at.base, at.uniform] if isinstance(at, SassAddress) and not at.offset else []
-    pointers = [part for part in parts if part is not None and not is_zero(part)]
-    if not space or len(pointers) != 1:
+    if not space or not isinstance(at, SassAddress):
         raise w.refused("which space it asks for is not modelled")
-    w.tell(i.outs[0], w.made(f"isspacep.{space}", w.pair(pointers[0]), kind="q"))
+    total = str(at.offset)
+    if at.base is not None and not is_zero(at.base):
+        total = w.made("add.u64", _base(w, at, wide=True), total, kind="d")
+    if at.uniform is not None and not is_zero(at.uniform):
+        total = w.made("add.u64", w.pair(at.uniform), total, kind="d")
+    w.tell(i.outs[0], w.made(f"isspacep.{space}", *w.stored([total]), kind="q"))
 
 
 def _nothing(w: Writer) -> None:
