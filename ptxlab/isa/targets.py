@@ -1,8 +1,8 @@
 """The GPU targets ptxlab knows, as data: what ``--arch`` may name and what each one's tensor cores do.
 
 Tensor-core parameters: MMA-Sim (arXiv 2511.10909) and Khattak & Mikaitis (arXiv 2512.07004), which
-agree on every number here; what ptxas makes of an instruction that a chip has not, by reading SASS.
-See ``ptxlab.numbers.tensor_core`` for what the numbers mean.
+agree on every number here, as github.com/sf-tensor/tcgen05 does of tcgen05; what ptxas makes of an instruction
+that a chip has not, by reading SASS. See ``ptxlab.numbers.tensor_core`` for what the numbers mean.
 """
 
 from __future__ import annotations

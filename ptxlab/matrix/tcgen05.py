@@ -18,7 +18,6 @@ from itertools import product
 from ptxlab.isa.legality import Version
 from ptxlab.matrix.form import (
     AsyncInstruction,
-    Fidelity,
     Shapes,
     SignatureOperand,
     address,
@@ -83,14 +82,8 @@ class TensorCoreProduct(AsyncInstruction):
     stationary: bool
 
     @property
-    def fidelity(self) -> Fidelity:
-        """Measured are dense products of one CTA; integers are exact all the same."""
-        plain = not (self.sparse or self.stationary or self.group > 1)
-        return "unverified" if self.rounds and not plain else "exact"
-
-    @property
     def rounds(self) -> bool:
-        """Sums of all but integers are rounded."""
+        """Sums of all but integers are rounded, in pairs, in ``.ws`` and with a sparse A as in other products."""
         return self.kind != "i8"
 
     @property

@@ -8,8 +8,8 @@ them.
 
 So a step here fuses as many *stored* products as a dense step does products, in the order in which
 they are stored: HMMA.SP and QMMA.SP take twice the k of the dense instruction with the same registers
-of A, and so do those of wgmma. No published measurement settles the bits of sparse products; where
-these steps end is an assumption. (Where ptxas itself unpacks sparse 8-bit numbers, on sm_90 and sm_100,
+of A, and so do those of wgmma. No published measurement settles the bits of sparse products but those of
+``tcgen05.mma.sp``, of which each is one step: elsewhere it is an assumption where steps end. (Where ptxas itself unpacks sparse 8-bit numbers, on sm_90 and sm_100,
 SASS confirms which go into which half.)
 
 Source: PTX ISA, "Sparse matrix storage".

@@ -1,7 +1,10 @@
 """The numbers of tcgen05.mma: matrices of raw words in, D out, as the tensor cores of a target compute.
 
-Each instruction is one step over all of its k. No published measurement settles sparse products, those of
-two CTAs, of ``.ws``, a k of 96 and an addend that is scaled down: they are computed by the same rule.
+Each instruction is one step over all of its k, of a sparse A over what is stored of it. Measured on a B200 are
+dense and sparse products of one CTA; m, n, a second CTA and ``.ws`` change nothing in the arithmetic. No published
+measurement settles a k of 96 and an addend that is scaled down: they are computed by the same rule.
+
+Source: github.com/sf-tensor/tcgen05 6f19f22, ``tcgen05_model/MODEL.md`` and ``hardware_validation``.
 """
 
 from __future__ import annotations
