@@ -57,7 +57,7 @@ def test_a_machine_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_is_left_in_the_cache(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ptxlab.cli.progress.PATIENCE", math.inf)  # how long it took is kept there
+    monkeypatch.setattr("ptxlab.cli.progress.LONG", math.inf)  # how long it took is kept there
     output = examined(capsys)
     assert output["cache"] == str(tmp_path / "cache" / "ptxlab")
     assert output["cache_bytes"] == 0
