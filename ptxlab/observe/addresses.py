@@ -2,7 +2,7 @@
 
 Found by following names through the text: whatever is computed from the address of a buffer or a
 variable, or from a special register that a device fills in its own way, is one too, and so is a
-64-bit number that a function makes of one. What is loaded from memory is not, but for parameters and
+64-bit number that a function makes of one, or a narrower one that is used as an address. What is loaded from memory is not, but for parameters and
 variables that are known to hold one. A name stands for all registers of that name in the function.
 """
 
@@ -29,6 +29,8 @@ def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[
     ``buffers`` are the kernel parameters and the variables that are addresses of buffers.
     """
     sites = list(instructions(function))
+    operands = (operand for site in sites for operand in site.instruction.operands)
+    bases = {o.base.text for o in operands if isinstance(o, Address) and o.base is not None}
     names: set[str] = set()
     before = -1
     while before < len(names):
@@ -39,7 +41,7 @@ def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[
             for name in _handed(site):
                 (held.add if depends else held.discard)(name)
             if depends:
-                names.update(name for name in results(site) if _may_be_address(site, name))
+                names.update(name for name in results(site) if _may_be_address(site, name, bases))
     return frozenset(names)
 
 
@@ -73,13 +75,13 @@ def _names(operand: Operand) -> list[str]:
     return [element.text for element in elements if isinstance(element, Name)]
 
 
-def _may_be_address(site: Scoped, register: str) -> bool:
-    """Say whether a register can be one: what a function makes of an address is often none."""
+def _may_be_address(site: Scoped, register: str, bases: Collection[str]) -> bool:
+    """Say whether a register can be one: what a function makes of an address often is none, unless memory is there."""
     instruction = site.instruction
     returned = (
         effects_of(instruction).leads == "function" or state_space(instruction.modifiers) == "param"
     )
-    return not returned or site.type_of(register) in _WIDE
+    return not returned or register in bases or site.type_of(register) in _WIDE
 
 
 def _is_address(site: Scoped, operand: object) -> bool:

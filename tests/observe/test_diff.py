@@ -186,6 +186,19 @@ def test_what_functions_return_of_addresses_is_left_out() -> None:
     assert device_dependent(kernel, ["out"]) == {"base", "moved"}
 
 
+def test_a_narrow_number_that_a_function_makes_of_an_address_is_one_where_memory_is() -> None:
+    text = CALLS.replace(
+        "    call (g), half, (f);\n",
+        "    .reg .b32 row, sum; call (row), stage, (base); call (sum), stage, (base); ld.shared.f32 f, [row];\n",
+    ).replace(
+        ".func (.reg .f32 y)",
+        ".func (.reg .b32 r) stage(.reg .b64 p) { ret; }\n.func (.reg .f32 y)",
+    )
+    [kernel] = parse(text).entries
+    assert device_dependent(kernel, ["out"]) == {"base", "moved", "row"}
+    assert device_dependent(kernel, []) == set()
+
+
 # ---- the verdict ----------------------------------------------------------------------------
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d0,d1,d2,d3}, {a0,a1,a2,a3}, {b0,b1}, {c0,c1,c2,c3};"
