@@ -14,7 +14,8 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import check
-from ptxlab.observe.check_report import CHECKS, CheckReport
+from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered, together
+from ptxlab.syntax.tree import SourceText
 
 Findings = list[tuple[str, str, str, str | None]]
 """Of each finding: severity, kind and rule, the text of its line, and of the other one."""
@@ -687,3 +688,21 @@ def test_an_end_is_no_arrival_at_a_barrier_that_counts() -> None:
     assert [told[:2] for told in findings_of(checked(body.format("bar.sync 1")))] == [
         ("warning", "barrier absent from CTA")
     ]
+
+
+def test_launches_with_several_schedules_are_told_together() -> None:
+    """Each finding once, also where its numbers differ, and several of one launch at the same lines all."""
+
+    def finding(line: int, other: int | None = None, count: int = 4) -> Finding:
+        words = "race", "RAW", "error", line, "a message", "a hint", count, "bytes", other
+        return Finding(*words)
+
+    def report(*findings: Finding, unchecked: tuple[str, ...] = ()) -> CheckReport:
+        return CheckReport("k", ("race",), findings, unchecked, SourceText("", "k.ptx"))
+
+    twice = finding(9, 7), finding(9, 7, count=8)
+    late, early = report(*twice, unchecked=("x",)), report(finding(9, 7, count=16), finding(3, 7))
+    told = together([late, early], ["late", "early"])
+    assert told.findings == (finding(3, 7), *twice)
+    assert (told.unchecked, told.schedules) == (("x",), ("late", "early"))
+    assert together([report(), early], ["late", "early"]).findings == ordered(early.findings)
