@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.layouts.linear import bases, distributed, shared
+from ptxlab.layouts.linear import Bases, bases, distributed, shared
 
 
 def test_bases_lead_everywhere_by_xor() -> None:
@@ -30,7 +30,7 @@ def test_what_has_no_bases(numbers: list[list[int]]) -> None:
 
 def test_as_tritons_tests_write_them() -> None:
     """test/TritonGPU of Triton: a warp of 32 threads with two elements each, and shared memory."""
-    threads = [(2,), (4,), (8,), (16,), (32,), (64,), (128,)]
+    threads: Bases = [(2,), (4,), (8,), (16,), (32,), (64,), (128,)]
     written = "#ttg.linear<{register = [[1]], lane = [[2], [4], [8], [16], [32]], warp = [[64], [128]], block = []}>"
     assert distributed(threads, [(1,)]) == written
     written = "#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 0], [2, 2]]}, alignment = 16>"
