@@ -87,7 +87,7 @@ SAVE = """
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    add(parser, PLACES, at={"required": True}, regs=words)
+    add(parser, PLACES, regs=words)
     add(parser, SHARED, mbarrier=[shared_spot], tile=[shared_tile], tmem=[tensor_tile])
     add(parser, WHO, nth=positive, cta=index, warp=count, lane=count)
     add(parser, MEANT, as_={"dest": "read_as", "type": type_called}, expect=[name_value])
@@ -110,6 +110,11 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.view import colour
 
     view.check_type(args.read_as)
+    if args.at is None:
+        raise PtxlabError(
+            f"where in {args.file}? --at says it",
+            hint="a line, a label or an instruction: --at mma.sync, --at 41, --at naive.cu:52; ptxlab sass FILE shows them",
+        )
     of_source = SourcePlace.read(args.at) is not None
     asked = read_launch(args, line_info=of_source or args.engine == SASS)
     wanted = expected(args.expect, asked.values)
