@@ -6,15 +6,28 @@ one; one for ``sm_90a`` runs on nothing else, and one for ``sm_100f`` on its fam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.machine.sass import read_target
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.elf import read_elf
 from ptxlab.toolchain.fatbin import FATBIN, Member, is_cubin, members
 from ptxlab.toolchain.nvdisasm import disassemble
+from ptxlab.toolchain.wheels import ToolAbsent
+
+
+@contextmanager
+def about(file: str) -> Iterator[None]:
+    """Have errors about machine code name the file that it is in."""
+    try:
+        yield
+    except ToolAbsent:
+        raise
+    except ToolchainError as error:
+        raise ToolchainError(f"{file}: {error.message}", hint=error.hint) from None
 
 
 def machine_code(image: bytes, target: Target, name: str) -> list[Cubin]:
@@ -23,7 +36,8 @@ def machine_code(image: bytes, target: Target, name: str) -> list[Cubin]:
     A program that was linked has one of each of its parts, of which those without kernels are left out. Raises
     PtxlabError where there is none, Unsupported where one is compressed, ToolchainError for what is damaged.
     """
-    inside = compiled(image)
+    with about(name):
+        inside = compiled(image)
     able = [member for member in inside if _runs(target, member.arch)]
     if not able:
         known = ", ".join(dict.fromkeys(member.arch for member in inside)) or "none at all"

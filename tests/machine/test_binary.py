@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.machine.binary import compiled, machine_code, usual_target
 from ptxlab.toolchain import link_ptx
@@ -48,6 +48,11 @@ def test_what_is_compressed_says_how_to_open_it() -> None:
     with pytest.raises(Unsupported, match="compressed") as caught:
         machine_code(packed, TARGETS["sm_80"], "mine")
     assert "--no-compress" in str(caught.value)
+
+
+def test_what_is_damaged_is_named() -> None:
+    with pytest.raises(ToolchainError, match=r"^mine: this fatbin is damaged"):
+        machine_code(SEVERAL[:30], TARGETS["sm_80"], "mine")
 
 
 def test_of_a_linked_program_it_is_what_has_kernels() -> None:

@@ -300,9 +300,10 @@ def needed_target(path: Path) -> str | None:
     PTX says so itself, CUDA C in its header; of machine code it is the first that it has.
     """
     if is_machine_code(path):
-        from ptxlab.machine.binary import compiled, usual_target  # here: PTX can spare it
+        from ptxlab.machine.binary import about, compiled, usual_target  # here: PTX can spare it
 
-        return usual_target(compiled(path.read_bytes()))
+        with about(str(path)):
+            return usual_target(compiled(path.read_bytes()))
     text = _text(path)
     named = re.findall(r"^\s*\.target\s+(sm_\d+[af]?)\b", text, re.MULTILINE)
     in_header = re.findall(r"^(sm_\d+[af]?)$", read_header(text, str(path)).target)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 
 from ptxlab.device.loading import find_file
-from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
+from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import target_named
 from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.binary import about
 from ptxlab.machine.sass import read_target
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import Cubin, disassemble, link_ptx
 from ptxlab.toolchain.fatbin import Member, is_cubin, members
 from ptxlab.toolchain.machine_code import entries
-from ptxlab.toolchain.wheels import ToolAbsent
 from ptxlab.verbs.sass.programs import AssembledProgram, chosen, kernel, of_module
 
 
@@ -35,7 +34,7 @@ def programs(
         image = find_file(file).read_bytes()
     except OSError as error:
         raise PtxlabError(f"cannot read {file}: {error.strerror}") from None
-    with _about(file):
+    with about(file):
         inside = [_cubin(image)] if is_cubin(image) else members(image)
     wanted = list(_wanted(inside, archs, file))
     every = [_opened(args, file, *member) for member in wanted if not member[0].compression]
@@ -51,17 +50,6 @@ def programs(
         for program in every
     )
     return [program for program in opened if program.kernels], closed
-
-
-@contextmanager
-def _about(file: str) -> Iterator[None]:
-    """Have errors about machine code name the file that it is in."""
-    try:
-        yield
-    except ToolAbsent:
-        raise
-    except ToolchainError as error:
-        raise ToolchainError(f"{file}: {error.message}", hint=error.hint) from None
 
 
 def _cubin(image: bytes) -> Member:
@@ -96,7 +84,7 @@ def _opened(args: argparse.Namespace, file: str, member: Member, arch: str) -> A
         return AssembledProgram(file, assembly, tuple(of_module(args, assembly, module)), member)
     assembly = Assembly(None, Cubin(arch, member.content, ""))
     given = args.block and prod(args.block)
-    with _about(file):
+    with about(file):
         kernels = tuple(
             kernel(assembly, entry.used, given or entry.threads, args.shared or 0)
             for entry in entries(member.content, arch)

@@ -75,6 +75,25 @@ def test_as_json_too(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (ptx["registers"]["%r5"], machine["registers"]["R5"]) == ("0x00000007", "0x00000006")
 
 
+@pytest.mark.usefixtures("recorded")
+def test_lines_of_cuda_stand_beside_those_of_ptx(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path(program).read_text().replace("size 64", 'size 64 .file 1 "distance.cu"')
+    Path(program).write_text(text.replace("max.s32      %r5", ".loc 1 6 3 max.s32 %r5"))
+    assert main(["diff", program, *ENGINES, "--arch", "sm_90"]) == 1
+    first = capsys.readouterr().out.split("told below:\n")[1].splitlines()
+    assert first[0].endswith("%r5 = 0x00000007   (distance.cu:6)")
+    assert first[1].endswith("R5 = 0x00000006   (line 16, distance.cu:6)")
+
+
+def test_machine_code_alone_has_nothing_to_be_compared_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["diff", str(RECORDED), *ENGINES, "--arch", "sm_90"]) == 2
+    assert "is machine code, and has no PTX to compare it with\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100a", "sm_120a"])
 def test_what_is_made_now_is_right(
     program: str, arch: str, capsys: pytest.CaptureFixture[str]
