@@ -9,7 +9,8 @@ import platform
 import sys
 from typing import Any
 
-from ptxlab.clients import cute, runtime_binding, tilelang
+from ptxlab.clients import cupy, cute, runtime_binding, tilelang
+from ptxlab.clients.driver import linked_runtime
 from ptxlab.clients.driver.starting import PROCESSORS
 from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.clients.numba import keep_ptx
@@ -31,6 +32,8 @@ _HOOKS: dict[str, Hook] = {
     cute.EXECUTOR: cute.load_ptx,
     cute.PROVIDER: cute.load_ptx_when_called,
     "taichi": _reset_at_end,
+    cupy.FIRST: cupy.prepare,
+    **dict.fromkeys(cupy.WITH_RUNTIME, linked_runtime.answer),
     tilelang.FIRST: tilelang.prepare,
     tilelang.COMPILER: tilelang.compile_ptx,
 }

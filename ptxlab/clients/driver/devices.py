@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import WORDS, DriverResult, Refused
-from ptxlab.clients.driver.table import answers, store
+from ptxlab.clients.driver.table import answers, fetch, store
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.occupancy import MULTIPROCESSORS, PARTITION_REGISTERS, PARTITIONS
 from ptxlab.isa.targets import WARP
@@ -74,15 +74,21 @@ def _give_text(texts: Mapping[int, ctypes.c_char_p], code: int, at: int) -> None
         raise Refused(DriverResult.INVALID_VALUE)
 
 
+_OF_RUNTIME = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
+"""What a CUDA runtime asks for first. NVRTC and nvJitLink ask for another table, and do without."""
+
+
 @answers("cuGetExportTable", "u64 u64", needs="nothing")
 def export_table(gpu: EmulatedGpu, at: int, identity: int) -> None:
     store(at, bytes(8))
     raise Refused(
         DriverResult.NOT_SUPPORTED,
-        "a CUDA runtime that is linked statically (CuPy, Warp) asks the driver for tables that NVIDIA does not "
+        "a CUDA runtime that is linked statically (Warp) asks the driver for tables that NVIDIA does not "
         "document, and is told that there are none: it cannot run on the emulator. A program of the host is "
         "linked with the shared runtime by nvcc -cudart shared; what calls the driver itself runs (cuda.core, "
-        "Numba, tinygrad), and Triton by ptxlab.triton",
+        "Numba, tinygrad), and Triton by ptxlab.triton"
+        if fetch(identity, "<16s")[0] == _OF_RUNTIME
+        else "",
     )
 
 

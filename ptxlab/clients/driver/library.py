@@ -149,7 +149,8 @@ class Library:
             except BaseException as error:  # Ctrl-C, a test's time limit
                 self.gpu.say(f"{row.name}: interrupted by {type(error).__name__}")
                 result = DriverResult.LAUNCH_TIMEOUT
-            self.gpu.thread.error = result
+            if row.needs == "runtime":
+                self.gpu.thread.error = result
             return 0 if row.returns else result
 
         return answer
@@ -175,9 +176,15 @@ class Library:
         row = named(name, version)
         if row is None and not name.startswith("cu"):
             return 0
-        at = self._names.index(row.name) if row else self._spare_for(name)
-        function = getattr(self._loaded, self._names[at])
-        return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return self._stub(row.name if row else self._names[self._spare_for(name)])
+
+    def runtime_function(self, name: str) -> int:
+        """Return where a function of the runtime is; one without a row says so when it is called."""
+        row = _row(name)
+        return self._stub(f"_{row.name}" if row else self._names[self._spare_for(name)])
+
+    def _stub(self, name: str) -> int:
+        return ctypes.cast(getattr(self._loaded, name), ctypes.c_void_p).value or 0
 
     def _spare_for(self, name: str) -> int:
         if name not in self._missing:

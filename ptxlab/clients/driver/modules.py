@@ -20,6 +20,7 @@ from ptxlab.device.emulator import EmulatorModule, MachineCodeModule
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import target_named
 from ptxlab.launch_config import CTA_THREADS, Dim3
 from ptxlab.machine.binary import machine_code, newest_ptx
 from ptxlab.syntax.functions import parameters
@@ -292,9 +293,8 @@ def _attribute(gpu: EmulatedGpu, function: DriverFunction, which: int) -> int:
     if which == 0:
         sizes = declared(declaration, "maxntid") or declared(declaration, "reqntid")
         return prod(sizes) if sizes else CTA_THREADS
-    if which == 5:
-        major, minor = tree.version
-        return 10 * major + minor
+    if which == 5:  # the virtual architecture, by which CUB chooses, whatever the driver's manual calls it
+        return target_named(tree.targets[0]).capability
     cluster = declared(declaration, "reqnctapercluster") or (0, 0, 0)
     known = {
         2: 0,

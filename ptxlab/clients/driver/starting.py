@@ -54,6 +54,8 @@ class Processor:
     boot: Sequence[Item]
     relative: Callable[[bytes, int], bytes]
     """An instruction of so many bytes from its own begin to what it means."""
+    jump: Callable[[int], bytes]
+    """What goes on at an address, anywhere."""
 
     def start(self, python: Python | None, at: int, filled: int) -> bytes:
         """Return what stands at ``at`` for stubs to begin with; from ``filled`` on are the words of ``ASKED``."""
@@ -125,6 +127,7 @@ _X86_64 = Processor(
     relative=lambda instruction, distance: (
         instruction + struct.pack("<i", distance - len(instruction) - 4)
     ),
+    jump=lambda to: b"\xff\x25" + struct.pack("<iQ", 0, to),  # jmp [rip]
 )  # fmt: skip
 
 
@@ -183,6 +186,7 @@ _AARCH64 = Processor(
         _words(0xF9400BF3, 0xA8C27BFD, 0xD65F03C0),  # ldr x19; ldp x29, x30, [sp], #32; ret
     ],
     relative=_relative_aarch64,
+    jump=lambda to: _words(0x58000050, 0xD61F0200) + struct.pack("<Q", to),  # ldr x16, #8; br x16
 )  # fmt: skip
 
 PROCESSORS = {"x86_64": _X86_64, "aarch64": _AARCH64}

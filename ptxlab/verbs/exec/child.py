@@ -18,7 +18,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 import ptxlab
-from ptxlab.clients import cute, tilelang
+from ptxlab.clients import cupy, cute, tilelang
 from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.exec.looks import FIRST, Looking, means
@@ -71,7 +71,7 @@ HOOKS: dict[str, Hook] = {
     "triton": _triton,
     cute.FIRST: _driver,
     "cuda.bindings": _driver,
-    "cupy": _driver,
+    cupy.FIRST: _driver,
     "numba": _driver,
     "taichi": _driver,
     tilelang.FIRST: _driver,
