@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -23,6 +23,21 @@ class Borrowed(NamedTuple):
     owner: object
     dtype: str = "uint8"
     elements: Elements | None = None
+
+
+class Named(NamedTuple):
+    """What a program calls memory that holds a tensor, and its elements."""
+
+    name: str
+    elements: Elements
+
+
+def named(spans: Iterable[Borrowed], tensors: Sequence[Named]) -> Iterator[Borrowed]:
+    """Yield ``spans``, each called by the first of the ``tensors`` that lies in it."""
+    for span in spans:
+        inside = (t for t in tensors if 0 <= t.elements.address - span.address < span.nbytes)
+        tensor = next(inside, None)
+        yield span if tensor is None else span._replace(name=tensor.name, elements=tensor.elements)
 
 
 @contextmanager

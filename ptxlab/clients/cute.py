@@ -7,14 +7,21 @@ with an underscore. ``CUTE_DSL_LIBS`` says which libraries have them: here the e
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import wraps
+from inspect import Signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ptxlab.clients.borrowed import Named
+from ptxlab.emulator import Elements
+
 FIRST, EXECUTOR = "cutlass._mlir._mlir_libs", "cutlass.cutlass_dsl.cuda_jit_executor"
 PROVIDER = "cutlass.cutlass_dsl.tvm_ffi_provider"
 """Modules of CuTe DSL: what it imports before it reads its variables, and what loads machine code, for TVM-FFI too."""
+COMPILER = "cutlass.base_dsl.dsl"
+"""And what compiles a function of the host as it is called, and calls it with the same arguments."""
 _RUNTIME = "libcute_dsl_runtime.so"
 
 
@@ -40,8 +47,39 @@ def _ask_for(driver: Path, arch: str) -> None:
 
 
 def load_ptx(executor: ModuleType) -> None:
-    """Have CuTe DSL's module ``EXECUTOR`` give the driver the PTX that machine code was made from, beside that."""
+    """Have CuTe DSL's module ``EXECUTOR`` give the driver the PTX that machine code was made from, beside that.
+
+    And the names of the tensors that a compiled function is called with.
+    """
     _with_ptx(executor.CudaDialectJitCompiledFunction, "_load_cuda_library")
+    generate = executor.ExecutionArgs.generate_execution_args
+
+    @wraps(generate)
+    def generate_named(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _name(called.signature, args, kwargs)
+        return generate(called, args, kwargs)
+
+    executor.ExecutionArgs.generate_execution_args = generate_named
+
+
+def name_when_compiled(compiler: ModuleType) -> None:
+    """Have CuTe DSL's module ``COMPILER`` do the latter for a function that is compiled as it is called."""
+    generate = compiler.BaseDSL.generate_mlir_function_types
+
+    @wraps(generate)
+    def generate_named(
+        dsl: Any,
+        function: Any,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        signature: Signature,
+        *others: Any,
+    ) -> Any:
+        _name(signature, args, kwargs)
+        return generate(dsl, function, name, args, kwargs, signature, *others)
+
+    compiler.BaseDSL.generate_mlir_function_types = generate_named
 
 
 def load_ptx_when_called(provider: ModuleType) -> None:
@@ -62,9 +100,36 @@ def _with_ptx(function: Any, name: str) -> None:
     @wraps(method)
     def wrapped(compiled: Any, *arguments: Any, **named: Any) -> Any:
         gpu.made_of = compiled.__ptx__ or ""
+        _name(compiled.execution_args.signature, arguments, named)
         try:
             return method(compiled, *arguments, **named)
         finally:
             gpu.made_of = ""
 
     setattr(function, name, wrapped)
+
+
+def _name(signature: Signature, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
+    """Have the driver call tensors by the arguments that they are, where there are any."""
+    from ptxlab.clients.driver.library import loaded
+
+    given = {**dict(zip(signature.parameters, args, strict=False)), **kwargs}
+    if tensors := [named for name, value in given.items() if (named := _tensor(name, value))]:
+        loaded().gpu.called = tensors
+
+
+def _tensor(name: str, value: Any) -> Named | None:
+    """Return what an argument is called if it is a tensor, of PyTorch or CuTe DSL, whose elements are whole bytes."""
+    try:
+        if hasattr(value, "element_type"):
+            dtype, nbits = value.element_type.__name__.lower(), value.element_type.width
+            address, shape, strides = value.data_ptr, value.shape, value.stride
+        else:
+            dtype, nbits = str(value.dtype).removeprefix("torch."), 8 * value.itemsize
+            address, shape, strides = value.data_ptr(), value.shape, value.stride()
+    except (AttributeError, TypeError):  # a number, a pointer, a stream
+        return None
+    if nbits % 8:
+        return None
+    elements = Elements(name, address, nbits // 8, tuple(strides))
+    return Named(f"argument {name}, {dtype}{list(shape)}", elements)

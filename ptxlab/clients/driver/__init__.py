@@ -29,6 +29,7 @@ def _reset_at_end(taichi: Any) -> None:
 _HOOKS: dict[str, Hook] = {
     runtime_binding.MODULE: runtime_binding.answer,
     cute.FIRST: cute.prepare,
+    cute.COMPILER: cute.name_when_compiled,
     cute.EXECUTOR: cute.load_ptx,
     cute.PROVIDER: cute.load_ptx_when_called,
     "taichi": _reset_at_end,

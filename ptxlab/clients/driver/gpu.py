@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ptxlab.arrays import Array
-from ptxlab.clients.borrowed import Borrowed, tensors
+from ptxlab.clients.borrowed import Borrowed, Named, tensors
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.session import Session
 from ptxlab.isa.targets import Target
@@ -114,6 +114,8 @@ class EmulatedGpu:
         """What of this process's memory kernels may use in place, beside what they are given."""
         self.made_of = ""
         """The PTX that machine code which is loaded now was made of, where the client knows it."""
+        self.called: Sequence[Named] = ()
+        """The tensors among the arguments of what the program has called last, where the client knows them."""
         self._default = DriverStream()
         self.thread = Threaded()
         self.lock = threading.RLock()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from ptxlab.clients.borrowed import named
 from ptxlab.clients.driver.gpu import DriverStream, EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction
 from ptxlab.clients.driver.occupancy import resident_ctas
@@ -58,7 +59,8 @@ def run(
         config = replace(config, block=function.threads_of_tiles)
     if config.cooperative:
         _require_room(gpu, function, config)
-    gpu.seconds += gpu.session.launch(function.kernel, config, parameters, gpu.lent()).seconds
+    memory = [*named(gpu.lent(), gpu.called)]
+    gpu.seconds += gpu.session.launch(function.kernel, config, parameters, memory).seconds
 
 
 def _require_room(gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig) -> None:

@@ -27,11 +27,13 @@ def test_a_program_runs_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     assert "a thread has 6.0" in said.out
     line = PROGRAM.read_text().splitlines().index("        c[at] = a[at] + b[at]") + 1
     assert re.search(
-        rf"{PROGRAM.name}:{line}\b.*global store of 4 bytes .* is out of bounds", said.err
+        rf"{PROGRAM.name}:{line}\b.*global store of 4 bytes at c\[90\] by .* is out of bounds",
+        said.err,
     )
     assert re.search(
         r"ptxlab: 1 launch of 1 kernel on the emulator, sm_80, .*: findings in 1", said.err
     )
+    assert "argument c, float32[90] (360 bytes at" in said.err
     assert "error: bounds" in said.err
     assert "cuGetExportTable" not in said.err
 
