@@ -105,7 +105,10 @@ library = ctypes.CDLL({path!r})
 asked = [getattr(library, name) for name in ("devices", "made_up", "mine", "registered")]
 assert [ask() for ask in asked] == [100 * 46 - 1, 46, 3, 1]
 answer(types.SimpleNamespace(__file__={path!r}))
-assert [ask() for ask in asked] == [1, 801, 3, 2], [ask() for ask in asked]
+assert [ask() for ask in asked] == [1, 801, 3, 2]
+assert library.last() == 801
+assert ctypes.CDLL("libcuda.so.1").cuMemFree_v2(ctypes.c_uint64(1)) == 1
+assert library.last() == 0, "it tells of the runtime's own functions"
 """
 
 

@@ -3,6 +3,7 @@
 
 INSIDE int cudaGetDeviceCount(int *count) { *count = -1; return 46; }
 INSIDE int cudaMadeUp(void) { volatile int most[4] = {46, 46, 46, 46}; return most[0]; }
+INSIDE int cudaGetLastError(void) { volatile int most[4] = {46, 46, 46, 46}; return most[0]; }
 INSIDE int cudamine(void) { volatile int most[4] = {3, 3, 3, 3}; return most[0]; }
 
 static int registrations;
@@ -11,5 +12,6 @@ __attribute__((constructor)) static void as_it_is_loaded(void) { _ZL24__sti____c
 
 int devices(void) { int count; return 100 * cudaGetDeviceCount(&count) + count; }
 int made_up(void) { return cudaMadeUp(); }
+int last(void) { return cudaGetLastError(); }
 int mine(void) { return cudamine(); }
 int registered(void) { return registrations; }
