@@ -24,14 +24,18 @@ class AfterImport(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         hook = self._hooks.pop(name, None)
-        spec = None if hook is None else find_spec(name)
-        if hook is None or spec is None or spec.loader is None:
+        if hook is None:
+            return None
+        spec = find_spec(name)  # which asks this one as well
+        self._hooks[name] = hook  # until it is imported: some only ask whether it is there
+        if spec is None or spec.loader is None:
             return None
         execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            hook(module)
+            if self._hooks.pop(name, None):
+                hook(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ def test_imports_are_as_they_were_behind_the_hooks(
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     with pytest.raises(ModuleNotFoundError):
         __import__("absent_package")
+    assert find_spec("hooked_package")  # who asks only whether it is there takes nothing away
     for _ in range(2):
         assert __import__("hooked_package").value == 3
     assert seen == [3]
