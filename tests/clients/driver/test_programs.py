@@ -119,7 +119,7 @@ def test_a_runtime_inside_of_a_library_is_the_emulated_one(
     if compiler is None:
         pytest.skip("there is no compiler of C")
     path = tmp_path / "extension.so"
-    command = [compiler, "-shared", "-fPIC", "-o", path, PROGRAMS / "linked_runtime.c"]
+    command = [compiler, "-shared", "-fPIC", "-o", str(path), str(PROGRAMS / "linked_runtime.c")]
     subprocess.run(command, check=True)
     done = emulating(LINKED.format(path=str(path)))
     assert done.returncode == 0, done.stderr
