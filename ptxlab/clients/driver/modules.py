@@ -293,9 +293,7 @@ def _attribute(gpu: EmulatedGpu, function: DriverFunction, which: int) -> int:
     if which == 0:
         sizes = declared(declaration, "maxntid") or declared(declaration, "reqntid")
         return prod(sizes) if sizes else CTA_THREADS
-    if (
-        which == 5
-    ):  # the virtual architecture, by which CUB chooses, whatever the driver's manual calls it
+    if which == 5:  # of the virtual architecture, as CUB wants it
         return target_named(tree.targets[0]).capability
     cluster = declared(declaration, "reqnctapercluster") or (0, 0, 0)
     known = {
