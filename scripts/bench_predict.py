@@ -335,7 +335,8 @@ def remade(
     held_out = [row for row in rows if row[0]["held_out"]]
     cpu = [told.cpu for _, told in rows]
     summary = (
-        f"{len(rows)} times: the predicted one is {spread(rows)}. Of the {len(locked)} whose clock was locked it is "
+        f"{len(rows)} of {len(published)} published times, of {len({row['gpu'] for row, _ in rows})} GPUs: the predicted "
+        f"one is {spread(rows)}. Of the {len(locked)} whose clock was locked it is "
         f"{spread(locked)}; of the {len(held_out)} that were looked at only when the model stood, {spread(held_out)}. "
         f"Predicting one took {statistics.median(cpu):.1f} s of a core in the middle and {max(cpu):.0f} at most, when it was "
         f"compiled, and at most {max(told.mib for _, told in rows):.0f} MiB."

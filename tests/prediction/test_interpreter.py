@@ -75,3 +75,11 @@ def test_what_leads_nowhere_is_refused() -> None:
         numbers(
             ["FADD R0, R1, R2", "ISETP.LT.AND P0, PT, R0, R1, PT", "@P0 BRA `(.L)", "EXIT"], L=3
         )
+
+
+def test_a_uniform_register_that_is_spilled_to_another_comes_back() -> None:
+    code = [
+        "UMOV UR4, 0x3", "MOV.SPILL R2, UR4", "UMOV UR4, 0x40", "R2UR.FILL UR4, R2", "IMAD.U32 R1, RZ, RZ, UR4",
+        "ISETP.EQ.AND P0, PT, R1, 0x3, PT", "@P0 BRA `(.L)", "NOP", "EXIT",
+    ]  # fmt: skip
+    assert numbers(code, L=8) == [0, 1, 2, 3, 4, 5, 6, 8]

@@ -43,6 +43,7 @@ def _move(w: Writer) -> None:
         return
     if len(w.i.sources) > 1 and w.i.sources[1] != Immediate(15, 15.0):
         raise w.refused("a move of some lanes is not modelled")
+    w.modifiers.ignore("SPILL")
     w.emit(f"mov.b32 {w.dest()}, {w.word(source)}")
 
 
@@ -119,7 +120,7 @@ def _uniform(w: Writer) -> None:
     """
     i, guard = w.i, w.i.guard
     *outs, to, source = i.operands
-    w.modifiers.ignore("BROADCAST")
+    w.modifiers.ignore("BROADCAST", "FILL")
     joined = w.modifiers.has("OR")
     value, held = w.word(source), w.dest(to)
     if guard is None or is_true(guard):
