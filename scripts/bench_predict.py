@@ -4,7 +4,8 @@ python scripts/bench_predict.py --sources FOLDER [--only TEXT] [--anew] [--worke
 
 FOLDER has clones of the repositories that benchmarks/published.toml names, each under its own name; none
 of their code is part of ptxlab. What is not there is left out, by name. Each prediction is written to
-benchmarks/predicted.json when it is made, so that who stops it goes on where it was; --anew makes all again.
+benchmarks/predicted.json when it is made, so that who stops it goes on where it was; --anew makes all again. The page is
+remade when all are on record.
 """
 
 from __future__ import annotations
@@ -100,12 +101,14 @@ def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def set_aside(row: dict[str, Any], n: int) -> bool:
     """Say whether a time is of the third that is looked at only when the model stands: its name's hash says so."""
-    return hashlib.blake2b(called(row | {"n": n}).encode(), digest_size=8).digest()[0] % 3 == 0
+    name = f"{row['repository']} {row['name']} {row['gpu']} {n}"
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()[0] % 3 == 0
 
 
 def called(row: dict[str, Any]) -> str:
     """Return what a time is called on record."""
-    return f"{row['repository']} {row['name']} {row['gpu']} {row['n']}"
+    counted = ", cycles" if "cycles" in row else ""
+    return f"{row['repository']} {row['name']} {row['gpu']} {row['n']}{counted}"
 
 
 def blocks(told: str, n: int) -> int:
@@ -299,7 +302,7 @@ def main() -> None:
             record[name] = told
             write_whole(PREDICTED, written(record))
             print(told.refused or "  ".join(line(rows[name], told)), f"{told.cpu} s", flush=True)
-    if record:
+    if len(record) == len(rows):
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(remade(page, rows, record, published["left_out"]), encoding="utf-8")
 

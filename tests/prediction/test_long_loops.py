@@ -29,10 +29,10 @@ DOWN = [
 ]  # fmt: skip
 ADDRESS = [
     "S2R R0, SR_TID.X", "MOV R4, 0xfff00000", "MOV R5, RZ", "NOP",
-    "IADD3 R4, P1, R4, 0x200000, RZ", "IADD3.X R5, R5, RZ, RZ, P1, !PT",
+    "IADD3 R4, P1, R4, 0x400000, RZ", "IADD3.X R5, R5, RZ, RZ, P1, !PT",
     "ISETP.LT.AND P0, PT, R5, 0x3, PT", *END,
 ]  # fmt: skip
-"""Of two words the lower goes around, and the upper says when all leave: after 4,097 turns."""
+"""Of two words the lower goes around, and the upper says when all leave: after 2,049 turns."""
 APART = [
     "S2R R0, SR_TID.X", "MOV R4, RZ", "MOV R5, RZ", "NOP",
     "IADD3 R4, R4, 0x10000001, RZ", "IADD3 R5, R5, 0x1, RZ",

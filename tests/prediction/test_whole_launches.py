@@ -389,7 +389,7 @@ def test_who_multiplies_all_the_time_runs_at_the_clock_that_power_leaves() -> No
     product = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
     sums = [", ".join(f"%f{4 * n + i}" for i in range(4)) for n in range(4)]
     source = (
-        ".version 8.0 .target sm_80 .address_size 64 .visible .entry k(.param .u32 n, .param .u64 out) {"
+        ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u32 n, .param .u64 out) {"
         ".reg .f32 %f<16>; .reg .b32 %r<6>, %i; .reg .b64 %o; .reg .pred %p; ld.param.u32 %i, [n]; ld.param.u64 %o, [out];"
         + "".join(f"mov.f32 %f{n}, 0f00000000;" for n in range(16))
         + "".join(f"mov.b32 %r{n}, %tid.x;" for n in range(6))
@@ -401,11 +401,11 @@ def test_who_multiplies_all_the_time_runs_at_the_clock_that_power_leaves() -> No
         + "".join(f"st.global.f32 [%o + {4 * n}], %f{n};" for n in range(16))
         + "ret; }"
     )
-    launch = (source, "a100", 108, 512, [100, X])
-    own, boosted = predict(*launch), predict(*launch, clock=1410)
+    launch = (source, "h100", 132, 512, [100, X])
+    own, boosted = predict(*launch), predict(*launch, clock=1980)
     use = boosted.used["tensor"]
-    assert use > 0.9
-    assert own.clock_mhz == round(1226 / use ** (1 / 3)) < 1410
+    assert use > 0.85
+    assert own.clock_mhz == find("h100").gpu.clock_at(0.65 * use) < 1980
     assert own == predict(*launch, clock=own.clock_mhz)
     longer = (own.seconds - LAUNCH_SECONDS) / (boosted.seconds - LAUNCH_SECONDS)
-    assert longer == pytest.approx(1410 / own.clock_mhz, 0.01)
+    assert longer == pytest.approx(1980 / own.clock_mhz, 0.01)
