@@ -91,6 +91,14 @@ def load_ptx_when_called(provider: ModuleType) -> None:
         _with_ptx(function, "__call__")
 
 
+def text_of(ptx: str | None) -> str:
+    """Return PTX. Where that is the name of a file there is none of it: the one of sm_110a is called after sm_101a."""
+    if not ptx or "\n" in ptx:
+        return ptx or ""
+    older = Path(ptx.replace(".sm_110", ".sm_101"))
+    return older.read_text() if older.is_file() else ""
+
+
 def _with_ptx(function: Any, name: str) -> None:
     """Wrap the method of a compiled function in which the driver is given its machine code."""
     from ptxlab.clients.driver.library import loaded
@@ -99,7 +107,7 @@ def _with_ptx(function: Any, name: str) -> None:
 
     @wraps(method)
     def wrapped(compiled: Any, *arguments: Any, **named: Any) -> Any:
-        gpu.made_of = compiled.__ptx__ or ""
+        gpu.made_of = text_of(compiled.__ptx__)
         _name(compiled.execution_args.signature, arguments, named)
         try:
             return method(compiled, *arguments, **named)

@@ -180,6 +180,16 @@ GPUS: tuple[Gpu, ...] = (
 )
 
 
+_SMS = {103: 148, 110: 20, 121: 48}
+"""SMs by capability where a GPU is none of ``GPUS``, of which too little else is known: as a B300, a Jetson AGX Thor and
+a GB10 say it of themselves (ademeure/QuickRunCUDA; forums.developer.nvidia.com 356355; 6144 lanes of f32, 128 an SM)."""
+
+
 def gpus_of(target: Target) -> tuple[Gpu, ...]:
     """Return the GPUs that are ``target``, the one that stands for all of them first."""
     return tuple(gpu for gpu in GPUS if gpu.capability == target.capability)
+
+
+def sms_of(target: Target) -> int:
+    """Return how many SMs a GPU that is ``target`` has; one where nobody says."""
+    return next((gpu.sms for gpu in gpus_of(target)), _SMS.get(target.capability, 1))

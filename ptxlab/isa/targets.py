@@ -109,7 +109,7 @@ class Target:
     def runs(self, needed: str) -> bool:
         """Say whether code for the ``.target`` ``needed`` runs here (same family, or plain and older)."""
         digits = needed.removeprefix("sm_")
-        number = int(digits.rstrip("af"))
+        number = _number(digits)
         if digits.endswith("a"):
             return number == self.capability and self.suffix == "a"
         if digits.endswith("f"):
@@ -192,13 +192,20 @@ _OF_ITS_OWN = {"": (0, (6, 0)), "a": (90, (8, 0)), "f": (100, (8, 8))}
 """By the end of a name, the first capability and ``.version`` with such targets."""
 
 
+def _number(digits: str) -> int:
+    """Return the capability of ``101a`` behind ``sm_``: since PTX 9.0 what was called 101 is 110."""
+    number = int(digits.rstrip("af"))
+    return 110 if number == 101 else number
+
+
 @cache
 def target_named(name: str) -> Target:
-    """Return a target by its name; of one outside of the table only the name is known."""
+    """Return a target by its name, or one that it had; of one outside of the table only the name is known."""
+    digits = name.removeprefix("sm_")
+    number, suffix = _number(digits), digits[-1] if digits[-1] in "af" else ""
+    name = f"sm_{number}{suffix}"
     if name in TARGETS:
         return TARGETS[name]
-    digits = name.removeprefix("sm_")
-    number, suffix = int(digits.rstrip("af")), digits[-1] if digits[-1] in "af" else ""
     older = [target for target in TARGETS.values() if target.capability <= number] or [
         *TARGETS.values()
     ]

@@ -164,7 +164,7 @@ def _check_majors(problem: TensorCoreProblem) -> None:
     for name, kind, major in zip(
         "AB", (problem.a_type, problem.b_type), problem.majors, strict=True
     ):
-        if major == "mn" and kind in ("e2m3", "e3m2", "e2m1"):
+        if major == "mn" and problem.bits < _BYTE:
             raise ValueError(f"{name} of {kind} must be contiguous along k")
     step = 16 * problem.form.group
     if problem.majors[1] == "mn" and problem.bits == _BYTE and problem.n % step:

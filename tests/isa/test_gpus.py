@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxlab.isa.gpus import GPUS, gpus_of
+from ptxlab.isa.gpus import GPUS, gpus_of, sms_of
 from ptxlab.isa.targets import TARGETS
 
 BY_NAME = {gpu.name: gpu for gpu in GPUS}
@@ -109,6 +109,8 @@ def test_the_gpu_that_stands_for_a_target() -> None:
     assert gpus_of(TARGETS["sm_90"]) == gpus_of(TARGETS["sm_90a"])
     assert gpus_of(TARGETS["sm_80"])[0].name == "A100 SXM"
     assert gpus_of(TARGETS["sm_103a"]) == ()
+    known = {"sm_100a": 148, "sm_103a": 148, "sm_110a": 20, "sm_121a": 48, "sm_107a": 1}
+    assert {name: sms_of(TARGETS[name]) for name in known} == known
 
 
 def test_tensor_cores_that_multiply_leave_a_lower_clock() -> None:

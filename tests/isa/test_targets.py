@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxlab.isa.targets import TARGETS
+from ptxlab.isa.targets import TARGETS, target_named
 from ptxlab.numbers.types import TYPES
 from tests.together import in_one_test
 
@@ -35,6 +35,10 @@ from tests.together import in_one_test
         ("sm_110a", "sm_110f", True),
         ("sm_110a", "sm_100f", False),
         ("sm_110a", "sm_100a", False),
+        ("sm_110a", "sm_101a", True),
+        ("sm_110a", "sm_101f", True),
+        ("sm_110", "sm_101", True),
+        ("sm_100a", "sm_101f", False),
         ("sm_121a", "sm_120f", True),
         ("sm_121a", "sm_120a", False),
         ("sm_121a", "sm_110f", False),
@@ -44,6 +48,7 @@ from tests.together import in_one_test
 def test_what_runs_where(target: str, needed: str, runs: bool) -> None:
     """PTX ISA, ".target": plain code runs on anything newer, ``a`` on itself, ``f`` in its family."""
     assert TARGETS[target].runs(needed) is runs
+    assert target_named("sm_101a") is TARGETS["sm_110a"]
 
 
 def test_whose_tensor_cores_have_been_measured() -> None:

@@ -13,7 +13,7 @@ from hashlib import sha256
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import WORDS, DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch, store
-from ptxlab.isa.gpus import gpus_of
+from ptxlab.isa.gpus import gpus_of, sms_of
 from ptxlab.isa.occupancy import MULTIPROCESSORS, PARTITION_REGISTERS, PARTITIONS
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import BLOCK_LIMIT, CTA_THREADS, GRID_LIMIT
@@ -174,10 +174,10 @@ def _attributes(gpu: EmulatedGpu) -> dict[int, int]:
         19: 1, 31: 1, 39: sm.warps * WARP, 41: 1, 75: major, 76: minor, 78: 1, 79: 1, 80: 1,
         81: sm.shared * 1024, 82: registers, 83: 1, 86: 1, 89: 1, 90: 1, 91: 1, 95: 1,
         97: target.shared_bytes, 99: 1, 106: sm.ctas, 111: sm.reserved, 115: 1, 120: hopper,
-        126: 1, 127: hopper, 129: 1, 131: -1, 134: -1, 139: 0, 140: 0,
+        16: sms_of(target), 126: 1, 127: hopper, 129: 1, 131: -1, 134: -1, 139: 0, 140: 0,
     }  # fmt: skip
     if target.capability in _FP32_TO_FP64:
         known[87] = _FP32_TO_FP64[target.capability]
     if chips:
-        known |= {13: chips[0].clock * 1000, 16: chips[0].sms}
+        known[13] = chips[0].clock * 1000
     return known

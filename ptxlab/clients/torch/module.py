@@ -28,7 +28,7 @@ from ptxlab.clients.torch.errors import require_device
 from ptxlab.clients.torch.kernels import register
 from ptxlab.clients.torch.memory import MEMORY, allocations, memory_stats
 from ptxlab.clients.torch.special import SPECIAL
-from ptxlab.isa.gpus import gpus_of
+from ptxlab.isa.gpus import gpus_of, sms_of
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import CTA_THREADS
@@ -85,7 +85,7 @@ def properties(target: Target) -> CudaDeviceProperties:
         f"ptxlab emulator, {target.name}",
         *divmod(target.capability, 10),
         total_memory=MEMORY,
-        multi_processor_count=gpu.sms if gpu else 1,
+        multi_processor_count=sms_of(target),
         max_threads_per_multi_processor=sm.warps * WARP,
         shared_memory_per_multiprocessor=sm.shared << 10,
         shared_memory_per_block_optin=target.shared_bytes,

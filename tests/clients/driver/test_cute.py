@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ptxlab import cute
+from ptxlab.clients.cute import text_of
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.main import main
 from ptxlab.testing import plugin
@@ -61,3 +62,12 @@ def test_pytest_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     options.ptxlab_driver = "sm_80"
     with pytest.raises(pytest.UsageError, match="are to be the same GPU"):
         plugin.pytest_load_initial_conftests(config)
+
+
+def test_ptx_of_thor_is_found_by_its_older_name(tmp_path: Path) -> None:
+    """CuTe DSL 4.8.1 looks for the PTX of sm_110a by that name, and finds none: what wrote it says sm_101a."""
+    (tmp_path / "kernel.sm_101a.ptx").write_text(".version 8.8\n.target sm_101a\n")
+    assert text_of(str(tmp_path / "kernel.sm_110a.ptx")) == ".version 8.8\n.target sm_101a\n"
+    assert text_of(str(tmp_path / "other.sm_110a.ptx")) == ""
+    assert text_of(None) == ""
+    assert text_of(".version 8.8\n") == ".version 8.8\n"

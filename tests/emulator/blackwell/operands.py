@@ -44,7 +44,7 @@ def whole_numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) 
 
 
 def in_units(codes: Array, dtype: str, *, packed: bool) -> Array:
-    """Return a matrix [mn, k] as it lies in its lines of shared memory: words, or bytes of narrow types."""
+    """Return a matrix [lines, k or mn] as it lies in shared memory: words, or bytes of narrow types."""
     bits = BITS.get(dtype, 8)
     if bits >= 8:
         return codes
@@ -149,10 +149,14 @@ class Problem:
     def shared(self) -> Array:
         """Return shared memory [ctas, bytes] with A and B: of a pair each CTA has half of the rows of both."""
         memory = np.full((self.group, 32768), 0x7F, np.uint8)
-        for values, dtype, tile in zip(
-            (self.a, self.b), (self.a_type, self.b_type), self.tiles(), strict=True
+        for values, dtype, tile, major in zip(
+            (self.a, self.b), (self.a_type, self.b_type), self.tiles(), self.majors, strict=True
         ):
-            lines = in_units(coded(values, dtype), dtype, packed=self.packed)
+            codes = coded(values, dtype)
+            if major == "k":
+                lines = in_units(codes, dtype, packed=self.packed)
+            else:
+                lines = in_units(codes.T, dtype, packed=self.packed).T
             for cta, half in enumerate(np.split(lines, self.group)):
                 tile.write(memory[cta], half)
         return memory
