@@ -154,12 +154,15 @@ class MachineCodeModule(EmulatorModule):
     def of_cubins(
         cls, device: EmulatorDevice, cubins: Sequence[Cubin], path: str
     ) -> MachineCodeModule:
-        """Load what there is no PTX of: its parameters are called ``param_0`` and so on."""
+        """Load what there is no PTX of: its parameters are called ``param_0`` and so on.
+
+        Who made it nobody knows: what does not wait for what it reads is refused.
+        """
         from ptxlab.machine.image import read_image
         from ptxlab.machine.lift.module import declared
 
         images = [read_image(cubin.image, cubin.arch) for cubin in cubins]
-        return cls(device, declared(images, path), images)
+        return cls(device, declared(images, path), images, checked=True)
 
     @classmethod
     def of_assembled(
@@ -171,10 +174,15 @@ class MachineCodeModule(EmulatorModule):
         return cls(device, tree, [read_image(cubin.image, cubin.arch)])
 
     def __init__(
-        self, device: EmulatorDevice, tree: ptx.PtxModule, images: Sequence[ModuleImage]
+        self,
+        device: EmulatorDevice,
+        tree: ptx.PtxModule,
+        images: Sequence[ModuleImage],
+        *,
+        checked: bool = False,
     ) -> None:
         super().__init__(device, tree)
-        self._parts = images
+        self._parts, self._checked = images, checked
         self._images = {name: image for image in images[::-1] for name in image.kernels}
 
     def cubin(self, kernel: str) -> Cubin:
@@ -187,7 +195,7 @@ class MachineCodeModule(EmulatorModule):
         return {name: image.kernels[name].entry.used for name, image in self._images.items()}
 
     def anew(self) -> MachineCodeModule:
-        return MachineCodeModule(self.device, self.tree, self._parts)
+        return MachineCodeModule(self.device, self.tree, self._parts, checked=self._checked)
 
     def origins(self, name: str) -> Mapping[int, int]:
         """Return by the lines of a kernel's machine code those of the PTX that they were made from."""
@@ -201,7 +209,8 @@ class MachineCodeModule(EmulatorModule):
         from ptxlab.machine.lift import lift
 
         path = self.tree.source.path.removesuffix(" (PTX)")
-        lifted = lift(self._images[name], [name], f"{path} (SASS)", self.tree)
+        listing = f"{path} (SASS)"
+        lifted = lift(self._images[name], [name], listing, self.tree, checked=self._checked)
         [function] = lifted.entries
         return EmulatorKernel(self, load(lifted, self.device.target, name), function)
 

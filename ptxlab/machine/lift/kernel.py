@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from ptxlab.errors import Location, Unsupported
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import Target
+from ptxlab.machine.flow import NotFollowed
+from ptxlab.machine.hazards import HazardCheck
 from ptxlab.machine.image import KernelImage, ModuleImage
 from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.latencies import Latencies
 from ptxlab.machine.launch import constant_bank
 from ptxlab.machine.lift.banks import (
     DYNAMIC_NAME,
@@ -53,8 +56,13 @@ def lift_body(
     kernel: KernelImage,
     parameters: Sequence[Placed],
     listing: Listing,
+    *,
+    checked: bool = False,
 ) -> LiftedBody:
-    """Return the body of a kernel. Raises Unsupported for what no rule lifts, by its line in the listing."""
+    """Return the body of a kernel. Raises Unsupported for what no rule lifts, by its line in the listing.
+
+    Of machine code that is ``checked`` an instruction is refused too which does not wait for what it reads or overwrites.
+    """
     code = kernel.code
     stack = _stack(kernel, code)
     addresses = code_addresses(kernel, code)
@@ -64,12 +72,17 @@ def lift_body(
     targets = {i.target for i in code if i.target is not None}
     targets |= {number for i in code for number in i.targets} | {*addresses.called}
     targets |= {number for numbers in addresses.returns.values() for number in numbers}
+    early = _too_early(code, module.target) if checked else {}
     for i in code:
         writer.begin(i)
         if i.number in targets:
             writer.raw(f"{label(i.number)}:")
         try:
             rule = RULES.get(i.sass.opcode)
+            if i.number in early:
+                raise Unsupported(
+                    early[i.number], hint="ptxlab check of the file says what is missing"
+                )
             if i.sass.opcode == NAMELESS:
                 raise writer.refused("nvdisasm knows no such instruction of this chip")
             if rule is None:
@@ -181,6 +194,19 @@ def shared_declarations(kernel: KernelImage, target: Target) -> list[str]:
 
 def _reserved(target: Target) -> int:
     return MULTIPROCESSORS[target.capability].shared_base
+
+
+def _too_early(code: Sequence[DecodedInstruction], target: Target) -> dict[int, str]:
+    """Say by number of which instructions nobody knows what they read: they do not wait for others."""
+    try:
+        hazards = HazardCheck(code, Latencies(target.capability)).run()
+    except NotFollowed:
+        return {}
+    return {
+        hazard.later.number: f"'{hazard.later.sass.text}' does not wait for '{hazard.earlier.sass.text}' at "
+        f"{hazard.earlier.sass.address:#06x}: what a GPU does then is not defined"
+        for hazard in hazards
+    }
 
 
 def runs_on(target: Target) -> str:

@@ -25,11 +25,17 @@ _BYTES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 
 def lift(
-    image: ModuleImage, names: Sequence[str], path: str, ptx: tree.PtxModule | None = None
+    image: ModuleImage,
+    names: Sequence[str],
+    path: str,
+    ptx: tree.PtxModule | None = None,
+    *,
+    checked: bool = False,
 ) -> tree.PtxModule:
     """Return some kernels of a cubin as PTX; what they are called with is taken from the ``ptx`` where there is any.
 
-    Its lines are those of the machine code, and its ``.loc`` name what that was made from: CUDA C, or the PTX. Raises Unsupported for an instruction that no rule lifts.
+    Its lines are those of the machine code, and its ``.loc`` name what that was made from: CUDA C, or the PTX. Raises
+    Unsupported for an instruction that no rule lifts and, ``checked``, for one that does not wait for another.
     """
     listing = Listing(path, {} if ptx is None else _origins(ptx, names))
     known = {} if ptx is None else {entry.name: entry for entry in ptx.entries}
@@ -37,7 +43,7 @@ def lift(
         name: _variable(variable) for name, variable in image.variables.items()
     }
     for name in names:
-        lifted = _kernel(image, image.kernels[name], known.get(name), listing)
+        lifted = _kernel(image, image.kernels[name], known.get(name), listing, checked=checked)
         items |= {
             each.names[0].name: each for each in lifted.items if isinstance(each, tree.Declaration)
         }
@@ -76,7 +82,12 @@ def declared(images: Sequence[ModuleImage], path: str) -> tree.PtxModule:
 
 
 def _kernel(
-    image: ModuleImage, kernel: KernelImage, known: tree.Function | None, listing: Listing
+    image: ModuleImage,
+    kernel: KernelImage,
+    known: tree.Function | None,
+    listing: Listing,
+    *,
+    checked: bool,
 ) -> tree.PtxModule:
     if known is None:
         placed = [
@@ -91,7 +102,7 @@ def _kernel(
             Placed(name, parameter.offset, parameter.size)
             for name, parameter in zip(names, kernel.parameters, strict=True)
         ]
-    body = lift_body(image, kernel, placed, listing)
+    body = lift_body(image, kernel, placed, listing, checked=checked)
     lines = [
         runs_on(image.target),
         *shared_declarations(kernel, image.target),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ def test_what_ptxas_makes_is_clean(words: list[str], capsys: pytest.CaptureFixtu
     assert ": no hazard in " in out
     assert "\nnot compared with its PTX: " in out
     assert out.endswith(f"\n\nclean: 1 kernel of {words[0]}\n")
+
+
+@pytest.mark.usefixtures("here")
+def test_what_does_not_wait_does_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--engine", "sass", "--block", "32", "--arg", "param_0=randn(32,f32)"]
+    assert main(["run", "right.cubin", *words]) == 0
+    assert main(["run", "wrong.cubin", *words]) == 4
+    error = capsys.readouterr().err
+    assert re.search(r"^wrong.cubin \(SASS\):\d+:1: 'FADD .* does not wait for 'LDG", error, re.M)
 
 
 @pytest.mark.usefixtures("here")
