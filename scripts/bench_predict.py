@@ -56,7 +56,7 @@ TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16, "u8": np.uint
 PANEL = 64
 """Elements of a row of the panels that some tensor maps see a matrix as, where none are told."""
 
-KINDS = {"f32": "products, FFMA", "f16": "products, mma.sync"}
+KINDS = {"f32": "products of f32", "f16": "products of narrower types"}
 """What kernels are by the type of their operands, where their row does not say otherwise."""
 
 THIRD = "third"
