@@ -269,7 +269,7 @@ def made(job: tuple[dict[str, Any], Path]) -> Predicted:
     try:
         prediction, cpu = predicted(row, sources)
     except PtxlabError as problem:
-        return Predicted(refused=str(problem).splitlines()[0])
+        return Predicted(refused=re.sub(r"/\S*/", "", str(problem).splitlines()[0]))
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     most = prediction.bound_by
     return Predicted(
