@@ -110,9 +110,9 @@ def traced(problem: Problem, body: str, schedule: str = "late") -> Timeline:
 
 @pytest.mark.parametrize("m", [128, 256])
 def test_a_pair_multiplies_in_both_ctas(m: int) -> None:
-    """Layouts B, whose columns lie in two halves of the lanes, and A. D begins at column 32."""
+    """Layouts B, whose columns lie in two halves of the lanes, and A. D begins at column 32, and is scaled, which nobody has measured."""
     problem = Problem("f16", m, 32, "f16", "f16", group=2)
-    timeline = traced(problem, issued(problem))
+    timeline = traced(problem, issued(problem, "yes, 3"))
     [product] = [flight for flight in timeline.flights if flight.work == "product"]
     columns = 32 if m == 256 else 16
     assert product.warps == (0,)

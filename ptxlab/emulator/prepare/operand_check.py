@@ -16,6 +16,7 @@ from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Address, Integer, Name, Operand, Pair, Vector
 
 _ALTERNATE = re.compile(r"bf16(x2)?|tf32|u?e\d+m\d+(x\d)?")
+_FOUR = re.compile(r"u?e\d+m\d+(p4)?x4")
 
 
 def check_operands(context: Context, form: RowForm) -> None:
@@ -106,8 +107,10 @@ def _check_row(context: Context, form: RowForm) -> None:
 
 
 def _of_row(context: Context, form: RowForm, kind: OperandClass, name: str) -> OperandCheck:
-    # The alternate formats, which no register is declared with, are told from their words alone.
-    alternate = form.row.wider and any(_ALTERNATE.fullmatch(part) for part in form.modifiers)
+    # The alternate formats, which no register is declared with, are told from their words alone. Where none may
+    # be wider those of 16 bits stand beside other operands: a cache policy, a size.
+    formats = _ALTERNATE if form.row.wider else _FOUR
+    alternate = any(formats.fullmatch(part) for part in form.modifiers)
     untyped = UNTYPED if alternate else "integer"
     return OperandCheck(
         context,

@@ -113,7 +113,8 @@ def test_what_the_warpgroup_and_tensor_memory_compile_to(
     ("name", "says"),
     [
         ("tcgen05.mma.cta_group::1.kind::f16.ss", "yes\n"),
-        ("tcgen05.mma.cta_group::2.kind::f16.ss", "yes; nobody has measured its bits\n"),
+        ("tcgen05.mma.cta_group::2.kind::f16.ss", "yes\n"),
+        ("wgmma.mma_async.sp.m64n8k64.f32.e4m3.e4m3.ss", "yes; nobody has measured its bits\n"),
         ("tcgen05.mma.cta_group::2.kind::i8.ss", "yes\n"),
         (
             "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32",
