@@ -23,6 +23,9 @@ PAGE = ROOT / "docs" / "ladder.md"
 MARKS = ("<!-- gpu, from benchmarks/ -->\n", "<!-- /gpu -->\n")
 NOTHING = "Nothing has been measured yet: no result of a GPU is on record.\n"
 
+OTHERS = {"emulator.json", "predicted.json"}
+"""Files of ``FOLDER`` that are not of ``ptxlab bench``: what the emulator took, and what was predicted."""
+
 LARGE = 1024**3
 """The m * n * k from which on a product is predicted: less takes little longer than its launch."""
 
@@ -46,7 +49,7 @@ def runs(folder: Path) -> list[Run]:
     runs = [
         run
         for path in sorted(folder.glob("*.json"))
-        if path.name != "emulator.json"
+        if path.name not in OTHERS
         for run in read_runs(path)
     ]
     return sorted(runs, key=lambda run: str(run["machine"]["date"]))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ptxlab.prediction.model import MODELLED
 from scripts.build_site import REPOSITORY, on_site
 from scripts.pypi_readme import relinked
 
@@ -62,12 +63,19 @@ def test_its_figures_are_those_of_the_pages_it_names() -> None:
 
     times, gpus = re.findall(r"^(\d+) published times of kernels on (\d+) GPUs", rows["time"])[0]
     table = page("predict.md").partition("<!-- table: begin -->")[2].partition("<!-- table: end")[0]
-    (times_of_all, _) = table.split("Kendall's tau", 1)
-    measured = [line.split("|") for line in times_of_all.splitlines() if line.startswith("|")][2:]
+    (times_of_all,) = (part for part in table.split("\n\n") if part.startswith("| kernel |"))
+    measured = [line.split("|") for line in times_of_all.splitlines()][2:]
     assert (int(times), int(gpus)) == (len(measured), len({row[3] for row in measured}))
     (off, most) = re.findall(r"([\d.]+%) off on average, (\d+%) at most", rows["time"])[0]
-    assert f"{times} times: the predicted one is {off} off on average" in table
-    assert f", {most} at most." in table.partition("\n\n|")[0]
+    summary = table.split("\n\n")[1]
+    assert re.match(
+        rf"{times} of \d+ published times, of {gpus} GPUs: the predicted one is {off} off on average, "
+        rf"[\d.]+% in the middle, {most} at most\. ",
+        summary,
+    )
+    assert f"{MODELLED:.0%}" == f"{float(off[:-1]) / 100:.0%}", (
+        "what each prediction says of the model"
+    )
 
 
 def test_each_other_tool_is_named_with_a_page_of_its_own() -> None:
