@@ -153,19 +153,19 @@ class Segment:
         self.bounds = bounds
         self.lasting = lasting
         self.literals = frozenset(literals)
-        given, written = inputs_and_outputs(bounds)
-        wanted = sorted((written & lasting) - set(given))
+        given, self.written = inputs_and_outputs(bounds)
         self.inputs = [slot for slot in given if slot not in literals]
-        self.merged, self.written = self.inputs + wanted, written
         self.arrays, self.dying = arrays, dying
         self.spaces = {
             instruction.lowered.access.space
             for instruction in bounds
             if instruction.lowered and instruction.lowered.access
         }
-        self.reads, self.writes = set(self.inputs), written & lasting
+        self.reads, self.writes = set(self.inputs), self.written & lasting
         self._numbers: dict[int, int] = {}
         described = tuple(describe(each, self._numbers, literals) for each in bounds)
+        # By number, not slot: a segment that only names other registers has the same functions.
+        self.merged = self.inputs + sorted(self.writes - set(given), key=self._numbers.__getitem__)
         self._slots = list(self._numbers)
         writes = self._numbered(self.writes)
         self.compiled, self.texts = specializations_of(target, described, writes)

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.common import SASS, add_common, emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import output_path, seconds, target
 from ptxlab.errors import PtxlabError
@@ -86,6 +86,11 @@ def execute(args: argparse.Namespace) -> int:
     on_emulator(
         args, "ptxlab exec is for machines without a GPU", "with a GPU run the program without it"
     )
+    if args.engine == SASS:
+        raise PtxlabError(
+            "a program's machine code runs where it has no PTX, and not with --engine sass",
+            hint="ptxlab run FILE --engine sass launches a kernel of it",
+        )
     outcome = outcome_of(args)
     shown = view.text(outcome, table=args.profile)
     if args.format == "json" or args.output:
@@ -149,6 +154,8 @@ def run(args: argparse.Namespace, folder: str) -> int:
     hook = str(Path(__file__).with_name("hook"))
     path = os.pathsep.join([hook, *filter(None, [os.environ.get("PYTHONPATH")])])
     own = {"PYTHONPATH": path, VARIABLE: json.dumps(asdict(options)), **libraries}
+    if args.engine:
+        own["PTXLAB_ENGINE"] = args.engine
     stdout = STDERR if args.format == "json" and not args.output else None
     try:
         status = subprocess.run(args.command, env={**os.environ, **own}, stdout=stdout).returncode

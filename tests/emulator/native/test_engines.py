@@ -84,6 +84,13 @@ ACCESSES = {
     "a line that all go by together, and then some": """
         and.b32 r4, r0, 7; mov.u32 r3, 0; AGAIN: add.u32 r3, r3, 1;
         LEAVE: setp.le.u32 p1, r3, r4; @p1 bra AGAIN; st.global.u32 [d1], r3;""",
+    "the same by some threads, of registers in another order": """
+        and.b32 r3, r0, 3; setp.eq.u32 p1, r3, 0; ld.global.u32 r4, [d1];
+        mov.u32 r5, 5; mov.u32 r6, 6; mov.u32 r7, 7; mov.u32 r8, 8;
+        @p1 bra UP; add.u32 r5, r4, 1; xor.b32 r6, r4, r0;
+        UP: @p1 bra DOWN; add.u32 r8, r4, 1; xor.b32 r7, r4, r0;
+        DOWN: mad.lo.u32 r9, r5, 3, r6; mad.lo.u32 r9, r9, 3, r7; mad.lo.u32 r9, r9, 3, r8;
+        st.global.u32 [d1], r9;""",
 }  # fmt: skip
 
 

@@ -31,10 +31,11 @@ def test_the_program_is_as_it_would_be_without(
     """Its arguments, streams, status, and a sitecustomize of its own."""
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.mine = 'mine'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    program = "import sys; print(mine, sys.argv[1:]); sys.exit(int(sys.argv[1]))"
-    assert main(["exec", "--arch", "sm_80", "--", PYTHON, "-c", program, "7", "--json"]) == 7
+    program = "import os, sys; print(mine, os.environ['PTXLAB_ENGINE'], sys.argv[1:]); sys.exit(int(sys.argv[1]))"
+    asked = ["exec", "--arch", "sm_80", "--engine", "array"]
+    assert main([*asked, "--", PYTHON, "-c", program, "7", "--json"]) == 7
     shown = capfd.readouterr()
-    assert shown.out == "mine ['7', '--json']\n"
+    assert shown.out == "mine array ['7', '--json']\n"
     assert shown.err == "ptxlab: no kernel was launched on the emulator, sm_80\n"
 
 
@@ -52,6 +53,7 @@ def test_what_cannot_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["exec", "--", "no-such-program"]) == 2
     assert "cannot run no-such-program" in capfd.readouterr().err
     assert main(["exec", "--device", "cuda", "--", PYTHON]) == 2
+    assert main(["exec", "--engine", "sass", "--", PYTHON]) == 2
     assert main(["exec"]) == 2
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
     assert main(["exec", "--", PYTHON, "-c", killed]) == 143
