@@ -20,6 +20,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,8 +32,6 @@ import numpy.typing as npt
 from ptxlab import PtxlabError
 from ptxlab.cache import bypassed
 from ptxlab.device.loading import load_assembled
-from ptxlab.device.opening import open_device
-from ptxlab.device.protocol import Device
 from ptxlab.files import write_whole
 from ptxlab.gemm.published import three_digits
 from ptxlab.isa.targets import TARGETS
@@ -42,7 +41,7 @@ from ptxlab.numbers.types import TYPES as NUMBERS
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch
-from ptxlab.workers import executor, results
+from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "benchmarks" / "published.toml"
@@ -50,8 +49,8 @@ PREDICTED = ROOT / "benchmarks" / "predicted.json"
 PAGE = ROOT / "docs" / "predict.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 HEAD = ("kernel", "of", "GPU", "size", "clock", "published", "predicted", "time", "bound")
-TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16, "u8": np.uint8}
-"""What is as large: the values do not matter."""
+TYPES = {"f32": "float32", "f16": "float16", "bf16": "float16", "u8": "uint8"}
+"""What is as large: nobody asks for the values."""
 
 PANEL = 64
 """Elements of a row of the panels that some tensor maps see a matrix as, where none are told."""
@@ -72,7 +71,7 @@ class Predicted:
 
     ``clock`` in MHz is the one that was told, or the one that its limit of power leaves.
 
-    Of its making, when it was compiled, ``cpu`` are the seconds of a core; ``mib`` is what its process held at most until then.
+    Of its making, when it was compiled, ``cpu`` are the seconds of a core; ``mib`` is what a process of its own held at most.
     """
 
     seconds: float = 0.0
@@ -131,7 +130,7 @@ def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
         target = chip.gpu.target
         compiled_for = TARGETS[row["arch"]] if "arch" in row else target
         program, cubin = load_assembled(wrapper, compiled_for, options)
-        with closing(open_device("emulator", arch=target.name)) as device:
+        with closing(UnfilledDevice(target)) as device:
             # A template's arguments may be spelled otherwise there: where it is alone nobody has to say.
             chosen = device.load(program).kernel(name if len(program.entries) > 1 else None)
             config = LaunchConfig.of(row["grid"], row["block"], row.get("shared", 0))
@@ -142,15 +141,15 @@ def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
             return prediction, time.process_time() - begun
 
 
-def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
+def arguments(device: UnfilledDevice, row: dict[str, Any]) -> list[Any]:
     """Return the arguments of a row's kernel, at its size, with matrices on a device."""
     n = row["n"]
     types = {"A": "dtype", "B": "dtype", "C": "result", "D": "result"}
     words, maps = row["args"].split(), row.get("maps", {})
     used = {*words, *(tensor_map["of"] for tensor_map in maps.values())}
     held = {
-        name: device.zeros(
-            tuple(row.get("shapes", {}).get(name, (n, n))), TYPES[row.get(kind, "f32")]
+        name: device.upload(
+            Shaped(row.get("shapes", {}).get(name, (n, n)), TYPES[row.get(kind, "f32")])
         )
         for name, kind in types.items()
         if name in used
@@ -169,7 +168,7 @@ def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
     return [tuple(passed)] if "(" in words else passed
 
 
-def tensor_map(device: Device, matrix: Any, n: int, told: dict[str, Any]) -> Any:
+def tensor_map(device: UnfilledDevice, matrix: Any, n: int, told: dict[str, Any]) -> Any:
     """Return a map of an n x n matrix: of its rows, or of panels, with ``rank`` dimensions."""
     box, rank, panel = told["box"], told.get("rank", 2), told.get("panel", PANEL)
     extra = rank - 3
@@ -287,7 +286,7 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--only", default="", help="rows whose name on record has this in it")
     parser.add_argument("--anew", action="store_true", help="predict again what is on record")
-    parser.add_argument("--workers", default="1", help="how many processes")
+    parser.add_argument("--workers", type=int, default=1, help="how many processes")
     args = parser.parse_args()
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
     rows = {called(row): row for kernel in published["kernel"] for row in sizes(kernel)}
@@ -297,8 +296,8 @@ def main() -> None:
         n for n in rows if args.only in n and (args.anew or n not in record or record[n].refused)
     ]
     jobs = [(rows[name], args.sources.resolve()) for name in asked]
-    with executor(args.workers) as workers:
-        for name, told in zip(asked, results(workers, made, jobs), strict=True):
+    with ProcessPoolExecutor(args.workers, max_tasks_per_child=1) as workers:
+        for name, told in zip(asked, workers.map(made, jobs), strict=True):
             record[name] = told
             write_whole(PREDICTED, written(record))
             print(told.refused or "  ".join(line(rows[name], told)), f"{told.cpu} s", flush=True)

@@ -19,6 +19,11 @@ ALL = slice(None)
 _NONE, _SOME, _EVERY = 0, 1, 2
 
 
+def numbers(where: Where, threads: int) -> Array:
+    """Return the numbers of threads, of so many that there are."""
+    return np.arange(threads) if isinstance(where, slice) else where
+
+
 class Bank:
     """``rows`` registers of ``threads`` threads; those in ``fixed`` always have their value."""
 

@@ -16,9 +16,11 @@ from ptxlab.machine.memory import GlobalWords, Words
 from ptxlab.machine.operands import URZ, ZERO_REGISTER, SassAddress
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.row import accessed_bytes, matrices
-from ptxlab.machine.values import Array, Where
+from ptxlab.machine.values import Array, Where, numbers
 from ptxlab.prediction.mbarriers import OFFSET
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
+
+MATRIX_ROWS, MATRIX_ROW_BYTES = 8, 16
 
 U32, U64 = np.uint32, np.uint64
 LOW = U64(0xFFFFFFFF)
@@ -84,9 +86,19 @@ class Accesses:
         self._registers.forget(i, where)
         if i.known.stores or space == "copy":
             space = "shared" if space == "copy" else space
+            if i.known.matrix:
+                where, addresses, nbytes = self._rows(i, where, addresses[0])
             memory, places = self._words(where, space, addresses[0], max(nbytes // 4, 1))
             for word in places:
                 memory.store(word, None)
+
+    def _rows(
+        self, i: DecodedInstruction, where: Where, address: Array
+    ) -> tuple[Where, list[Array], int]:
+        """Return the threads that name a row of a matrix, where these are, and the bytes of each."""
+        threads = numbers(where, self._registers.threads)
+        naming = threads % WARP < MATRIX_ROWS * matrices(i.sass.modifiers)
+        return threads[naming], [address[naming]], MATRIX_ROW_BYTES
 
     def _words(
         self, where: Where, space: str, addresses: Array, count: int
@@ -94,7 +106,7 @@ class Accesses:
         """Return the memory of a space, and where in it the ``count`` words of each thread are."""
         if space == "global":
             return self.memory, [addresses + U64(4 * n) for n in range(count)]
-        first = (addresses >> U64(2)).astype(np.int64)
+        first, step = (addresses >> U64(2)).astype(np.int64), 1
         if space == "shared":
             memory, first = self._shared, first + self._cta[where] * self._shared_words
         else:
@@ -102,9 +114,10 @@ class Accesses:
                 raise Unsupported(
                     f"the kernel uses more than {STACK >> 10} KiB of local memory a thread"
                 )
-            threads = np.arange(self._registers.threads)[where]
-            memory, first = self._local, first + threads * (STACK // 4)
-        return memory, [first + n for n in range(count)]
+            # The same word of all threads lies together, so that what none writes takes no memory.
+            every = self._registers.threads
+            memory, first, step = self._local, first * every + numbers(where, every), every
+        return memory, [first + n * step for n in range(count)]
 
     # ---- addresses --------------------------------------------------------------------------
 
@@ -129,7 +142,7 @@ class Accesses:
     def address(self, i: DecodedInstruction, operand: SassAddress, where: Where) -> Array:
         """Return the address of each thread, 64 bits wide."""
         wide = i.is_wide(operand)
-        count = len(np.arange(self._registers.threads)[where])
+        count = self._registers.threads if isinstance(where, slice) else len(where)
         total: Any = np.zeros(count, U64)
         for register, scale in ((operand.base, operand.scale), (operand.uniform, 1)):
             if register is None or register.number in (ZERO_REGISTER, URZ):

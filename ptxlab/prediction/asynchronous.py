@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import PARAMETERS, Launch
 from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.values import Array, Where
+from ptxlab.machine.values import Array, Where, numbers
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tensor_work, tma
@@ -58,6 +59,9 @@ class AsynchronousCopies:
         self._both = 2 if pairs else 1
         self._allocated: dict[int, int] = defaultdict(int)
 
+    def _numbers(self, where: Where) -> Array:
+        return numbers(where, self._registers.threads)
+
     def reached(self, waits: Sequence[Operation]) -> bool:
         return all(self._mbarriers.phase(wait.key) >= wait.count for wait in waits)
 
@@ -65,7 +69,7 @@ class AsynchronousCopies:
         self, i: DecodedInstruction, where: Where, address: Callable[[SassAddress], Array]
     ) -> Asked:
         """Return what the warps of some threads ask; ``address`` gives that of each thread."""
-        threads = np.arange(self._registers.threads)[where]
+        threads = self._numbers(where)
         if not len(threads):
             return ((),) * self._warps
         operations: list[tuple[int, Any]]
@@ -84,18 +88,18 @@ class AsynchronousCopies:
 
     def named(self, i: DecodedInstruction, where: Where) -> Asked:
         """Return which barrier of the CTA each warp means by a register."""
-        threads = np.arange(self._registers.threads)[where]
-        numbers = self._word(i, i.sources[0], threads)
+        threads = self._numbers(where)
+        barriers = self._word(i, i.sources[0], threads)
         warps, first = np.unique(threads // WARP, return_index=True)
         meant = [
-            (warp, Operation(phases.NAMED, (int(threads[at]) // self._threads, int(numbers[at]))))
+            (warp, Operation(phases.NAMED, (int(threads[at]) // self._threads, int(barriers[at]))))
             for warp, at in zip(warps.tolist(), first, strict=True)
         ]
         return phases.by_warp(meant, self._warps)
 
     def run(self, i: DecodedInstruction, where: Where, asked: Asked) -> None:
         """Do what was asked, but wait."""
-        registers, count = self._registers, len(np.arange(self._registers.threads)[where])
+        registers, count = self._registers, len(self._numbers(where))
         first = next((request for of_warp in asked for request in of_warp), None)
         if i.dest is not None and i.dest.number != ZERO_REGISTER and isinstance(first, Operation):
             phase = self._mbarriers.phase(first.key) if first.kind == phases.ARRIVE else 0
@@ -127,30 +131,48 @@ class AsynchronousCopies:
         whole = warps.astype(np.int64) << 32 | (np.broadcast_to(places, threads.shape)).astype(
             np.int64
         )
+        order = np.argsort(whole, kind="stable")
+        whole, threads = whole[order], threads[order]
+        bounds = np.flatnonzero(np.append(True, whole[1:] != whole[:-1]))
+        ctas = threads[bounds] // self._threads
+
+        @cache
+        def words() -> Array:
+            return self._word(i, i.sources[-1], threads)
+
         operations = []
-        for pair in np.unique(whole).tolist():
+        ends = [*bounds[1:].tolist(), len(threads)]
+        groups = zip(whole[bounds].tolist(), ctas.tolist(), bounds.tolist(), ends, strict=True)
+        for pair, cta, first, end in groups:
             warp, address = pair >> 32, pair & 0xFFFFFFFF
-            lanes = threads[whole == pair]
-            key = (int(lanes[0]) // self._threads, address & OFFSET)
-            operations.append((warp, self._operation(i, lanes, key, address & ~OFFSET)))
+            key, lanes = (cta, address & OFFSET), slice(first, end)
+            operations.append((warp, self._operation(i, lanes, words, key, address & ~OFFSET)))
         return operations
 
-    def _operation(self, i: DecodedInstruction, lanes: Array, key: Key, rank: int) -> Operation:
+    def _operation(
+        self,
+        i: DecodedInstruction,
+        lanes: slice,
+        words: Callable[[], Array],
+        key: Key,
+        rank: int,
+    ) -> Operation:
+        """Return what some ``lanes`` of a warp ask of a barrier; ``words`` gives the last operand of all."""
         if i.has("CCTL") or key[1] < self._reserved:  # by which a pair meets to allocate
             return Operation(phases.NOTHING, key)
+        if i.has("PHASECHK"):
+            (parity,) = set((words()[lanes] // PARITY).tolist())
+            ended = self._mbarriers.phase(key)
+            return Operation(phases.WAIT, key, ended + (ended % 2 == parity))
         if i.has("EXCH"):
-            (low,) = set(self._word(i, i.sources[-1], lanes).tolist())
+            (low,) = set(words()[lanes].tolist())
             return Operation(phases.INIT, key, phases.expected(low))
         if i.has("ARRIVE"):
             counts, expects = phases.form(i)
-            nbytes = int(self._word(i, i.sources[-1], lanes).sum()) if expects else 0
+            nbytes = int(words()[lanes].sum()) if expects else 0
             times = self._both if phases.is_remote(i) and not rank else 1
-            count = len(lanes) if counts else 0
+            count = lanes.stop - lanes.start if counts else 0
             return Operation(phases.ARRIVE, key, count * times, nbytes * times, bool(rank))
-        if i.has("PHASECHK"):
-            (parity,) = set((self._word(i, i.sources[-1], lanes) // PARITY).tolist())
-            ended = self._mbarriers.phase(key)
-            return Operation(phases.WAIT, key, ended + (ended % 2 == parity))
         raise Unsupported(f"'{i.sass.text}' is not in the model of time")
 
     # ---- copies: uniform registers are those of any thread of a warp, of each its leader ----
@@ -256,7 +278,7 @@ class AsynchronousCopies:
 
     def _first_granule(self, where: Where, granules: int) -> Array:
         """Return where in Tensor Memory the columns begin that threads allocate, each CTA as if alone."""
-        ctas = np.arange(self._registers.threads)[where] // self._threads
+        ctas = self._numbers(where) // self._threads
         first = np.array([self._allocated[cta] for cta in ctas.tolist()], np.uint32)
         for cta in np.unique(ctas).tolist():
             self._allocated[cta] += granules

@@ -56,7 +56,7 @@ class RecordingSm(Sm):
             return
         every, self.stalls = self.stalls, defaultdict(float)
         super()._account(warp, number, now)
-        waits = {why: cycles for (_, why), cycles in self.stalls.items() if why != "selected"}
+        waits = {why: cycles for (_, why), cycles in self.stalls.items()}
         for key, cycles in self.stalls.items():
             every[key] += cycles
         self.stalls = every

@@ -6,7 +6,6 @@ Source: PTX ISA, "mbarrier".
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -146,7 +145,8 @@ def expected(low: int) -> int:
 
 
 def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:
-    asked: dict[int, list[T]] = defaultdict(list)
+    """Return what each of so many warps asks, of pairs of a warp and an operation."""
+    asked: list[tuple[T, ...]] = [()] * warps
     for warp, operation in operations:
-        asked[warp].append(operation)
-    return tuple(tuple(asked[warp]) for warp in range(warps))
+        asked[warp] += (operation,)
+    return tuple(asked)

@@ -44,9 +44,10 @@ class Sm:
         self._next: list[float] = [0.0] * PARTITIONS
         self._pipes: list[dict[str, float]] = [defaultdict(float) for _ in range(PARTITIONS)]
         self._ports = [[0.0, 0.0] for _ in range(PARTITIONS)]
-        self._kept: list[dict[tuple[int, int], tuple[int, int]]] = [{} for _ in range(PARTITIONS)]
+        self._kept: list[dict[int, tuple[Warp, int]]] = [{} for _ in range(PARTITIONS)]
         self._over = False
         self.stalls: dict[tuple[int, str], float] = defaultdict(float)
+        self._selected: dict[int, int] = defaultdict(int)
         self.busy: dict[str, float] = defaultdict(float)
         self.issued = 0
         self._lsu = LoadStoreUnit(chip, shared, self.busy)
@@ -71,35 +72,33 @@ class Sm:
         return self._until(end + 1)
 
     def _until(self, now: float) -> Run:
-        return Run(now, self.issued, dict(self.stalls), dict(self.busy), dict(self._lsu.sectors))
+        stalls: dict[tuple[int, str], float] = {
+            (number, "selected"): times for number, times in self._selected.items()
+        }
+        return Run(now, self.issued, stalls | self.stalls, dict(self.busy), dict(self._lsu.sectors))
 
     def _cycle(self, part: int, now: float) -> float:
         """Issue what a sub-partition can at ``now``; return when to look again."""
         soon = NEVER
         last = self._last[part]
         if last is not None and last.ready <= now:
-            when = self._try(part, last, now)
-            if when is None:
+            if last.lacking <= now and self._try(part, last, now):
                 return now + 1
-            soon = when
-        chosen: Warp | None = None
+            soon = last.lacking
         for warp in reversed(self._parts[part]):
             if warp.ready > now:
                 if warp.ready < soon:
                     soon = warp.ready
             elif warp is not last:
-                when = self._try(part, warp, now)
-                if when is None:
-                    chosen = warp
-                    break
-                soon = min(soon, when)
-        if chosen is None:
-            return soon
-        self._last[part] = chosen
-        return now + 1
+                if warp.lacking <= now and self._try(part, warp, now):
+                    self._last[part] = warp
+                    return now + 1
+                if warp.lacking < soon:
+                    soon = warp.lacking
+        return soon
 
-    def _try(self, part: int, warp: Warp, now: float) -> float | None:
-        """Issue a warp's next instruction, or say when what it lacks may be free."""
+    def _try(self, part: int, warp: Warp, now: float) -> bool:
+        """Issue a warp's next instruction if it can be, else note until when it lacks something: others only take more of it."""
         number = warp.trace[warp.at]
         t = self._timings[number]
         if t.kind == kinds.MEMORY:
@@ -108,7 +107,8 @@ class Sm:
                 warp.blocked = (
                     "lg throttle" if t.latency == self._chip.latency["global"] else "mio throttle"
                 )
-                return free
+                warp.lacking = free
+                return False
         pipes = self._pipes[part]
         pipe = ""
         if t.pipes:
@@ -116,50 +116,56 @@ class Sm:
             if len(t.pipes) > 1 and pipes[t.pipes[1]] < pipes[pipe]:
                 pipe = t.pipes[1]
             if pipes[pipe] > now:
-                warp.blocked = "math pipe throttle"
-                return pipes[pipe]
+                warp.blocked, warp.lacking = "math pipe throttle", pipes[pipe]
+                return False
         if t.reads:
             begins = self._read(part, warp, t, now)
             if begins > now:
-                warp.blocked = "dispatch stall"
-                return begins
+                warp.blocked, warp.lacking = "dispatch stall", begins
+                return False
         if pipe:
             pipes[pipe] = now + t.hold
             self.busy[pipe] += t.hold
         self._issue(warp, t, number, now)
-        return None
+        return True
 
     def _read(self, part: int, warp: Warp, t: InstructionTiming, now: float) -> float:
         """Reserve the ports for an instruction's registers, or return when that will be possible."""
         kept, ports = self._kept[part], self._ports[part]
-        counts = [0, 0]
-        mine = id(warp)
+        even = odd = 0
         for bank, slot, number, _ in t.reads:
-            if kept.get((bank, slot)) != (mine, number):
-                counts[bank] += 1
+            held = kept.get(2 * slot + bank)
+            if held is None or held[1] != number or held[0] is not warp:
+                if bank:
+                    odd += 1
+                else:
+                    even += 1
         begins = now
-        for bank in (0, 1):
-            if counts[bank]:
-                begins = max(begins, ports[bank] + min(counts[bank], READ_WINDOW) - READ_WINDOW)
+        for bank, count in ((0, even), (1, odd)):
+            if count:
+                free = ports[bank] + min(count, READ_WINDOW) - READ_WINDOW
+                if free > begins:
+                    begins = free
         if begins > now:
             return begins
-        for bank in (0, 1):
-            if counts[bank]:
-                ports[bank] = max(ports[bank], now) + counts[bank]
+        for bank, count in ((0, even), (1, odd)):
+            if count:
+                ports[bank] = max(ports[bank], now) + count
         for bank, slot, number, reuse in t.reads:
             if reuse:
-                kept[bank, slot] = (mine, number)
+                kept[2 * slot + bank] = (warp, number)
             else:
-                kept.pop((bank, slot), None)
+                kept.pop(2 * slot + bank, None)
         return now
 
     def _issue(self, warp: Warp, t: InstructionTiming, number: int, now: float) -> None:
         self._account(warp, number, now)
         self.issued += 1
         warp.issued = now
-        for skipped in warp.skips.get(warp.at, ()):
-            if self._timings[skipped.number].cached:
-                self._lsu.skip(warp, skipped, now)
+        if warp.skips:
+            for skipped in warp.skips.get(warp.at, ()):
+                if self._timings[skipped.number].cached:
+                    self._lsu.skip(warp, skipped, now)
         asks, orders = warp.asked()
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
@@ -167,11 +173,13 @@ class Sm:
             warp.passed.append(self._until(now))
             self._over = not warp.marks
         kind = t.kind
-        if kind == kinds.MEMORY:
+        if kind in (kinds.FIXED, kinds.VARIABLE):
+            if t.writes is not None:
+                warp.hold(t.writes, now + t.latency)
+            if t.frees is not None:
+                warp.hold(t.frees, now + SOURCES_READ)
+        elif kind == kinds.MEMORY:
             self._lsu.request(warp, t, asks, now)
-        elif kind in (kinds.FIXED, kinds.VARIABLE):
-            warp.hold(t.writes, now + t.latency)
-            warp.hold(t.frees, now + SOURCES_READ)
         elif kind == kinds.TMA:
             self._copy(warp, t, orders, now)
         elif kind == kinds.PRODUCT:
@@ -183,6 +191,8 @@ class Sm:
             self._leave(warp, now)
             return
         self._prepare(warp, t, now)
+        if kind <= kinds.VARIABLE:
+            return
         if kind in (kinds.BARRIER, kinds.ARRIVE):
             self._rendezvous.meet(warp, t, orders, kind == kinds.BARRIER, now)
         elif kind == kinds.CLUSTER_ARRIVE:
@@ -203,7 +213,7 @@ class Sm:
 
     def _prepare(self, warp: Warp, t: InstructionTiming, now: float) -> None:
         """Work out when the warp's next instruction may issue."""
-        ready = now + max(t.stall, 1)
+        ready = now + (t.stall or 1)
         warp.fixed = ready
         warp.waits_for = "wait"
         following = self._timings[warp.trace[warp.at]]
@@ -272,13 +282,13 @@ class Sm:
     def _account(self, warp: Warp, number: int, now: float) -> None:
         """Add up why the instruction was not issued earlier, in Nsight Compute's words."""
         stalls = self.stalls
-        stalls[number, "selected"] += 1
+        self._selected[number] += 1
         first = warp.issued + 1
         if warp.fixed > first:
             stalls[number, "wait"] += warp.fixed - first
-        first = max(first, warp.fixed)
+            first = warp.fixed
         if warp.ready > first:
             stalls[number, warp.waits_for] += warp.ready - first
-        first = max(first, warp.ready)
+            first = warp.ready
         if now > first:
             stalls[number, warp.blocked or "not selected"] += now - first

@@ -16,6 +16,9 @@ from ptxlab.prediction import interpreter
 _THREADS, _FEWEST, _MOST = 1 << 15, 16, 128
 """CTAs with about so many threads are followed, but not fewer or more."""
 
+_LONG = 500_000
+"""Where the fewest issue so many instructions of warps and are alike, no more are followed."""
+
 _PERIOD, _STEP = 64, 37
 """Of so many CTAs in a row each that follows lies so much further: as many are odd as even, and so with eights."""
 
@@ -60,15 +63,23 @@ class Survey:
 
 def survey(code: Sequence[DecodedInstruction], launch: Launch) -> Survey:
     """Follow some CTAs of a launch. Raises Unsupported as ``interpreter.run`` does."""
-    ctas = _spread(launch)
+    few = _followed(code, launch, _FEWEST)
+    enough = max(_FEWEST, min(_MOST, _THREADS // launch.threads))
+    if (few.alike and few.issued.sum() > _LONG) or enough == _FEWEST:
+        return few
+    return _followed(code, launch, enough)
+
+
+def _followed(code: Sequence[DecodedInstruction], launch: Launch, count: int) -> Survey:
+    ctas = _spread(launch, count)
     issued = _issued(code, launch, ctas)
     return Survey(ctas, issued.sum(axis=1), _grouped(issued), launch.ctas)
 
 
-def _spread(launch: Launch) -> Array:
-    """Return CTAs by number, one of each of many parts of the grid, of each cluster the first at most."""
+def _spread(launch: Launch, count: int) -> Array:
+    """Return so many CTAs by number, one of each part of the grid, of each cluster the first at most."""
     clusters = launch.ctas // launch.cluster
-    count = min(clusters, max(_FEWEST, min(_MOST, _THREADS // launch.threads)))
+    count = min(clusters, count)
     parts = np.arange(count)
     begin = parts * clusters // count
     period = min(_PERIOD, 1 << (clusters // count).bit_length() - 1)

@@ -29,7 +29,7 @@ class UnfilledDevice(EmulatorDevice):
         super().__init__(target)
         self._uploaded: dict[int, Any] = {}
 
-    def upload(self, array: npt.ArrayLike) -> Buffer:
+    def upload(self, array: npt.ArrayLike | Shaped) -> Buffer:
         told: Any = (
             array if hasattr(array, "shape") and hasattr(array, "dtype") else host_array(array)
         )

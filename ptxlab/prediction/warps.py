@@ -69,6 +69,8 @@ class Warp:
     """When the stall of the instruction before is over."""
     issued: float = 0
     waits_for: str = ""
+    lacking: float = 0
+    """Until when a pipe, a queue or a port is known not to take what it issues next."""
     blocked: str = ""
     board: list[float] = field(default_factory=lambda: [0.0] * 6)
     far: list[bool] = field(default_factory=lambda: [False] * 6)
@@ -86,9 +88,11 @@ class Warp:
     def asked(self) -> tuple[Served, Orders]:
         """Return what its next instruction asks for."""
         asks = self.asks.get(self.at)
+        if asks is None:
+            return _NOTHING, ()
         if isinstance(asks, Request):
             return asks.served(self.number), ()
-        return _NOTHING, asks[self.number] if asks else ()
+        return _NOTHING, asks[self.number]
 
     def hold(self, board: int | None, until: float, far: bool = False) -> None:
         """Hold a scoreboard, if any, until some time; ``far`` is what comes from beyond the SM."""

@@ -161,6 +161,23 @@ def test_rows_of_matrices_are_those_of_as_many_lanes_as_there_are() -> None:
     b.set(4, 128 * (LANE % 32))
     assert b.request("LDSM.16.M88.2 R0, [R4]").passes.tolist() == [16, 16]
     assert b.request("LDSM.16.M88.4 R0, [R4]").passes.tolist() == [32, 32]
+    assert b.request("STSM.16.M88.4 [R4], R0").passes.tolist() == [32, 32]
+
+
+def test_matrices_that_are_stored_are_forgotten_where_lanes_name_rows() -> None:
+    """Of 8 or 32 lanes: what the others hold is no address."""
+    b = Bench()
+    b.set(0, 7)
+    b.set(4, 16 * (LANE % 32))
+    for word in range(4):
+        b.move(f"STS [R4+{4 * word:#x}], R0")
+    b.set(5, np.where(LANE % 32 < 8, 16 * (LANE % 32), 1 << 30))
+    b.move("STSM.16.M88 [R5], R8")
+    known = []
+    for lane in (7, 8, 31, 40):
+        b.accesses.move(instruction("LDS R1, [R4+0xc]"), np.array([lane]))
+        known.append(b.registers.words.read(1, np.array([lane])) is not None)
+    assert known == [False, True, True, True]
 
 
 def test_nobody_asks_for_nothing() -> None:

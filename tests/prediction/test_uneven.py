@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import numpy as np
 import pytest
 
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.prediction.arguments import put_on
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.placement import makespan
-from ptxlab.prediction.predict import predict
+from ptxlab.prediction.predict import as_machine_code, load_for, predict
+from ptxlab.prediction.survey import survey
 from ptxlab.prediction.uneven import Uneven
+from ptxlab.prediction.unfilled import UnfilledDevice
 
 LOOP = """\
 .version 8.7
@@ -59,6 +65,21 @@ def predicted() -> Callable[[str], Prediction]:
 
 def test_where_all_do_the_same_nothing_is_said(predicted: Callable[[str], Prediction]) -> None:
     assert predicted("every").uneven is None
+
+
+@pytest.mark.parametrize(("name", "enough"), [("every", 16), ("odd", 128)])
+def test_of_long_ctas_that_are_alike_few_are_followed(
+    monkeypatch: pytest.MonkeyPatch, name: str, enough: int
+) -> None:
+    """How long the kernel is decides what is enough: here all are long."""
+    monkeypatch.setattr("ptxlab.prediction.survey._LONG", 100)
+    with closing(UnfilledDevice(TARGETS["sm_80"])) as device:
+        assembly, module = load_for(device, LOOP)
+        passed = put_on(device, (np.zeros(CTAS * 256, np.float32), *LAUNCHES[name]), {})
+        kernel, config = module.kernel("k"), LaunchConfig.of(CTAS, 256)
+        surveyed = survey(*as_machine_code(assembly, kernel, config, passed))
+    assert len(surveyed.ctas) == enough
+    assert surveyed.alike == (enough == 16)
 
 
 def test_who_of_two_neighbours_works_does_not_matter(

@@ -16,7 +16,8 @@ ROWS = (
     *_control("EXIT", does="exit"),
     *_control("BSYNC", does="meet"),
     *_control("BSSY BREAK YIELD NOP"),
-    *_control("WARPSYNC", operands="nothing out"),
+    # The last two are for the launch before and the one behind: a launch alone waits for none.
+    *_control("WARPSYNC ACQBULK PREEXIT", operands="nothing out"),
     *_control("BAR", operands="nothing out", does="barrier", latency="agu"),
     *_control("UCGABAR_ARV", does="cluster arrive"),
     *_control("UCGABAR_WAIT", does="cluster wait"),

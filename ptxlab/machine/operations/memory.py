@@ -21,17 +21,23 @@ def in_a_row(modifiers: Modifiers, source: int) -> int:
     return (2, 1, 2)[source] if "L2" in modifiers else (2, 2, 1, 2)[source]
 
 
+def _stored_matrices(modifiers: Modifiers, source: int) -> int:
+    return matrices(modifiers) if source else 1
+
+
 _of_lsu = partial(rows, pipe="lsu")
 _accessing = partial(_of_lsu, latency="agu")
 _shared = partial(_accessing, space="shared", scoreboard="shared")
 _global = partial(_accessing, space="global", scoreboard="global")
 _generic = partial(_accessing, space="generic", scoreboard="global")
 _local = partial(_accessing, space="local", scoreboard="global")
+_prefetch = partial(_of_lsu, operands="nothing out", scoreboard="global", reads_late=True)
 
 ROWS = (
     *_shared("LDS", loads=True),
     *_shared("LDSM", loads=True, matrix=True, writes=matrices),
     *_shared("STS", stores=True),
+    *_shared("STSM", stores=True, matrix=True, reads=_stored_matrices),
     # To another CTA of the cluster, whose mbarrier it tells; what is followed is the first.
     *_of_lsu("STAS", scoreboard="shared", latency="agu"),
     *_shared("ATOMS", loads=True, stores=True, atomic=True),
@@ -46,6 +52,9 @@ ROWS = (
     *_local("STL", stores=True),
     *_accessing("LDGSTS", space="copy", scoreboard="global", loads=True),
     *_of_lsu("SYNCS", space="mbarrier", scoreboard="shared", words=2, does="phase"),
+    # Into the L2 cache: what is loaded from there is counted where it is.
+    *_prefetch("UBLKPF", reads=in_a_row),
+    *_prefetch("UTMAPF", reads=partial(box, 0)),
     *_of_lsu(
         "UTMALDG",
         space="tensor map",

@@ -8,13 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from ptxlab.machine.operations.memory import box, in_a_row
-from ptxlab.machine.row import Modifiers, matrices, pairs, rows
+from ptxlab.machine.row import Modifiers, pairs, rows
 
 _untimed = partial(rows, pipe="")
-
-
-def _stored_matrices(modifiers: Modifiers, source: int) -> int:
-    return matrices(modifiers) if source else 1
 
 
 def _uniform_value(modifiers: Modifiers, source: int) -> int:
@@ -32,16 +28,14 @@ ROWS = (
     *_untimed("FSET I2I F2IP VABSDIFF VABSDIFF4", latency="alu"),
     *_untimed("HSET2", latency="half_alu"),
     *_untimed("REDAS", operands="nothing out", scoreboard="shared", latency="agu"),
-    *_late("UBLKPF UBLKRED", reads=in_a_row),
-    *_late("UTMAPF", reads=partial(box, 0)),
+    *_late("UBLKRED", reads=in_a_row),
     *_late("UTMAREDG", reads=partial(box, 1)),
     *_late("USTGR UREDGR", reads=_uniform_value),
     *_late("UMEMSETS", reads=lambda modifiers, source: 1),
     *_late("UTCSHIFT"),
-    *_untimed("STSM", reads=_stored_matrices, scoreboard="shared", latency="agu"),
     *_untimed("MATCH", operands="a predicate first", of_pairs=("U64",), scoreboard="adu", words=1),
     *_untimed("QSPC", operands="a predicate first", reads=pairs, scoreboard="adu"),
     *_untimed("B2R", scoreboard="adu"),
     *_untimed("FMNMX3 VIMNMX3", latency="alu"),
-    *_untimed("BPT ARRIVES ACQBULK PREEXIT", operands="nothing out"),
+    *_untimed("BPT ARRIVES", operands="nothing out"),
 )
