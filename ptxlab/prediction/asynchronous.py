@@ -178,7 +178,7 @@ class AsynchronousCopies:
     # ---- copies: uniform registers are those of any thread of a warp, of each its leader ----
 
     def _copies(self, i: DecodedInstruction, leaders: Array) -> list[Copy]:
-        near, other = (
+        near, other, *_ = (  # behind them may stand how to cache it
             operand.uniform for operand in i.operands if isinstance(operand, SassAddress)
         )
         assert near is not None

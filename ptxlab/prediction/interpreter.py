@@ -17,7 +17,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import GlobalWords
-from ptxlab.machine.operands import SassRegister
+from ptxlab.machine.operands import Immediate, SassRegister
 from ptxlab.machine.values import ALL, Array, Where
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.long_loops import PATIENCE, LongLoop
@@ -30,6 +30,9 @@ from ptxlab.prediction.warps import Asked
 
 _TOGETHER = ("barrier", "cluster arrive")
 """Count once for a warp, whose lanes wait there for each other."""
+
+BARRIERS = 16
+"""Of a CTA."""
 
 _PARTED = "parted"
 """What lanes of a warp wait for there: the others."""
@@ -50,6 +53,8 @@ class ThreadGroup:
     waits: str = ""
     phases: tuple[Operation, ...] = ()
     """Those of mbarriers that it waits for."""
+    barriers: Array | None = None
+    """Which barrier each of its warps waits at, of all CTAs, where as many arrive as the instruction says."""
     warps: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,6 +163,9 @@ class Interpreter:
         self._last = MOST_STEPS if asked is None else max(self._asked, default=-1)
         self._flow = [i.number for i in code if i.does in _FLOW]
         self._passed_by = passed_by(code)
+        self._warps_of_cta = launch.warps
+        self._arrived = np.zeros(len(ctas) * BARRIERS, np.int64)
+        """Threads at each barrier of each CTA, of those that say how many they wait for."""
         self._memory = {i.number for i in code if i.row is not None and i.row.space}
         self.steps = IssueOrder()
         self._tell: Tell = tell or _ignored
@@ -230,14 +238,20 @@ class Interpreter:
 
     def _released(self) -> ThreadGroup:
         """Let go whom nobody can be waited for any more: who wants to meet others, then barriers."""
-        meeting = [group for group in self._groups if group.waits == "meet"]
         others = [group for group in self._groups if not group.phases and group.waits != _PARTED]
         if not others:
             self._at = self._groups[0].pc
             raise Unsupported("warps wait for a phase of an mbarrier that nobody ends")
+        meeting = [group for group in others if group.waits == "meet"]
+        if len(meeting) < len(others):  # who will be met when a phase has ended is waited for
+            late = np.concatenate([[-1], *(group.warps for group in self._groups if group.phases)])
+            meeting = [group for group in meeting if not np.isin(late, group.warps).any()]
+            others = [group for group in others if group.waits != "meet"]
         for group in meeting or others:
             if not meeting or group.pc == min(other.pc for other in meeting):
-                group.waits = ""
+                if group.barriers is not None:
+                    self._arrived[group.barriers] = 0
+                group.waits, group.barriers = "", None
                 group.pc += 1
         return self._next()
 
@@ -262,6 +276,15 @@ class Interpreter:
                 self.steps.add(first, end, warps)
                 group.waits = _PARTED
                 return
+            if instruction.does == "barrier" and instruction.guard is not None:
+                arriving = self._taken(instruction, where, group.threads)
+                if len(arriving) < len(group.threads):  # the others pass by
+                    self.steps.add(first, end, warps)
+                    self._groups.remove(group)
+                    self._groups.append(group.without(arriving))
+                    if len(arriving):
+                        self._groups.append(ThreadGroup(flow, arriving))
+                    return
             self.steps.add(first, end + 1, warps)
             if _FLOW[instruction.does](self, group, instruction, where) or others:
                 return
@@ -368,10 +391,52 @@ class Interpreter:
         step = self.steps.count - 1
         if self._among(step) and isinstance(i.sources[0], SassRegister):
             self._tell(step, self._executor.named(i, where))
+        barriers = self._barriers(group, i, where)
+        if barriers is not None:
+            self._arrive_at(group, i, barriers)
+            return True
         if i.has("ARV"):
             group.pc += 1
             return False
         return self._wait(group, i, where)
+
+    def _barriers(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> Array | None:
+        """Return at which barrier each warp arrives, None where it is not said how many do."""
+        if not isinstance(i.sources[-1], Immediate) or len(i.sources) < 2:
+            return None
+        numbers = self._executor.value(i.sources[0], where)
+        if numbers is None:
+            return None
+        first = np.searchsorted(group.threads, group.warps * WARP)
+        barriers: Array = np.broadcast_to(numbers, group.threads.shape)[first]
+        return group.warps // self._warps_of_cta * BARRIERS + barriers
+
+    def _arrive_at(self, group: ThreadGroup, i: DecodedInstruction, barriers: Array) -> None:
+        """Have the warps of a group arrive at barriers; those that are complete let go who waits there."""
+        (*_, expected) = i.sources
+        assert isinstance(expected, Immediate)
+        np.add.at(self._arrived, barriers, WARP)
+        complete = np.unique(barriers[self._arrived[barriers] >= expected.value])
+        self._arrived[complete] = 0
+        group.barriers, group.waits = barriers, i.does
+        for other in list(self._groups):
+            if other is group and i.has("ARV"):
+                self._let_go(other, np.ones(len(barriers), bool))
+            elif other.barriers is not None:
+                self._let_go(other, np.isin(other.barriers, complete))
+
+    def _let_go(self, group: ThreadGroup, going: Array) -> None:
+        """Have some of a group's warps go on, and the others wait."""
+        assert group.barriers is not None
+        threads = np.isin(group.threads // WARP, group.warps[going])
+        if not len(threads) or not threads.any():
+            return
+        self._groups.remove(group)
+        self._groups.append(ThreadGroup(group.pc + 1, group.threads[threads]))
+        if not threads.all():
+            left = group.barriers[~going]
+            waiting = ThreadGroup(group.pc, group.threads[~threads], group.waits, (), left)
+            self._groups.append(waiting)
 
     def _mbarrier(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         """Go on if the phases have ended that are asked for, or wait until they have."""

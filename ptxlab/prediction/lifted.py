@@ -106,7 +106,9 @@ def _compute(step: BoundInstruction, lowered: Lowered, slots: _Slots) -> None:
         slots[slot] = value = destination.extended(result)
         if step.guard is not None and slot in before:
             old, passing = before[slot], step.guard.read(slots)
-            slots[slot] = None if old is None else np.where(passing, value, old.view(value.dtype))
+            if not np.all(passing):  # else nothing is left of what was there
+                kept = None if old is None else np.where(passing, value, old.view(value.dtype))
+                slots[slot] = kept
 
 
 def _tell_lanes(step: BoundInstruction, slots: _Slots, wave: _Wave, threads: Threads) -> None:

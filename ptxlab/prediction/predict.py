@@ -44,9 +44,12 @@ from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter
 from ptxlab.toolchain import LINE_INFO
 from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
-from ptxlab.toolchain.cubin import Used
+from ptxlab.toolchain.cubin import Cubin, Used
 
 Predicted = TypeVar("Predicted")
+
+_SETMAXNREG = "C7504"
+"""What ptxas says where it ignores setmaxnreg, as in PTX that is assembled to be linked; in CUDA C it does not."""
 
 
 def predict(
@@ -149,7 +152,16 @@ def of_launch(
 
     prediction = _with_floats_if_needed(assembly, predicted)
     lines = by_line(prediction.by_instruction, assembly, kernel.name)
-    return replace(prediction, kernel=kernel.name, lines=lines)
+    not_modelled = (*prediction.not_modelled, *made_otherwise(assembly.cubin))
+    return replace(prediction, kernel=kernel.name, lines=lines, not_modelled=not_modelled)
+
+
+def made_otherwise(cubin: Cubin) -> tuple[str, ...]:
+    """Say what machine code lacks that a compiler of one text alone would have made of the same PTX."""
+    ignored = any(remark.code == _SETMAXNREG for remark in cubin.remarks)
+    return (
+        ("setmaxnreg, which is ignored in PTX, so that registers are spilled",) if ignored else ()
+    )
 
 
 def issues_of_launch(

@@ -66,6 +66,29 @@ def test_a_barrier_is_passed_when_all_are_there_who_have_not_ended() -> None:
     assert executed[3] == (3, [0])
 
 
+def test_barriers_that_count_are_passed_each_when_as_many_are_there() -> None:
+    """Warp 2 waits at barrier 2 for warp 0, which waits at barrier 1 for warp 1; whom a guard keeps from one is not there."""
+    code = [
+        "S2R R0, SR_TID.X", "SHF.R.U32.HI R1, RZ, 0x5, R0", "ISETP.EQ.AND P0, PT, R1, 0x2, PT",
+        "ISETP.EQ.AND P1, PT, R1, 0x1, PT", "@!P0 BRA `(.OTHERS)",
+        "BAR.SYNC.DEFER_BLOCKING 0x2, 0x40", "NOP", "EXIT",
+        "@P1 BAR.ARV 0x1, 0x40", "@P1 EXIT", "BAR.SYNC.DEFER_BLOCKING 0x1, 0x40", "NOP", "BAR.ARV 0x2, 0x40", "EXIT",
+    ]  # fmt: skip
+    executed = issued(code, 96, OTHERS=8)
+    assert [warps for number, warps in executed if number == 8] == [[1]]
+    order = [number for number, _ in executed]
+    assert order.index(8) < order.index(11) < order.index(12) < order.index(6)
+
+
+def test_a_barrier_whose_number_is_in_a_register_is_each_warp_s_own() -> None:
+    """Of four warps two meet at barrier 1 and two at barrier 2; the last instruction of each pair is issued in turn."""
+    code = [
+        "S2R R0, SR_TID.X", "SHF.R.U32.HI R1, RZ, 0x6, R0", "IADD3 R1, R1, 0x1, RZ",
+        "BAR.SYNC.DEFER_BLOCKING R1, 0x40", "NOP", "EXIT",
+    ]  # fmt: skip
+    assert [warps for number, warps in issued(code, 128) if number == 4] == [None]
+
+
 def test_what_leads_nowhere_is_refused() -> None:
     with pytest.raises(Unsupported, match="goes where the machine code does not say"):
         numbers(["BRA `(.NOWHERE)", "EXIT"])

@@ -22,13 +22,20 @@ from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, LaunchModel, Prediction
-from ptxlab.prediction.predict import as_machine_code, load_for, of_launch, predict
+from ptxlab.prediction.predict import (
+    as_machine_code,
+    load_for,
+    made_otherwise,
+    of_launch,
+    predict,
+)
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.turns import Issued, Part, Tiles
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.toolchain import link_ptx
+from ptxlab.toolchain.cubin import Cubin
 from tests.machine.test_operations import instruction
 
 HEAD = """\
@@ -323,6 +330,13 @@ def test_of_numbers_that_nobody_knows_none_are_computed() -> None:
         with pytest.raises(Unsupported, match="depends on data") as refused:
             of_launch(assembly, module.kernel(), LaunchConfig.of(4, 1024), passed, find("a100"))
     assert refused.value.location is not None
+
+
+def test_machine_code_that_a_compiler_would_have_made_otherwise_is_told() -> None:
+    said = "ptxas info    : (C7504) Potential Performance Loss: 'setmaxnreg' ignored to maintain compatibility.\n"
+    assert made_otherwise(Cubin("sm_90a", b"", "")) == ()
+    [told] = made_otherwise(Cubin("sm_90a", b"", said))
+    assert told.startswith("setmaxnreg")
 
 
 def test_a_buffer_that_is_passed_twice_is_there_once() -> None:
