@@ -81,13 +81,6 @@ class DecodedInstruction:
         return tuple(numbers)
 
     @property
-    def stored(self) -> tuple[int, ...]:
-        """The register of each word that a store has, in the order of memory; one of 256 bits names both halves."""
-        count = 1 + self.has("256")
-        data = self.sources[len(self.sources) - count :]
-        return tuple(n for each in data for n in _in_a_row(each, self.words // count))
-
-    @property
     def words(self) -> int:
         """The registers that a thread accesses memory with."""
         return max(accessed_bytes(self.sass.modifiers) // 4, 1)

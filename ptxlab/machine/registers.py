@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from ptxlab.machine.operands import (
 )
 from ptxlab.machine.values import Bank, Where
 
-U32, U64 = np.uint32, np.uint64
+U32 = np.uint32
 
 
 class Registers:
@@ -60,15 +60,6 @@ class Registers:
             return ~value
         return U32(0) - value if operand.negated else value
 
-    def pair(self, register: SassRegister, where: Where) -> Any:
-        """Return a register and the next as 64 bits; None if one of them is not known."""
-        zero = register.number in (ZERO_REGISTER, URZ)
-        lower = self.words.read(register.number, where)
-        upper = self.words.read(register.number + (not zero), where)
-        if lower is None or upper is None:
-            return None
-        return lower.astype(U64) | upper.astype(U64) << U64(32)
-
     def constant(self, constant: SassConstant, where: Where) -> Any:
         offset = constant.offset
         if constant.register is not None and constant.register.number not in (ZERO_REGISTER, URZ):
@@ -86,12 +77,6 @@ class Registers:
             self._constants.get((bank, offset + distance & ~3)) for distance in places.tolist()
         ]
         return None if None in words else np.array(words, U32)[nth]
-
-    def write_row(self, first: SassRegister, where: Where, values: Iterable[Any]) -> None:
-        """Write registers that follow each other; what follows the zero register is none of them."""
-        if first.number not in (ZERO_REGISTER, URZ):
-            for n, value in enumerate(values):
-                self.words.write(first.number + n, where, value)
 
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
         self.predicates.write(predicate.number, where, value)

@@ -193,6 +193,11 @@ class Row:
         return bool(self.factors) and self.does != "product"
 
     @property
+    def asks(self) -> bool:
+        """Whether it is more than arithmetic and control: of memory, or of what is done beside the threads."""
+        return bool(self.space) or self.asynchronous
+
+    @property
     def asynchronous(self) -> bool:
         """Whether it works on mbarriers, or has done what ends their phases."""
         return self.does in ("phase", "bulk copy", "next cluster") or self.queues

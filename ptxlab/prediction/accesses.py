@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.prepare.row import RowForm
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import NOWHERE, STACK, Launch
 from ptxlab.machine.memory import GlobalWords, Words
-from ptxlab.machine.operands import URZ, ZERO_REGISTER, SassAddress
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.row import accessed_bytes, matrices
-from ptxlab.machine.values import Array, Where, numbers
+from ptxlab.machine.values import Array
+from ptxlab.numbers.types import TYPES
+from ptxlab.prediction.lifted import Demand, Results
 from ptxlab.prediction.mbarriers import OFFSET
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
 
@@ -45,70 +47,48 @@ class Accesses:
         self._seen: dict[tuple[int, str, int, bytes], tuple[int, Request]] = {}
         self._seen_bytes = 0
 
-    def move(self, i: DecodedInstruction, where: Where) -> None:
-        space, addresses = self._place(i, where)
-        self._move(i, where, space, addresses, accessed_bytes(i.sass.modifiers))
-
     def tell(self, cta: int, address: int, words: Sequence[int]) -> None:
         """Write words to the shared memory of a CTA, by its number on the SM."""
         places = cta * self._shared_words + address // 4 + np.arange(len(words))
         self._shared.store(places, np.array(words, np.uint32))
 
-    def request(self, i: DecodedInstruction, where: Where) -> Request:
-        if isinstance(where, np.ndarray) and not len(where):
-            return Request(np.zeros(self._registers.threads // WARP, np.int64))
-        space, addresses = self._place(i, where)
+    def request(self, i: DecodedInstruction, demand: Demand) -> Request:
+        """Return what an instruction asks memory for that makes a demand."""
+        space, addresses = self._place(i, demand)
         if space == "global":
             self.memory.require(addresses[0])
-        return self._request(i, where, space, addresses, accessed_bytes(i.sass.modifiers))
+        return self._request(i, demand.threads, space, addresses, accessed_bytes(i.sass.modifiers))
 
     # ---- values -----------------------------------------------------------------------------
 
-    def _move(
-        self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
-    ) -> None:
-        row = i.known
-        if row.matrix or row.atomic or row.space == "copy" or nbytes < 4:
-            self._forget(i, where, space, addresses, nbytes)
-            return
-        memory, places = self._words(where, space, addresses[0], nbytes // 4)
-        if row.loads:
-            for register, word in zip(i.loaded, places, strict=True):
-                if register != ZERO_REGISTER:
-                    self._registers.words.write(register, where, memory.load(word))
-        if row.stores:
-            for register, word in zip(i.stored, places, strict=True):
-                memory.store(word, self._registers.words.read(register, where))
-
-    def _forget(
-        self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
-    ) -> None:
-        self._registers.forget(i, where)
-        if i.known.stores or space == "copy":
-            space = "shared" if space == "copy" else space
-            if i.known.matrix:
-                where, addresses, nbytes = self._rows(i, where, addresses[0])
-            memory, places = self._words(where, space, addresses[0], max(nbytes // 4, 1))
-            for word in places:
-                memory.store(word, None)
-
-    def _rows(
-        self, i: DecodedInstruction, where: Where, address: Array
-    ) -> tuple[Where, list[Array], int]:
-        """Return the threads that name a row of a matrix, where these are, and the bytes of each."""
-        threads = numbers(where, self._registers.threads)
-        naming = threads % WARP < MATRIX_ROWS * matrices(i.sass.modifiers)
-        return threads[naming], [address[naming]], MATRIX_ROW_BYTES
+    def answer(self, i: DecodedInstruction, demand: Demand) -> Results | None:
+        """Load or store; what matrices, copies, atomics and stores of less than a word make of memory is not known."""
+        row, threads, (space, addresses) = i.known, demand.threads, self._place(i, demand)
+        nbytes, copied, address = accessed_bytes(i.sass.modifiers), space == "copy", addresses[0]
+        if row.matrix:
+            naming = threads % WARP < MATRIX_ROWS * matrices(i.sass.modifiers)
+            threads, address, nbytes = threads[naming], address[naming], MATRIX_ROW_BYTES
+        where = "shared" if copied else space
+        memory, places = self._words(threads, where, address, max(nbytes // 4, 1))
+        known = not (row.matrix or row.atomic or copied)
+        if row.loads and known:
+            return _narrowed(demand.form, address, [memory.load(at) for at in places])
+        given = demand.sources[1] if known and row.stores and nbytes >= 4 else None
+        if row.stores or copied:
+            values = given if isinstance(given, tuple) else [given] * len(places)
+            for at, value in zip(places, values, strict=True):
+                memory.store(at, value)
+        return None
 
     def _words(
-        self, where: Where, space: str, addresses: Array, count: int
+        self, threads: Array, space: str, addresses: Array, count: int
     ) -> tuple[GlobalWords | Words, list[Array]]:
         """Return the memory of a space, and where in it the ``count`` words of each thread are."""
         if space == "global":
             return self.memory, [addresses + U64(4 * n) for n in range(count)]
         first, step = (addresses >> U64(2)).astype(np.int64), 1
         if space == "shared":
-            memory, first = self._shared, first + self._cta[where] * self._shared_words
+            memory, first = self._shared, first + self._cta[threads] * self._shared_words
         else:
             if len(first) and int(first.max()) >= STACK // 4:
                 raise Unsupported(
@@ -116,16 +96,20 @@ class Accesses:
                 )
             # The same word of all threads lies together, so that what none writes takes no memory.
             every = self._registers.threads
-            memory, first, step = self._local, first * every + numbers(where, every), every
+            memory, first, step = self._local, first * every + threads, every
         return memory, [first + n * step for n in range(count)]
 
     # ---- addresses --------------------------------------------------------------------------
 
-    def _place(self, i: DecodedInstruction, where: Where) -> tuple[str, list[Array]]:
+    def _place(self, i: DecodedInstruction, demand: Demand) -> tuple[str, list[Array]]:
         """Return the space that is accessed, and where; generic addresses may be of shared memory."""
-        space, addresses = i.known.space, self._addresses(i, where)
+        space = i.known.space
+        addresses = [
+            np.broadcast_to(demand.known(number), demand.threads.shape).astype(U64)
+            for number in range(2 if space == "copy" else 1)
+        ]
         if space == "shared":
-            addresses = [address & U64(OFFSET) for address in addresses]
+            addresses[0] &= U64(OFFSET)
         if space != "generic":
             return space, addresses
         shared = addresses[0] >> U64(32) == U64(NOWHERE)
@@ -135,43 +119,13 @@ class Accesses:
             raise Unsupported(f"'{i.sass.text}' accesses shared and global memory at once")
         return "global", addresses
 
-    def _addresses(self, i: DecodedInstruction, where: Where) -> list[Array]:
-        places = [operand for operand in i.operands if isinstance(operand, SassAddress)]
-        return [self.address(i, operand, where) for operand in places]
-
-    def address(self, i: DecodedInstruction, operand: SassAddress, where: Where) -> Array:
-        """Return the address of each thread, 64 bits wide."""
-        wide = i.is_wide(operand)
-        count = self._registers.threads if isinstance(where, slice) else len(where)
-        total: Any = np.zeros(count, U64)
-        for register, scale in ((operand.base, operand.scale), (operand.uniform, 1)):
-            if register is None or register.number in (ZERO_REGISTER, URZ):
-                continue
-            full = wide and (
-                register.wide or register is operand.uniform or operand.uniform is None
-            )
-            value = (
-                self._registers.pair(register, where)
-                if full
-                else self._registers.value(register, where)
-            )
-            if value is None:
-                raise Unsupported(
-                    f"'{i.sass.text}' has an address that depends on data that is not computed",
-                    hint="a prediction needs addresses that follow from sizes, arguments and index arrays",
-                )
-            total = total + np.asarray(value).astype(U64) * U64(scale)
-        total = total + U64(operand.offset & (2**64 - 1))
-        result: Array = total if wide else total & LOW
-        return result
-
     # ---- costs ------------------------------------------------------------------------------
 
     def _request(
-        self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
+        self, i: DecodedInstruction, threads: Array, space: str, addresses: list[Array], nbytes: int
     ) -> Request:
-        tables = [self._table(address, where) for address in addresses]
-        asked = self._asked(i, where)
+        tables = [self._table(address, threads) for address in addresses]
+        asked = self._asked(i, threads)
         base = int(tables[-1][0, 0])
         pattern = blake2b(asked.data, digest_size=16)
         for table in tables:
@@ -204,23 +158,31 @@ class Accesses:
             tables = [tables[0] // U64(4) * U64(4 * WARP) + lanes * U64(4) + warps]
         return Request(of_shared(tables[0], asked, nbytes), *of_global(tables[-1], asked))
 
-    def _table(self, addresses: Array, where: Where) -> Array:
-        if isinstance(where, slice):
+    def _table(self, addresses: Array, threads: Array) -> Array:
+        if len(threads) == self._registers.threads:
             return addresses.reshape(-1, WARP)
         whole = np.zeros(self._registers.threads, U64)
-        whole[where] = addresses
+        whole[threads] = addresses
         return whole.reshape(-1, WARP)
 
-    def _asked(self, i: DecodedInstruction, where: Where) -> Array:
+    def _asked(self, i: DecodedInstruction, threads: Array) -> Array:
         """Say which threads ask; those whose predicate fails are given zeros without asking."""
         holds: Any = True
         for predicate in i.ins:
-            value = self._registers.predicate(predicate, where)
+            value = self._registers.predicate(predicate, threads)
             if value is None:
                 raise Unsupported(
                     f"whether '{i.sass.text}' reads depends on data that is not computed"
                 )
             holds = value & holds
         asked = np.zeros(self._registers.threads, bool)
-        asked[where] = holds
+        asked[threads] = holds
         return asked.reshape(-1, WARP)
+
+
+def _narrowed(form: RowForm, addresses: Array, words: Results) -> Results:
+    """Return what a load has of its words: of one that is narrower than a word the bytes where it lies."""
+    kind = TYPES[form["T"]]
+    if kind.bytes >= 4 or words[0] is None:
+        return words
+    return [(words[0] >> (addresses % 4 * 8).astype(U32)).astype(kind.dtype)]

@@ -1,24 +1,24 @@
 """What warps do without waiting for it: mbarriers, copies of the tensor memory accelerator, products in Tensor Memory.
 
-A copy lands at once, a product is done at once, and whom a phase of an mbarrier holds back goes on when others have ended it: that
-is the order in which the machine code is followed, and the clock of the SM comes later.
+What an instruction asks for is the PTX that it becomes (``lifted``). A copy lands at once, a product is done at once, and whom a
+phase of an mbarrier holds back goes on when others have ended it: that is the order in which the machine code is followed, and the
+clock of the SM comes later.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.run.mbarriers import MbarrierState
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import PARAMETERS, Launch
-from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
+from ptxlab.machine.operands import SassAddress
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.values import Array, Where, numbers
 from ptxlab.matrix import instruction_descriptor
@@ -26,6 +26,7 @@ from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tensor_work, tma
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.cluster_launch import Answer, WaitingClusters
+from ptxlab.prediction.lifted import Demand, Results
 from ptxlab.prediction.mbarriers import OFFSET, Key, Operation, SmMbarriers
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tensor_work import Columns, Commit, Queued, TensorCopy, TensorProduct
@@ -33,8 +34,11 @@ from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import Asked
 from ptxlab.tensormap.encoding import MAP_BYTES
 
-PARITY = 1 << 31
-"""The bit of a token's upper word, and of what a wait is given, that says which phase is meant."""
+Order = Operation | Copy | Queued
+Asking = tuple[int, Sequence[int], Order]
+"""Which warp asks, with which threads of those that execute an instruction, for what."""
+
+_PAIR = "cta_group::2"
 
 
 class AsynchronousCopies:
@@ -59,37 +63,43 @@ class AsynchronousCopies:
         self._both = 2 if pairs else 1
         self._allocated: dict[int, int] = defaultdict(int)
 
-    def _numbers(self, where: Where) -> Array:
-        return numbers(where, self._registers.threads)
-
     def reached(self, waits: Sequence[Operation]) -> bool:
         return all(self._mbarriers.phase(wait.key) >= wait.count for wait in waits)
 
-    def ask(
-        self, i: DecodedInstruction, where: Where, address: Callable[[SassAddress], Array]
-    ) -> Asked:
-        """Return what the warps of some threads ask; ``address`` gives that of each thread."""
-        threads = self._numbers(where)
-        if not len(threads):
-            return ((),) * self._warps
-        operations: list[tuple[int, Any]]
+    def orders(self, i: DecodedInstruction, demand: Demand) -> list[Asking]:
+        """Return what warps ask for with a demand, and which of its threads do; of all but mbarriers the first of a warp."""
+        if not len(demand.threads):
+            return []
         if i.does == "phase":
-            places = next(
-                address(operand) for operand in i.operands if isinstance(operand, SassAddress)
-            )
-            operations = list(self._operations(i, threads, places))
-        else:
-            warps, first = np.unique(threads // WARP, return_index=True)
-            others: dict[str, Callable[..., Sequence[Any]]]
-            others = {"bulk copy": self._copies, "next cluster": self._next}
-            asked = others.get(i.does, self._queued)(i, threads[first])
-            operations = list(zip(warps.tolist(), asked, strict=True))
-        return phases.by_warp(operations, self._warps)
+            return [*self._operations(demand)]
+        warps, first = np.unique(demand.threads // WARP, return_index=True)
+        orders: dict[str, Callable[..., Iterable[Order]]] = {
+            "bulk copy": self._copies,
+            "next cluster": self._next,
+            "tensor copy": self._tensor_copies,
+            "tensor commit": self._commits,
+            "tensor allocation": self._columns,
+        }
+        of_leaders = orders[i.does](i, demand, first)
+        return [*zip(warps.tolist(), ([lane] for lane in first), of_leaders, strict=True)]
+
+    def asked(self, orders: Iterable[Asking]) -> Asked:
+        """Return what each warp asks for."""
+        return phases.by_warp(((warp, order) for warp, _, order in orders), self._warps)
+
+    def do(self, demand: Demand, orders: Sequence[Asking]) -> Results:
+        """Do what is demanded, but wait, and return what comes of it: what is waited for is told to have ended."""
+        results = self._results(demand, orders)
+        for _, _, order in orders:
+            self._do(order)
+        return results
 
     def named(self, i: DecodedInstruction, where: Where) -> Asked:
         """Return which barrier of the CTA each warp means by a register."""
-        threads = self._numbers(where)
-        barriers = self._word(i, i.sources[0], threads)
+        threads = numbers(where, self._registers.threads)
+        barriers = self._registers.value(i.sources[0], threads)
+        if barriers is None:
+            raise Unsupported(f"'{i.sass.text}' depends on data that is not computed")
         warps, first = np.unique(threads // WARP, return_index=True)
         meant = [
             (warp, Operation(phases.NAMED, (int(threads[at]) // self._threads, int(barriers[at]))))
@@ -97,226 +107,121 @@ class AsynchronousCopies:
         ]
         return phases.by_warp(meant, self._warps)
 
-    def run(self, i: DecodedInstruction, where: Where, asked: Asked) -> None:
-        """Do what was asked, but wait."""
-        registers, count = self._registers, len(self._numbers(where))
-        first = next((request for of_warp in asked for request in of_warp), None)
-        if i.dest is not None and i.dest.number != ZERO_REGISTER and isinstance(first, Operation):
-            phase = self._mbarriers.phase(first.key) if first.kind == phases.ARRIVE else 0
-            token = np.full(count, phase % 2 * PARITY, np.uint32)
-            registers.write_row(i.dest, where, [np.zeros(count, np.uint32), token])
-        if i.dest is not None and isinstance(first, Columns) and first.granules:
-            registers.write_row(i.dest, where, [self._first_granule(where, first.granules)])
-        for predicate in i.outs:
-            registers.tell(predicate, where, np.ones(count, bool))
-        for request in (request for of_warp in asked for request in of_warp):
-            if isinstance(request, Answer):
-                self._waiting.told(request)
-                self._accesses.tell(request.cta, request.address, request.words)
-            if isinstance(request, Copy):
-                if request.key is not None:
-                    self._mbarriers.landed(request.key, request.nbytes, request.ctas)
-            elif isinstance(request, Commit):
-                self._mbarriers.do(Operation(phases.ARRIVE, request.key, 1))
-            elif isinstance(request, Operation) and request.kind in (phases.INIT, phases.ARRIVE):
-                self._mbarriers.do(request)
+    def _results(self, demand: Demand, orders: Sequence[Asking]) -> Results:
+        """Return what is written: an arrival the state of its mbarrier before, who takes columns the first of them."""
+        count = len(demand.threads)
+        held = np.ones(count, bool)
+        match demand.form.opcode, demand.form.effects.mbarrier:
+            case "columns", _:
+                taken = [order.granules for _, _, order in orders if isinstance(order, Columns)]
+                return [self._first_granule(demand.threads, taken[0]), held] if taken[0] else []
+            case "mbarrier", "wait":
+                return [held]
+            case "mbarrier", "arrive":
+                state = np.zeros((2, count), np.int64)
+                for _, lanes, order in orders:
+                    if isinstance(order, Operation) and order.kind == phases.ARRIVE:
+                        state[:, lanes] = np.array([self._mbarriers.state(order.key)]).T
+                nothing = np.zeros(count, np.int64)
+                return [MbarrierState(state[0], nothing, nothing, state[1]).words()]
+        return []
+
+    def _do(self, order: Order) -> None:
+        if isinstance(order, Answer):
+            self._waiting.told(order)
+            self._accesses.tell(order.cta, order.address, order.words)
+        if isinstance(order, Copy):
+            if order.key is not None:
+                self._mbarriers.landed(order.key, order.nbytes, order.ctas)
+        elif isinstance(order, Commit):
+            self._mbarriers.do(Operation(phases.ARRIVE, order.key, 1))
+        elif isinstance(order, Operation) and order.kind in (phases.INIT, phases.ARRIVE):
+            self._mbarriers.do(order)
 
     # ---- mbarriers --------------------------------------------------------------------------
 
-    def _operations(
-        self, i: DecodedInstruction, threads: Array, places: Array
-    ) -> list[tuple[int, Operation]]:
-        """Return what each warp asks of each barrier that its threads name."""
-        warps = threads // WARP
-        whole = warps.astype(np.int64) << 32 | (np.broadcast_to(places, threads.shape)).astype(
-            np.int64
-        )
-        order = np.argsort(whole, kind="stable")
-        whole, threads = whole[order], threads[order]
-        bounds = np.flatnonzero(np.append(True, whole[1:] != whole[:-1]))
-        ctas = threads[bounds] // self._threads
-
-        @cache
-        def words() -> Array:
-            return self._word(i, i.sources[-1], threads)
-
-        operations = []
-        ends = [*bounds[1:].tolist(), len(threads)]
-        groups = zip(whole[bounds].tolist(), ctas.tolist(), bounds.tolist(), ends, strict=True)
-        for pair, cta, first, end in groups:
+    def _operations(self, demand: Demand) -> Iterator[Asking]:
+        """Yield what each warp asks of each barrier that its threads name."""
+        threads = demand.threads
+        whole = (threads // WARP).astype(np.int64) << 32 | demand.known(0).astype(np.int64)
+        together: dict[int, list[int]] = defaultdict(list)
+        for lane, pair in enumerate(whole.tolist()):
+            together[pair].append(lane)
+        for pair, lanes in sorted(together.items()):
             warp, address = pair >> 32, pair & 0xFFFFFFFF
-            key, lanes = (cta, address & OFFSET), slice(first, end)
-            operations.append((warp, self._operation(i, lanes, words, key, address & ~OFFSET)))
-        return operations
+            key = (int(threads[lanes[0]]) // self._threads, address & OFFSET)
+            yield warp, lanes, self._operation(demand, lanes, key, address & ~OFFSET)
 
-    def _operation(
-        self,
-        i: DecodedInstruction,
-        lanes: slice,
-        words: Callable[[], Array],
-        key: Key,
-        rank: int,
-    ) -> Operation:
-        """Return what some ``lanes`` of a warp ask of a barrier; ``words`` gives the last operand of all."""
-        if i.has("CCTL") or key[1] < self._reserved:  # by which a pair meets to allocate
+    def _operation(self, demand: Demand, lanes: Sequence[int], key: Key, rank: int) -> Operation:
+        effects = demand.form.effects
+        meets = key[1] < self._reserved  # a pair, to allocate
+        if meets or effects.mbarrier == "inval":
             return Operation(phases.NOTHING, key)
-        if i.has("PHASECHK"):
-            (parity,) = set((words()[lanes] // PARITY).tolist())
+        given = demand.at(1, lanes) if len(demand.sources) > 1 else [1] * len(lanes)
+        if effects.mbarrier == "init":
+            (count,) = set(given)
+            return Operation(phases.INIT, key, count)
+        if effects.mbarrier == "wait":
+            (parity,) = set(given)
             ended = self._mbarriers.phase(key)
             return Operation(phases.WAIT, key, ended + (ended % 2 == parity))
-        if i.has("EXCH"):
-            (low,) = set(words()[lanes].tolist())
-            return Operation(phases.INIT, key, phases.expected(low))
-        if i.has("ARRIVE"):
-            counts, expects = phases.form(i)
-            nbytes = int(words()[lanes].sum()) if expects else 0
-            times = self._both if phases.is_remote(i) and not rank else 1
-            count = lanes.stop - lanes.start if counts else 0
-            return Operation(phases.ARRIVE, key, count * times, nbytes * times, bool(rank))
-        raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        if effects.mbarrier not in ("arrive", "expect_tx") or effects.behind:
+            raise Unsupported(f"{demand.form.name} is not in the model of time")
+        times = self._both if "shared::cluster" in demand.form.modifiers and not rank else 1
+        nbytes = sum(given) if effects.tx or effects.mbarrier == "expect_tx" else 0
+        count = 0 if effects.mbarrier == "expect_tx" else len(lanes) if effects.tx else sum(given)
+        return Operation(phases.ARRIVE, key, count * times, nbytes * times, bool(rank))
 
     # ---- copies: uniform registers are those of any thread of a warp, of each its leader ----
 
-    def _copies(self, i: DecodedInstruction, leaders: Array) -> list[Copy]:
-        near, other, *_ = (  # behind them may stand how to cache it
-            operand.uniform for operand in i.operands if isinstance(operand, SassAddress)
-        )
-        assert near is not None
-        assert other is not None
-        stores = i.copies_out
-        keys: list[Key | None] = [None] * len(leaders)
-        if not stores:
-            keys = [*self._barriers(near.number + 1, 0, i, leaders)]
+    def _copies(self, i: DecodedInstruction, demand: Demand, leaders: Array) -> list[Copy]:
+        form, loads = demand.form, demand.form.effects.begins == "signals"
+        if "global" not in form.modifiers or form["mode"] not in ("", "tile"):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        far, last = (1 if loads else 0), len(demand.sources) - 1
+        keys: Sequence[Key | None] = [None] * len(leaders)
+        ctas = [1] * len(leaders)
+        if loads:
+            keys = self._keys(demand, 2 if i.known.boxes else 3, leaders)
+        if form["multicast"]:
+            ctas = [mask.bit_count() for mask in demand.at(last, leaders)]
         if i.known.boxes:
-            copies = self._boxes(i, near.number + (1 if stores else 2), other, keys, leaders)
+            copies = self._boxes(i, demand, far, keys, ctas, leaders)
         else:
-            copies = self._rows(i, near if stores else other, keys, leaders)
+            addresses, nbytes = demand.at(far, leaders), demand.at(2, leaders)
+            copies = list(map(tma.in_a_row, addresses, nbytes, keys, ctas))
         ends = {end for copy in copies for end in (*copy.sectors[:1], *copy.sectors[-1:])}
         self._memory.require(np.array(sorted(ends), np.uint64) * np.uint64(SECTOR))
         return copies
 
-    def _barriers(
-        self, number: int, offset: int, i: DecodedInstruction, leaders: Array
-    ) -> Iterator[Key]:
-        """Yield the mbarrier of its CTA that each warp means by a uniform register."""
-        ctas = (leaders // self._threads).tolist()
-        for cta, address in zip(ctas, self._uniform(i, number, leaders), strict=True):
-            yield cta, address + offset & OFFSET
-
     def _boxes(
         self,
         i: DecodedInstruction,
-        first: int,
-        described: SassRegister,
+        demand: Demand,
+        number: int,
         keys: Sequence[Key | None],
+        ctas: Sequence[int],
         leaders: Array,
     ) -> list[Copy]:
-        """Return copies of boxes, whose coordinates are in the uniform registers from the ``first`` on."""
-        both = (
-            self._both if i.has("2CTA") else 1
-        )  # the other CTA of the pair tells the same mbarrier
+        """Return copies of boxes of the tensor map, and at the coordinates, that a source is."""
+        # The other CTA of a pair tells the same mbarrier.
+        both = self._both if _PAIR in demand.form.modifiers else 1
         copies = []
-        for coordinates, address, key, ctas in zip(
-            self._coordinates(i, first, leaders),
-            self._addresses(i, described, leaders),
-            keys,
-            self._ctas(i, leaders),
-            strict=True,
+        for (address, coordinates), key, count in zip(
+            demand.at(number, leaders), keys, ctas, strict=True
         ):
-            copy = tma.copied(self._map(address), coordinates, key, ctas, i.sass.text)
-            copies.append(copy if both == 1 else replace(copy, nbytes=copy.nbytes * both))
+            begin = tuple(word - (word >> 31 << 32) for word in coordinates)
+            copy = tma.copied(self._map(address), begin, key, count, i.sass.text)
+            copies.append(replace(copy, nbytes=copy.nbytes * both))
         return copies
 
-    def _rows(
-        self,
-        i: DecodedInstruction,
-        where: SassRegister,
-        keys: Sequence[Key | None],
-        leaders: Array,
-    ) -> list[Copy]:
-        """Return copies of bytes in a row from, or to, a global address."""
-        if not (i.has("S") and i.has("G")):
-            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
-        addresses, ctas = self._addresses(i, where, leaders), self._ctas(i, leaders)
-        units = [last & 0xFFFF for last in self._last(i, leaders)]
-        return list(map(tma.in_a_row, addresses, units, keys, ctas))
-
-    def _next(self, i: DecodedInstruction, leaders: Array) -> list[Answer]:
-        """Return what comes of asking for clusters that have not begun: by two addresses, as a load is asked for."""
-        answers, barriers = (
-            self._barriers(operand.uniform.number, operand.offset, i, leaders)
-            for operand in i.operands
-            if isinstance(operand, SassAddress) and operand.uniform is not None
-        )
-        asked = zip(answers, barriers, strict=True)
-        return [self._waiting.next(answer, barrier) for (_, answer), barrier in asked]
-
-    # ---- the tensor core --------------------------------------------------------------------
-
-    def _queued(self, i: DecodedInstruction, leaders: Array) -> list[Queued]:
-        ctas = 2 if i.has("2CTA") else 1
-        if i.does == "tensor product":
-            return self._products(i, leaders, ctas)
-        if i.does == "tensor copy":
-            return [TensorCopy(tensor_work.written(i))] * len(leaders)
-        if i.does == "tensor commit":
-            (barrier,) = (o.uniform for o in i.operands if isinstance(o, SassAddress))
-            assert barrier is not None
-            return [Commit(key, ctas) for key in self._barriers(barrier.number, 0, i, leaders)]
-        granules = self._word(i, i.sources[-1], leaders).tolist()
-        return [Columns(0 if i.has("AND") else count) for count in granules]
-
-    def _products(self, i: DecodedInstruction, leaders: Array, ctas: int) -> list[Queued]:
-        addresses = [operand for operand in i.operands if isinstance(operand, SassAddress)]
-        (told,) = (o.uniform for o in addresses if o.what == "idesc")
-        assert told is not None
-        shapes = [instruction_descriptor.shape(w) for w in self._uniform(i, told.number, leaders)]
-        if any(shape.sparse for shape in shapes) or any(map(i.has, tensor_work.UNTIMED)):
-            raise Unsupported(f"nobody says how long '{i.sass.text}' takes")
-        shared = addresses[0].what == "gdesc"
-        return [TensorProduct(shape.m, shape.n, ctas, shared) for shape in shapes]
-
-    def _first_granule(self, where: Where, granules: int) -> Array:
-        """Return where in Tensor Memory the columns begin that threads allocate, each CTA as if alone."""
-        ctas = self._numbers(where) // self._threads
-        first = np.array([self._allocated[cta] for cta in ctas.tolist()], np.uint32)
-        for cta in np.unique(ctas).tolist():
-            self._allocated[cta] += granules
-        return first
-
-    def _ctas(self, i: DecodedInstruction, leaders: Array) -> list[int]:
-        """Return to how many CTAs of a cluster each copy comes."""
-        if not i.has("MULTICAST"):
-            return [1] * len(leaders)
-        return [(last >> 16).bit_count() for last in self._last(i, leaders)]
-
-    def _last(self, i: DecodedInstruction, leaders: Array) -> list[int]:
-        """Return the words that say for whom copies are, and of bytes in a row how many."""
-        last = next(
-            operand for operand in reversed(i.operands) if isinstance(operand, SassRegister)
-        )
-        return self._uniform(i, last.number, leaders)
-
-    def _coordinates(
-        self, i: DecodedInstruction, first: int, leaders: Array
-    ) -> Iterator[tuple[int, ...]]:
-        """Return where boxes begin, by the uniform registers from the ``first`` on."""
-        dimensions = next(
-            (modifier for modifier in i.sass.modifiers if modifier[:-1].isdigit()), ""
-        )
-        if not dimensions or i.has("IM2COL"):
-            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
-        words = range(first, first + int(dimensions[:-1]))
-        signed = (
-            [word - (1 << 32) if word >> 31 else word for word in self._uniform(i, number, leaders)]
-            for number in words
-        )
-        return zip(*signed, strict=True)
-
-    def _addresses(self, i: DecodedInstruction, pair: SassRegister, leaders: Array) -> list[int]:
-        """Return the addresses that two uniform registers hold."""
-        halves = (self._uniform(i, pair.number + n, leaders) for n in (0, 1))
-        return [low | high << 32 for low, high in zip(*halves, strict=True)]
+    def _keys(self, demand: Demand, number: int, leaders: Array) -> list[Key]:
+        """Return the mbarrier of its CTA that each warp means by a source."""
+        ctas = (demand.threads[leaders] // self._threads).tolist()
+        return [
+            (cta, address & OFFSET)
+            for cta, address in zip(ctas, demand.at(number, leaders), strict=True)
+        ]
 
     def _map(self, address: int) -> bytes:
         """Return the bytes of a tensor map, of the parameters or in global memory."""
@@ -327,14 +232,53 @@ class AsynchronousCopies:
         words = self._memory.load(places)
         return b"" if words is None else words.tobytes()
 
-    def _uniform(self, i: DecodedInstruction, number: int, leaders: Array) -> list[int]:
-        words: list[int] = self._word(i, SassRegister(number), leaders).tolist()
-        return words
+    def _next(self, i: DecodedInstruction, demand: Demand, leaders: Array) -> list[Answer]:
+        """Return what comes of asking for clusters that have not begun."""
+        answers, barriers = (self._keys(demand, number, leaders) for number in range(2))
+        asked = zip(answers, barriers, strict=True)
+        return [self._waiting.next(answer, barrier) for (_, answer), barrier in asked]
 
-    def _word(self, i: DecodedInstruction, operand: Operand, threads: Array) -> Array:
-        assert not isinstance(operand, Predicate)
-        value = self._registers.value(operand, threads)
-        if value is None:
+    # ---- the tensor core --------------------------------------------------------------------
+
+    def products(self, i: DecodedInstruction, threads: Array) -> list[Asking]:
+        """Return the products that warps queue: what they are of is not followed, and their shape a register tells."""
+        warps, first = np.unique(threads // WARP, return_index=True)
+        addresses = [operand for operand in i.operands if isinstance(operand, SassAddress)]
+        (described,) = (address.uniform for address in addresses if address.what == "idesc")
+        assert described is not None
+        words = self._registers.value(described, threads[first])
+        if words is None:
             raise Unsupported(f"'{i.sass.text}' depends on data that is not computed")
-        words: Array = value if np.ndim(value) else np.broadcast_to(value, threads.shape)
-        return words
+        shapes = [instruction_descriptor.shape(word) for word in words.tolist()]
+        if any(shape.sparse for shape in shapes) or any(map(i.has, tensor_work.UNTIMED)):
+            raise Unsupported(f"nobody says how long '{i.sass.text}' takes")
+        ctas, shared = 2 if i.has("2CTA") else 1, addresses[0].what == "gdesc"
+        return [
+            (warp, [lane], TensorProduct(shape.m, shape.n, ctas, shared))
+            for warp, lane, shape in zip(warps.tolist(), first, shapes, strict=True)
+        ]
+
+    def _tensor_copies(
+        self, i: DecodedInstruction, demand: Demand, leaders: Array
+    ) -> list[TensorCopy]:
+        return [TensorCopy(tensor_work.written(i))] * len(leaders)
+
+    def _commits(self, i: DecodedInstruction, demand: Demand, leaders: Array) -> list[Commit]:
+        return [Commit(key, self._together(demand)) for key in self._keys(demand, 0, leaders)]
+
+    def _columns(self, i: DecodedInstruction, demand: Demand, leaders: Array) -> list[Columns]:
+        taken = "find" in demand.form.modifiers
+        return [Columns(count if taken else 0) for count in demand.at(0, leaders)]
+
+    @staticmethod
+    def _together(demand: Demand) -> int:
+        """Return how many CTAs do it together."""
+        return 2 if _PAIR in demand.form.modifiers else 1
+
+    def _first_granule(self, threads: Array, granules: int) -> Array:
+        """Return where in Tensor Memory the columns begin that threads allocate, each CTA as if alone."""
+        ctas = threads // self._threads
+        first = np.array([self._allocated[cta] for cta in ctas.tolist()], np.uint32)
+        for cta in np.unique(ctas).tolist():
+            self._allocated[cta] += granules
+        return first

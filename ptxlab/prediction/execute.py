@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import WARP
 from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import GlobalWords
-from ptxlab.machine.operands import Operand, SassAddress
+from ptxlab.machine.operands import Operand
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.uses import PREDICATES
-from ptxlab.machine.values import Array, Where
+from ptxlab.machine.values import Array, Where, numbers
 from ptxlab.prediction.accesses import Accesses
-from ptxlab.prediction.asynchronous import AsynchronousCopies
-from ptxlab.prediction.lifted import Computation, computations
+from ptxlab.prediction.asynchronous import Asking, AsynchronousCopies
+from ptxlab.prediction.lifted import Computation, Demand, Results, computations
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
 
@@ -64,40 +65,71 @@ class Executor:
             return True
         return holding
 
-    def execute(self, i: DecodedInstruction, where: Where) -> None:
+    def execute(self, i: DecodedInstruction, where: Where) -> Asked:
+        """Do what an instruction does, and return what it asks of mbarriers, or has done beside the threads.
+
+        What is waited for is told to have ended.
+        """
         row = i.row
         if row is None or not row.timed:
             raise Unsupported(
                 f"no timing is known of '{i.sass.text}'",
                 hint="the instruction is not in the tables of ptxlab/machine/operations",
             )
-        active = self._asking(i, where) if row.space else self._active(i, where)
+        active = self._asking(i, where) if row.asks else self._active(i, where)
         if active is None:
             self._registers.forget(i, where)
-        elif isinstance(active, np.ndarray) and not len(active):
-            return
-        elif row.asynchronous:
-            self.asynchronous.run(i, active, self.asked(i, active))
-        elif row.space:
-            self._accesses.move(i, active)
-        else:
+        elif row.asks:
+            return self._demanded(i, active)
+        elif isinstance(active, slice) or len(active):
             self._compute(i, active)
+        return ()
+
+    def _demanded(self, i: DecodedInstruction, active: Where) -> Asked:
+        """Do what an instruction does to memory, or has done beside the threads, and return that."""
+        asked: list[Asking] = []
+
+        def answer(demand: Demand) -> Results | None:
+            if not i.known.asynchronous:
+                return self._accesses.answer(i, demand)
+            orders = self.asynchronous.orders(i, demand)
+            asked.extend(orders)
+            return self.asynchronous.do(demand, orders)
+
+        threads = numbers(active, self._registers.threads)
+        if len(threads) and i.does == "tensor product":
+            asked = self.asynchronous.products(i, threads)
+        elif len(threads):
+            self._known(i).run(self._registers, active, answer)
+        return self.asynchronous.asked(asked) if i.known.asynchronous else ()
 
     def _compute(self, i: DecodedInstruction, active: Where) -> None:
         """Have the registers be what an instruction makes them, unknown where nothing computes it."""
-        self.lift([i])
-        computation = self._computations.get(i.number)
-        if computation is None:
+        computation = self._lifted(i)
+        if computation is None or not computation.computes:
             self._registers.forget(i, active)
         else:
             computation.run(self._registers, active)
+
+    def _known(self, i: DecodedInstruction) -> Computation:
+        """Return what an instruction is as PTX. Raises Unsupported where no rule says so."""
+        computation = self._lifted(i)
+        if computation is None:
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        return computation
+
+    def _lifted(self, i: DecodedInstruction) -> Computation | None:
+        if i.number not in self._computations:
+            self.lift([i])
+        return self._computations.get(i.number)
 
     def lift(self, instructions: Sequence[DecodedInstruction]) -> None:
         """Find out what instructions compute, which takes less time of many at once."""
         missing = [
             i
             for i in instructions
-            if i.number not in self._computations and i.computed(self._floats)
+            if i.number not in self._computations
+            and (i.computed(self._floats) or (i.known.asks and i.does != "tensor product"))
         ]
         made = computations(missing, self._target) if missing else ()
         self._computations.update(zip((i.number for i in missing), made, strict=True))
@@ -110,31 +142,17 @@ class Executor:
         numbers: Array = np.broadcast_to(back, where.shape) // INSTRUCTION_BYTES
         return numbers
 
-    def request(self, i: DecodedInstruction, where: Where) -> Request | Asked:
-        """Return what an instruction asks memory for, or of mbarriers."""
+    def request(self, i: DecodedInstruction, where: Where) -> Request:
+        """Return what an instruction asks memory for."""
         active = self._asking(i, where)
-        if i.known.asynchronous:
-            return self.asked(i, active)
-        return self._accesses.request(i, active)
-
-    def asked(self, i: DecodedInstruction, active: Where) -> Asked:
-        """Return what an instruction asks of mbarriers, or of the tensor memory accelerator."""
-
-        def address(operand: SassAddress) -> Array:
-            return self._accesses.address(i, operand, active)
-
-        return self.asynchronous.ask(i, active, address)
+        if isinstance(active, np.ndarray) and not len(active):
+            return Request(np.zeros(self._registers.threads // WARP, np.int64))
+        (demand,) = self._known(i).demands(self._registers, active)
+        return self._accesses.request(i, demand)
 
     def named(self, i: DecodedInstruction, where: Where) -> Asked:
         """Return which barrier of the CTA each warp means by a register."""
         return self.asynchronous.named(i, where)
-
-    def waits(self, i: DecodedInstruction, where: Where) -> Asked:
-        """Do what an instruction asks of mbarriers, and return it; what it waits for is told to have ended."""
-        active = self._asking(i, where)
-        asked = self.asked(i, active)
-        self.asynchronous.run(i, active, asked)
-        return asked
 
     def _asking(self, i: DecodedInstruction, where: Where) -> Where:
         """Return the threads for which an instruction of memory runs."""

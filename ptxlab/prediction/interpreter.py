@@ -177,7 +177,7 @@ class Interpreter:
         """How many turns in a row of a loop are followed; -1 for all, where warps wait for each other in it."""
         self._turned: tuple[DecodedInstruction, ThreadGroup] | None = None
         self._turns = 0
-        self._lifted: set[tuple[int, int]] = set()
+        self._lifted: set[tuple[int, int, bool]] = set()
         """Segments of whose instructions the executor knows what they compute."""
 
     @property
@@ -295,9 +295,12 @@ class Interpreter:
         places = slice(bisect_left(self._asked, step + first), bisect_left(self._asked, step + end))
         asked = self._memory.intersection(asked_step - step for asked_step in self._asked[places])
         needed = self._needed.of(first, end, bool(asked)) if self._needed else range(first, end)
-        if (first, end) not in self._lifted:
-            self._lifted.add((first, end))
-            self._executor.lift([i for number in needed if (i := self._code[number]).row])
+        if (first, end, bool(asked)) not in self._lifted:
+            self._lifted.add((first, end, bool(asked)))
+            every = self._memory.intersection(range(first, end)) if asked else set()
+            self._executor.lift(
+                [i for number in every.union(needed) if (i := self._code[number]).row]
+            )
         if not asked:
             for number in needed:
                 self._at = number
@@ -305,10 +308,13 @@ class Interpreter:
             return
         for number in sorted(asked.union(needed)):
             self._at = number
-            if number in asked:
-                self._tell(step + number, self._executor.request(self._code[number], where))
+            instruction = self._code[number]
+            if number in asked and not instruction.known.asynchronous:
+                self._tell(step + number, self._executor.request(instruction, where))
             if number in needed:
-                self._executor.execute(self._code[number], where)
+                done = self._executor.execute(instruction, where)
+                if number in asked and instruction.known.asynchronous:
+                    self._tell(step + number, done)
 
     # Each returns whether the group has changed so that another may be next.
 
@@ -441,7 +447,7 @@ class Interpreter:
     def _mbarrier(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         """Go on if the phases have ended that are asked for, or wait until they have."""
         step = self.steps.count - 1
-        asked = self._executor.waits(i, where)
+        asked = self._executor.execute(i, where)
         if self._among(step):
             self._tell(step, asked)
         waits = tuple(

@@ -1,22 +1,28 @@
 """What instructions of the machine compute: what the PTX does that they become when they are run.
 
 So the rules that lift an instruction, and the rows of the emulator, are all that says what it does. Here these
-rows are given registers of which not all values are known: what is made of one that is not, is not either.
+rows are given registers of which not all values are known: what is made of one that is not, is not either. What
+more than arithmetic an instruction is, of memory and of what is done beside the threads, the PTX says by its form
+and its operands: who follows the program does it, and says what comes of it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.prepare.context import SINK
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import BoundFunction, BoundInstruction, Lowered
 from ptxlab.emulator.prepare.registers import InWave
+from ptxlab.emulator.prepare.row import RowForm
+from ptxlab.emulator.prepare.scope import Site
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Watcher
 from ptxlab.errors import PtxSyntaxError, Unsupported
@@ -31,8 +37,10 @@ from ptxlab.machine.lift.writer import FALSE, TEMPORARIES, TRUE, Writer, predica
 from ptxlab.machine.operands import UPT, Operand, Predicate, SassConstant, SassRegister
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.uses import PREDICATES
-from ptxlab.machine.values import Array, Where
+from ptxlab.machine.values import Array, Where, numbers
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import parse
+from ptxlab.syntax.tree import Address, Integer, Name, Pair, Vector
 
 _Key = tuple[str, str, tuple[Operand, ...], Predicate | None]
 """A target, the text of an instruction, its operands, and its guard where that is one of them: all that it computes."""
@@ -51,17 +59,144 @@ _MOST = 50_000
 
 
 @record(frozen=True, slots=True, eq=False)
+class Demand:
+    """An instruction of PTX that is more than arithmetic: its form, who executes it, and its sources as they have them.
+
+    A source is an array with a value for each of the ``threads`` [n], or for all of them; of an address where
+    that is, of several registers, or a tensor map and coordinates, a tuple. None is what is not known.
+    """
+
+    form: RowForm
+    threads: Array
+    sources: Sequence[Any]
+
+    def known(self, number: int) -> Any:
+        """Return a source. Raises Unsupported where it is not known."""
+        source = self.sources[number]
+        if source is None or (isinstance(source, tuple) and any(each is None for each in source)):
+            raise Unsupported(
+                f"what {self.form.name} is given depends on data that is not computed",
+                hint="a prediction needs addresses that follow from sizes, arguments and index arrays",
+            )
+        return source
+
+    def at(self, number: int, lanes: Sequence[int] | Array) -> list[Any]:
+        """Return what a source is for some of the threads, by their place among them: of several registers tuples."""
+        return _picked(self.known(number), lanes)
+
+
+def _picked(value: Any, lanes: Sequence[int] | Array) -> list[Any]:
+    if isinstance(value, tuple):
+        return [*zip(*(_picked(each, lanes) for each in value), strict=True)]
+    words: list[Any] = value.tolist() * len(lanes) if len(value) == 1 else value[lanes].tolist()
+    return words
+
+
+_Read = Callable[[_Slots], Any]
+
+Results = Sequence["Array | None"]
+"""What an instruction of PTX writes, register by register, wanted or not; None for what is not known."""
+
+Answer = Callable[[Demand], "Results | None"]
+"""Does what is demanded, and returns what comes of it, None where nobody knows."""
+
+
+@record(frozen=True, slots=True, eq=False)
+class Demanding:
+    """A step of which ``form`` says what it demands, and the numbers of the registers that it writes."""
+
+    form: RowForm
+    step: BoundInstruction
+    sources: Sequence[_Read]
+    writes: Sequence[int]
+
+    def run(self, slots: _Slots, threads: Array, answer: Answer) -> None:
+        guard = self.step.guard
+        given = [read(slots) for read in self.sources]
+        if guard is not None:
+            if slots[guard.slot] is None:
+                raise Unsupported(
+                    f"whether {self.form.name} runs depends on data that is not computed"
+                )
+            passing = np.flatnonzero(np.broadcast_to(guard.read(slots), threads.shape))
+            threads, given = threads[passing], [_some(value, passing) for value in given]
+        results = answer(Demand(self.form, threads, given))
+        if results is None or guard is not None:
+            results = [None] * len(self.writes)
+        action = self.step.action
+        for number, (slot, result) in enumerate(zip(self.writes, results, strict=False)):
+            if result is not None and isinstance(action, Lowered):
+                result = action.destinations[number].extended(result)
+            slots[slot] = result
+
+
+def _some(value: Any, lanes: Array) -> Any:
+    """Return what some of the threads have of a source."""
+    if isinstance(value, tuple):
+        return tuple(_some(each, lanes) for each in value)
+    return value if value is None or len(value) == 1 else value[lanes]
+
+
+def _read(site: Site, operand: Any) -> _Read:
+    """Return what reads a source of registers as they are: None is what is not known."""
+    match operand:
+        case Integer(value=value):
+            constant = np.array([value])
+            return lambda slots: constant
+        case Name(text=text) if register := site.register(text):
+            named = register.slot
+            return lambda slots: slots.get(named)
+        case Address(base=Name(text=text), offset=offset, extra=extra) if register := site.register(
+            text
+        ):
+            others, slot = [_read(site, each) for each in extra], register.slot
+            far = np.array([offset]).astype(TYPES[register.type].dtype)
+
+            def place(slots: _Slots) -> Any:
+                begin = slots.get(slot)
+                where = None if begin is None else begin.view(far.dtype) + far
+                return (where, *(other(slots) for other in others)) if others else where
+
+            return place
+        case Vector(elements=elements):
+            parts = [_read(site, element) for element in elements]
+            return lambda slots: tuple(part(slots) for part in parts)
+    return lambda slots: None
+
+
+@record(frozen=True, slots=True, eq=False)
 class Computation:
     """The steps of one instruction, over slots that begin as ``literals``, ``special`` registers, and what it ``reads``."""
 
     literals: Mapping[int, Array]
     special: Sequence[tuple[int, Callable[..., Array]]]
     reads: Sequence[tuple[int, _Named]]
-    steps: Sequence[BoundInstruction]
+    steps: Sequence[BoundInstruction | Demanding]
     writes: Sequence[tuple[int, SassRegister | Predicate]]
+    computes: bool
+    """Whether it is arithmetic alone."""
 
-    def run(self, registers: Registers, where: Where) -> None:
+    def demands(self, registers: Registers, where: Where) -> list[Demand]:
+        """Return what it demands of some threads, and do nothing of it."""
+        demands: list[Demand] = []
+        self._done(registers, where, demands.append)
+        return demands
+
+    def run(self, registers: Registers, where: Where, answer: Answer = lambda _: None) -> None:
         """Compute it for some threads; what is written is unknown where something is that it is made of."""
+        slots = self._done(registers, where, answer)
+        results = [slots[slot] for slot, _ in self.writes]
+        if len(results) > 1:  # one may be a register that another is written to
+            results = [None if result is None else result.copy() for result in results]
+        for (_, written), result in zip(self.writes, results, strict=True):
+            if isinstance(written, Predicate):
+                registers.tell(written, where, result)
+            else:
+                word = None if result is None else result.view(np.uint32)
+                registers.words.write(written.number, where, word)
+
+    def _done(self, registers: Registers, where: Where, answer: Answer) -> _Slots:
+        """Return what is in the registers of PTX when its steps are done."""
         slots = _Slots(self.literals)
         if self.special:
             wave, threads = _standing(registers, where)
@@ -73,24 +208,15 @@ class Computation:
                 value = registers.value(operand, where)
                 slots[slot] = None if value is None else np.atleast_1d(value)
         for step in self.steps:
-            for slot in step.site.reads:
-                if slots[slot] is None:
-                    slots.update(dict.fromkeys(step.site.writes))
-                    break
+            if isinstance(step, Demanding):
+                step.run(slots, numbers(where, registers.threads), answer)
+            elif any(slots[slot] is None for slot in step.site.reads):
+                slots.update(dict.fromkeys(step.site.writes))
+            elif isinstance(step.action, Lowered):
+                _compute(step, step.action, slots)
             else:
-                if isinstance(step.action, Lowered):
-                    _compute(step, step.action, slots)
-                else:
-                    _tell_lanes(step, slots, *_standing(registers, where))
-        results = [slots[slot] for slot, _ in self.writes]
-        if len(results) > 1:  # one may be a register that another is written to
-            results = [None if result is None else result.copy() for result in results]
-        for (_, written), result in zip(self.writes, results, strict=True):
-            if isinstance(written, Predicate):
-                registers.tell(written, where, result)
-            else:
-                word = None if result is None else result.view(np.uint32)
-                registers.words.write(written.number, where, word)
+                _tell_lanes(step, slots, *_standing(registers, where))
+        return slots
 
 
 def _compute(step: BoundInstruction, lowered: Lowered, slots: _Slots) -> None:
@@ -156,7 +282,7 @@ _known: dict[_Key, Computation | None] = {}
 def computations(
     instructions: Sequence[DecodedInstruction], target: Target
 ) -> list[Computation | None]:
-    """Return what instructions compute, None for one that is more than arithmetic, or not modelled."""
+    """Return what instructions compute and demand, None for one that is not modelled."""
     if len(_known) > _MOST:
         _known.clear()
     keys = [(target.name, i.sass.text, i.operands, _told(i).guard) for i in instructions]
@@ -172,7 +298,7 @@ def _made(
 ) -> Iterator[tuple[_Key, Computation]]:
     """Yield what instructions compute, which are the lines of a kernel that is made of them."""
     words = _ConstantWords()
-    writer = Writer(target, words, CodeAddresses({}, {}, (), {}))
+    writer = _OfLeaders(target, words, CodeAddresses({}, {}, (), {}))
     lines = {key: text for key, i in instructions.items() if (text := _line(writer, i))}
     operands = {name: _NUMBERED[name] for name in writer.written - {*_CERTAIN}} | words.named
     kinds = {name: "pred" if isinstance(o, Predicate) else "b32" for name, o in operands.items()}
@@ -221,7 +347,7 @@ def _line(writer: Writer, i: DecodedInstruction) -> str:
 def _computation(
     bound: Sequence[BoundInstruction], kernel: BoundFunction, operands: Mapping[str, _Named]
 ) -> Computation | None:
-    """Return the steps of instructions of PTX, None where one is more than what lanes compute and tell each other."""
+    """Return the steps of instructions of PTX, None where one needs a register that is none of the machine's."""
     registers = bound[0].site.scope.registers if bound else {}
     named = {registers[name].slot: operand for name, operand in operands.items()}
     certain = {registers[name].slot: value for name, value in _CERTAIN.items()} if bound else {}
@@ -229,10 +355,10 @@ def _computation(
     special: dict[int, Callable[..., Array]] = {}
     reads: dict[int, _Named] = {}
     made: dict[int, None] = {}
-    steps = [step for step in bound if step.site.writes]
-    for step in steps:
-        if not _is_followed(step):
-            return None
+    steps = [
+        (step, demanding) for step in bound if (demanding := _demanding(step)) or step.site.writes
+    ]
+    for step, _ in steps:
         kept = step.site.writes & named.keys() if step.guard is not None else frozenset()
         for slot in (step.site.reads | kept) - made.keys():
             initial = certain.get(slot, kernel.frame.initial[slot])
@@ -247,15 +373,40 @@ def _computation(
         made |= dict.fromkeys(step.site.writes)
     writes = [(slot, operand) for slot in made if (operand := named.get(slot)) is not None]
     results = [(slot, o) for slot, o in writes if not isinstance(o, SassConstant)]
-    return Computation(literals, [*special.items()], [*reads.items()], steps, results)
+    done = [demanding or step for step, demanding in steps]
+    computes = not any(demanding for _, demanding in steps)
+    return Computation(literals, [*special.items()], [*reads.items()], done, results, computes)
 
 
-def _is_followed(step: BoundInstruction) -> bool:
-    """Say whether an instruction of PTX makes something of registers alone: of a thread, or of the lanes of a warp."""
-    if isinstance(step.action, Lowered):
-        return step.lowered is not None and step.action.compute is not None
-    of_warp = form_of(step.site.instruction).row.mix == "warp"
-    return of_warp and not step.first and step.guard is None
+def _demanding(step: BoundInstruction) -> Demanding | None:
+    """Return what an instruction of PTX demands; None where it makes something of registers alone: of a thread, or of a warp's lanes."""
+    form = form_of(step.site.instruction)
+    computes = step.lowered is not None and step.lowered.compute is not None
+    if computes or (form.row.mix == "warp" and not step.first and step.guard is None):
+        return None
+    operands = step.site.instruction.operands
+    named = [each for each in _parts(operands[0]) if isinstance(each, Name)] if operands else []
+    slots = [register.slot for each in named if (register := step.site.register(each.text))]
+    written = [slot for slot in slots if slot in step.site.writes]
+    behind = operands[bool(written or Name(SINK) in named) :]
+    return Demanding(form, step, [_read(step.site, source) for source in behind], written)
+
+
+def _parts(operand: Any) -> Sequence[Any]:
+    """Return the registers that an operand is made of."""
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    return operand.elements if isinstance(operand, Vector) else (operand,)
+
+
+class _OfLeaders(Writer):
+    """Writes what a lane does for all of its warp as what each does: who follows it asks the first of them."""
+
+    @contextmanager
+    def once(self, condition: str = TRUE) -> Iterator[None]:
+        guard, self._guard = self._guard, self._guard if condition == TRUE else f"@{condition} "
+        yield
+        self._guard = guard
 
 
 class _ConstantWords:

@@ -1,8 +1,4 @@
-"""mbarriers: their phases, and what warps ask of them.
-
-What an instruction of the machine does is read off what ptxas makes of each form of PTX's.
-Source: PTX ISA, "mbarrier".
-"""
+"""mbarriers: their phases, and what warps ask of them. Source: PTX ISA, "mbarrier"."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ptxlab.errors import Unsupported
-from ptxlab.machine.instruction import DecodedInstruction
 
 T = TypeVar("T")
 
@@ -22,13 +17,6 @@ INIT, ARRIVE, WAIT, NAMED, NOTHING = range(5)
 
 OFFSET = 0xFFFFFF
 """The part of a shared address that is not the number of the CTA in its cluster."""
-
-_MOST = 1 << 20
-"""A barrier is stored as what is left of so many arrivals."""
-
-_REMOTE = "RED"
-_FORMS = {"A1T0": (True, False), "": (True, True), "A1TR": (True, True), "A0TR": (False, True)}
-"""Whether an arrival counts one, and whether its register has bytes to expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +97,11 @@ class SmMbarriers:
         state.latest = max(state.latest, now)
         return state.step()
 
+    def state(self, key: Key) -> tuple[int, int]:
+        """Return how many arrivals are still to come, and in which phase."""
+        state = self._state(key)
+        return state.pending, state.phase
+
     def phase(self, key: Key) -> int:
         """Return how many phases have ended."""
         return self._state(key).phase
@@ -122,26 +115,6 @@ class SmMbarriers:
         if key not in self._states:
             raise Unsupported("an mbarrier is used that nobody initialised")
         return self._states[key]
-
-
-def form(i: DecodedInstruction) -> tuple[bool, bool]:
-    """Return whether an arrival counts one, and whether its register has bytes to expect."""
-    last = "".join(
-        modifier for modifier in i.sass.modifiers if modifier not in ("ARRIVE", "TRANS64", _REMOTE)
-    )
-    if last not in _FORMS:
-        raise Unsupported(f"nobody says what '{i.sass.text}' counts")
-    return _FORMS[last]
-
-
-def is_remote(i: DecodedInstruction) -> bool:
-    """Say whether an arrival is by an address that may be another CTA's of the cluster."""
-    return i.has(_REMOTE)
-
-
-def expected(low: int) -> int:
-    """Return how many arrivals a barrier expects of which the lower word is stored."""
-    return _MOST - (low >> 1)
 
 
 def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:

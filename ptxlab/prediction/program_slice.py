@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.operands import Operand, SassAddress, SassRegister
+from ptxlab.machine.operands import Operand, SassAddress
 from ptxlab.machine.row import accessed_bytes
 from ptxlab.prediction.slow_paths import passed_by
 
@@ -20,8 +20,6 @@ _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "loc
 _SPACES |= {"copy": _SPACES["shared"], "generic": _SPACES["shared"] | _SPACES["global"]}
 _SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
-_BOX = 7
-"""Registers in a row that say what is copied: an address, an mbarrier and five coordinates."""
 _TOLD = ("alu", "fmaheavy", "lsu", "uniform")
 """Pipes of whose instructions it is known how many registers they write; others write one at least."""
 
@@ -98,7 +96,9 @@ class _Facts:
         """What is read when memory is asked, and whoever asks."""
         if row is not None and row.asynchronous:
             self.always = (
-                guard | (_queued(i) if row.queues else _asynchronous(i)) | _SPACES["global"]
+                guard
+                | (_described(i) if row.does in ("tensor product", "tensor copy") else uses.read(i))
+                | _SPACES["global"]
             )
         elif row is not None and row.flow and not settled:
             self.roots = guard | _union(i.operands)
@@ -115,7 +115,7 @@ class _Facts:
                 self.reads |= held
             if i.dest is None or i.known.stores:
                 self.writes |= held
-                self.reads |= _stored(i)
+                self.reads |= uses.read(i)
                 self.kills |= held if apart and i.guard is None else 0
 
     def before(self, live: int, asked: bool) -> int:
@@ -183,33 +183,13 @@ def _written(i: DecodedInstruction, most: int) -> int:
     return (bits | _union(i.outs)) & ~uses.FIXED
 
 
-def _asynchronous(i: DecodedInstruction) -> int:
-    """Return what an mbarrier, or a copy and its tensor map, is told by: uniform registers in a row."""
-    bits = _union(i.ins)
-    for operand in i.operands:
-        if isinstance(operand, SassAddress):
-            bits |= uses.of(operand.base) | uses.of(operand.uniform, _BOX)
-        elif isinstance(operand, SassRegister):
-            bits |= uses.of(operand, 2)
-    return bits
-
-
-def _queued(i: DecodedInstruction) -> int:
-    """Return what the tensor core is told by: of a product the shape, else an mbarrier, or how many columns."""
-    of_product = i.does == "tensor product"
+def _described(i: DecodedInstruction) -> int:
+    """Return the register that tells the shape of a product; of what is there in Tensor Memory nothing is followed."""
     bits = 0
     for operand in i.operands:
-        if isinstance(operand, SassAddress) and operand.what == ("idesc" if of_product else ""):
-            bits |= uses.of(operand.base) | uses.of(operand.uniform)
-        elif isinstance(operand, SassRegister) and not of_product:
-            bits |= uses.of(operand)
+        if isinstance(operand, SassAddress) and operand.what == "idesc":
+            bits |= uses.of(operand.uniform)
     return bits
-
-
-def _stored(i: DecodedInstruction) -> int:
-    """Return the data that a store reads: behind the address."""
-    data = [source for source in i.sources if isinstance(source, SassRegister)]
-    return _union(data, i.words)
 
 
 def _union(operands: Iterable[Operand], words: int = 1) -> int:

@@ -1,9 +1,4 @@
-"""Copies of the tensor memory accelerator: which sectors of global memory a box, or bytes in a row, are.
-
-The operands are read off what ptxas makes of ``cp.async.bulk.tensor``: uniform registers in a row hold the
-shared address, for a load its mbarrier, and the coordinates; two more the address of the tensor map. Of
-``cp.async.bulk`` these two hold the global address, and one more the bytes by ``UNIT``.
-"""
+"""Copies of the tensor memory accelerator: which sectors of global memory a box, or bytes in a row, are."""
 
 from __future__ import annotations
 
@@ -17,9 +12,6 @@ from ptxlab.prediction.mbarriers import Key
 from ptxlab.prediction.requests import LINE, SECTOR
 from ptxlab.tensormap.box import box_of
 from ptxlab.tensormap.encoding import MAP_BYTES
-
-UNIT = 16
-"""Bytes of a unit of what a bulk copy is told to copy, in the lower half of a word; the upper has CTAs."""
 
 _BOXES = 512
 """So many boxes are kept, of which CTAs that run in step copy the same: 10 MB of sectors of 16 KB each."""
@@ -68,8 +60,7 @@ def _box(data: bytes, coordinates: tuple[int, ...]) -> tuple[int, tuple[int, ...
     return box.counted, tuple(sectors.tolist()), len(rows.addresses) * -(-length // LINE)
 
 
-def in_a_row(address: int, units: int, key: Key | None, ctas: int) -> Copy:
-    """Return the copy of so many units of 16 bytes of global memory."""
-    nbytes = UNIT * units
+def in_a_row(address: int, nbytes: int, key: Key | None, ctas: int) -> Copy:
+    """Return the copy of so many bytes of global memory."""
     end = -(-(address + nbytes) // SECTOR)
     return Copy(key, nbytes, tuple(range(address // SECTOR, end)), ctas)

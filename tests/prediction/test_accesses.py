@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.launch import NOWHERE, Launch
 from ptxlab.machine.memory import GlobalWords, MemoryRange
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.values import ALL
+from ptxlab.machine.values import ALL, Where
 from ptxlab.prediction.accesses import Accesses
+from ptxlab.prediction.execute import Executor
+from ptxlab.prediction.lifted import Computation, Demand, computations
 from ptxlab.prediction.requests import Request
 from tests.machine.test_operations import instruction, word_of
 
@@ -45,11 +48,21 @@ class Bench:
         self.set(number + 1, whole >> np.uint64(32))
 
     def request(self, text: str) -> Request:
-        number = self.numbers.setdefault(text, len(self.numbers))
-        return self.accesses.request(instruction(text, number), ALL)
+        i = instruction(text, self.numbers.setdefault(text, len(self.numbers)))
+        return self.accesses.request(i, self.demand(text))
 
-    def move(self, text: str) -> None:
-        self.accesses.move(instruction(text), ALL)
+    def demand(self, text: str) -> Demand:
+        [demand] = self.computation(text).demands(self.registers, ALL)
+        return demand
+
+    def computation(self, text: str) -> Computation:
+        [computation] = computations([instruction(text)], TARGETS["sm_90a"])
+        assert computation is not None
+        return computation
+
+    def move(self, text: str, where: Where = ALL) -> None:
+        answer = partial(self.accesses.answer, instruction(text))
+        self.computation(text).run(self.registers, where, answer)
 
 
 def test_a_warp_asks_for_the_sectors_of_its_lanes() -> None:
@@ -72,11 +85,11 @@ def test_a_lane_whose_predicate_fails_asks_for_nothing() -> None:
     b = Bench()
     b.point(2, BASE + 32 * LANE.astype(np.uint64))
     b.registers.predicates.write(1, ALL, LANE % 32 < 3)
-    assert len(b.request("LDG.E R0, [R2.64], P1").sectors(0)) == 3
-    assert len(b.request("LDG.E R0, [R2.64], !P1").sectors(0)) == 29
+    assert len(b.request("LDGSTS.E [R4], [R2.64], P1").sectors(0)) == 3
+    assert len(b.request("LDGSTS.E [R4], [R2.64], !P1").sectors(0)) == 29
     b.registers.predicates.write(1, ALL, None)
     with pytest.raises(Unsupported, match="depends on data"):
-        b.request("LDG.E R0, [R2.64], P1")
+        b.request("LDGSTS.E [R4], [R2.64], P1")
 
 
 def test_an_offset_of_32_bits_is_added_to_a_uniform_address() -> None:
@@ -88,9 +101,9 @@ def test_an_offset_of_32_bits_is_added_to_a_uniform_address() -> None:
     assert b.request("LDG.E R0, [R2+UR4]").sectors(0) == [BASE // 32 + n for n in range(4)]
     b.set(5, LANE)
     b.set(256 + 4, 64)
-    load = instruction("LDS R0, [R5.X4+UR4+-0x8]")
-    address = b.accesses.address(load, load.operands[1], ALL)  # type: ignore[arg-type]
-    assert address.tolist() == [4 * lane + 64 - 8 for lane in range(64)]
+    assert b.demand("LDS R0, [R5.X4+UR4+-0x8]").known(0).tolist() == [
+        4 * lane + 64 - 8 for lane in range(64)
+    ]
 
 
 def test_local_memory_lies_lane_by_lane() -> None:
@@ -146,6 +159,20 @@ def test_several_words_are_loaded_and_stored_in_a_row() -> None:
     assert got.tolist() == [4 * (n // 2) + 2 + n % 2 for n in range(128)]
 
 
+def test_less_than_a_word_is_loaded_from_where_it_lies() -> None:
+    """Of words that are their numbers, 4096 and more here: bytes and halves, by their sign."""
+    b = Bench()
+    b.point(2, BASE + 0x4000 + 4 * 0x7F + LANE.astype(np.uint64))
+    words = np.arange(1 << 14, dtype=np.uint32).view(np.uint8)[0x4000 + 4 * 0x7F :][:64]
+    for text, dtype in (("U8", np.uint8), ("S8", np.int8)):
+        b.move(f"LDG.E.{text} R8, [R2.64]")
+        assert word_of(b.registers, 8) == words.view(dtype).astype(np.uint32).tolist()
+    b.point(2, BASE + 0x4000 + 4 * 0x7F + 2 * (LANE // 2).astype(np.uint64))
+    b.move("LDG.E.S16 R8, [R2.64]")
+    halves = words.view(np.int16).astype(np.uint32)
+    assert word_of(b.registers, 8) == halves[LANE // 2].tolist()
+
+
 def test_a_copy_asks_for_sectors_and_passes() -> None:
     b = Bench()
     b.set(4, 16 * (LANE % 32))
@@ -175,14 +202,16 @@ def test_matrices_that_are_stored_are_forgotten_where_lanes_name_rows() -> None:
     b.move("STSM.16.M88 [R5], R8")
     known = []
     for lane in (7, 8, 31, 40):
-        b.accesses.move(instruction("LDS R1, [R4+0xc]"), np.array([lane]))
+        b.move("LDS R1, [R4+0xc]", np.array([lane]))
         known.append(b.registers.words.read(1, np.array([lane])) is not None)
     assert known == [False, True, True, True]
 
 
 def test_nobody_asks_for_nothing() -> None:
     b = Bench()
-    request = b.accesses.request(instruction("LDG.E R0, [R2.64]"), np.zeros(0, int))
+    request = Executor(b.registers.launch, [0, 1]).request(
+        instruction("LDG.E R0, [R2.64]"), np.zeros(0, int)
+    )
     assert (request.passes.tolist(), request.sectors(0), request.served(1)) == (
         [0, 0],
         [],

@@ -10,11 +10,11 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.launch import PARAMETERS, Launch
 from ptxlab.machine.memory import GlobalWords, MemoryRange
-from ptxlab.machine.operands import SassAddress
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.values import ALL, Array
+from ptxlab.machine.values import ALL
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import AsynchronousCopies
+from ptxlab.prediction.lifted import computations
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.tma import Copy
 from ptxlab.tensormap.encoding import encode
@@ -33,13 +33,13 @@ def copied(text: str, words: dict[int, int], parameters: bytes = b"") -> Copy:
     accesses = Accesses(launch, registers, GlobalWords([REGION]), 1)
     for number, value in words.items():
         registers.words.write(UNIFORM + number, ALL, np.full(32, value & 0xFFFFFFFF, np.uint32))
-
-    def address(operand: SassAddress) -> Array:
-        raise AssertionError(operand)
-
-    copies = AsynchronousCopies(launch, registers, accesses, [0])
-    asked = copies.ask(instruction(text), ALL, address)
-    ((copy,),) = asked
+    copies, i = AsynchronousCopies(launch, registers, accesses, [0]), instruction(text)
+    [computation] = computations([i], launch.target)
+    if computation is None:
+        raise Unsupported("not in the model of time")
+    ((copy,),) = copies.asked(
+        each for d in computation.demands(registers, ALL) for each in copies.orders(i, d)
+    )
     assert isinstance(copy, Copy)
     return copy
 

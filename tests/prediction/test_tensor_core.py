@@ -25,6 +25,7 @@ from ptxlab.prediction import tensor_work
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import AsynchronousCopies
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.lifted import computations
 from ptxlab.prediction.mbarriers import ARRIVE, NOTHING, Operation
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.tensor_core import TensorCore, TensorMemory
@@ -121,11 +122,15 @@ def asked(text: str, words: dict[int, int], pairs: bool = False) -> object:
         registers.words.write(256 + number, ALL, np.full(32, value, np.uint32))
     accesses = Accesses(launch, registers, GlobalWords([]), 1)
     copies = AsynchronousCopies(launch, registers, accesses, [0], pairs)
-
-    def address(operand: SassAddress) -> np.ndarray:
-        return np.full(32, words[operand.uniform.number - 256] if operand.uniform else 0, np.uint64)
-
-    ((order,),) = copies.ask(instruction(text), ALL, address)
+    i = instruction(text)
+    if i.does == "tensor product":
+        orders = copies.products(i, np.arange(32))
+    else:
+        [computation] = computations([i], launch.target)
+        assert computation is not None
+        demands = computation.demands(registers, ALL)
+        orders = [each for demand in demands for each in copies.orders(i, demand)]
+    ((order,),) = copies.asked(orders)
     return order
 
 

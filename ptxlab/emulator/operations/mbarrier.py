@@ -17,7 +17,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.effects import Effects
-from ptxlab.emulator.prepare.program import Access
+from ptxlab.emulator.prepare.program import Access, Action, Lowered
 from ptxlab.emulator.prepare.registers import Source
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import translate
@@ -29,7 +29,7 @@ from ptxlab.emulator.run.mbarriers import (
     MbarrierState,
     UndefinedUse,
 )
-from ptxlab.emulator.run.steps import register_step, write
+from ptxlab.emulator.run.steps import write
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
@@ -224,22 +224,22 @@ def _arrive(context: Context, form: RowForm) -> Step:
     return run
 
 
-def _pending_count(context: Context, form: RowForm) -> Step:
+def _pending_count(context: Context, form: RowForm) -> Action:
     """Return how many arrivals a state still waits for."""
     return _of_state(context, lambda state: state.pending)
 
 
-def _parity(context: Context, form: RowForm) -> Step:
+def _parity(context: Context, form: RowForm) -> Action:
     """Return the parity of the phase that a state is of."""
     return _of_state(context, lambda state: state.phase & 1)
 
 
-def _of_state(context: Context, part: Callable[[MbarrierState], Array]) -> Step:
+def _of_state(context: Context, part: Callable[[MbarrierState], Array]) -> Action:
     target, state = context.operands(2)
-    return register_step(
-        lambda words: part(MbarrierState.of(words)).astype(np.uint32),
-        [context.destination(target, "u32")],
+    return Lowered(
         [_state(context, state)],
+        [context.destination(target, "u32")],
+        lambda words: part(MbarrierState.of(words)).astype(np.uint32),
     )
 
 
