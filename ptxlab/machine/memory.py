@@ -22,6 +22,8 @@ class MemoryRange:
 
 _GIVEN, _UNKNOWN, _STORED = range(3)
 
+_COUNTER_BYTES = 32
+
 
 class Words:
     """Words of 32 bits: those ``given``, all unknown where that is None, until others are stored."""
@@ -83,6 +85,12 @@ class GlobalWords:
         """Store words at ``addresses``, None for those that are not known."""
         for words, places, here in self._by_region(addresses):
             words.store(places, None if values is None else values[here])
+
+    def is_counter(self, addresses: Array) -> bool:
+        """Say whether addresses are all the same, in memory so small that it cannot be there for one CTA of many."""
+        region = int(np.searchsorted(self._bases, addresses[0], "right")) - 1
+        alike = bool((addresses == addresses[0]).all())
+        return alike and self._regions[region].nbytes <= _COUNTER_BYTES
 
     def require(self, addresses: Array) -> None:
         for _ in self._by_region(addresses):

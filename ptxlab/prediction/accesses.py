@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
@@ -20,7 +21,14 @@ from ptxlab.machine.values import Array
 from ptxlab.numbers.types import TYPES
 from ptxlab.prediction.lifted import Demand, Results
 from ptxlab.prediction.mbarriers import OFFSET
-from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
+from ptxlab.prediction.requests import (
+    LINE,
+    Request,
+    of_atomics,
+    of_global,
+    of_matrices,
+    of_shared,
+)
 
 MATRIX_ROWS, MATRIX_ROW_BYTES = 8, 16
 
@@ -46,6 +54,8 @@ class Accesses:
         self._local = Words(None, registers.threads * (STACK // 4))
         self._seen: dict[tuple[int, str, int, bytes], tuple[int, Request]] = {}
         self._seen_bytes = 0
+        self._turns: dict[tuple[int, int], int] = defaultdict(int)
+        """How often a CTA, by its number among these, was told what is in a counter, by instruction."""
 
     def tell(self, cta: int, address: int, words: Sequence[int]) -> None:
         """Write words to the shared memory of a CTA, by its number on the SM."""
@@ -65,6 +75,10 @@ class Accesses:
         """Load or store; what matrices, copies, atomics and stores of less than a word make of memory is not known."""
         row, threads, (space, addresses) = i.known, demand.threads, self._place(i, demand)
         nbytes, copied, address = accessed_bytes(i.sass.modifiers), space == "copy", addresses[0]
+        if i.has("ADD") and row.atomic and space == "global" and nbytes == 4:
+            told = self._told_in_turn(i, demand, address)
+            if told is not None:
+                return [told]
         if row.matrix:
             naming = threads % WARP < MATRIX_ROWS * matrices(i.sass.modifiers)
             threads, address, nbytes = threads[naming], address[naming], MATRIX_ROW_BYTES
@@ -79,6 +93,24 @@ class Accesses:
             for at, value in zip(places, values, strict=True):
                 memory.store(at, value)
         return None
+
+    def _told_in_turn(self, i: DecodedInstruction, demand: Demand, address: Array) -> Array | None:
+        """Return what lanes are told is in a counter that one of each CTA adds to, None where it is not one.
+
+        All CTAs are taken to come there in turn, by number, and again when all have been.
+        """
+        ctas = self._cta[demand.threads]
+        if len(np.unique(ctas)) < len(ctas) or not self.memory.is_counter(address):
+            return None
+        held, added = self.memory.load(address), demand.sources[1]
+        if held is None or added is None:
+            return None
+        before = np.array([self._registers.ctas[cta] for cta in ctas.tolist()])
+        for n, cta in enumerate(ctas.tolist()):
+            before[n] += self._turns[i.number, cta] * self._registers.launch.ctas
+            self._turns[i.number, cta] += 1
+        told: Array = held + added.astype(np.uint32) * before.astype(np.uint32)
+        return told
 
     def _words(
         self, threads: Array, space: str, addresses: Array, count: int
@@ -156,7 +188,10 @@ class Accesses:
             lanes = np.arange(WARP, dtype=U64)
             warps = np.arange(len(tables[0]), dtype=U64)[:, None] << U64(32)
             tables = [tables[0] // U64(4) * U64(4 * WARP) + lanes * U64(4) + warps]
-        return Request(of_shared(tables[0], asked, nbytes), *of_global(tables[-1], asked))
+        words = of_atomics(tables[-1], asked) if i.known.atomic else None
+        return Request(
+            of_shared(tables[0], asked, nbytes), *of_global(tables[-1], asked), lanes=words
+        )
 
     def _table(self, addresses: Array, threads: Array) -> Array:
         if len(threads) == self._registers.threads:

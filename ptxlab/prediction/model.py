@@ -19,6 +19,7 @@ from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.pictured import Readable
+from ptxlab.prediction import atomics
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.l2 import Reuse, reuse_of_uneven
@@ -56,7 +57,7 @@ class Prediction(Readable):
     """A launch on a GPU that is not here.
 
     ``seconds`` at the stated ``clock_mhz``, between ``low`` and ``high`` by the error the model has shown;
-    ``cycles`` of an SM's clock for the whole grid. ``bound`` is issue, pipe, lsu, l2 or dram, or latency where
+    ``cycles`` of an SM's clock for the whole grid. ``bound`` is issue, pipe, lsu, l2, dram or atomics, or latency where
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
     ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over, ``uneven`` how CTAs differ, None
@@ -135,6 +136,10 @@ class LaunchModel:
     def _survey(self) -> Survey:
         return survey(self._code, self._launch)
 
+    @cached_property
+    def _at_one_address(self) -> float:
+        return atomics.operations_at_one_address(self._code, self._launch, self._survey.ctas)
+
     def issues(self, most: int) -> PredictedIssues:
         """Predict when the warps of the first CTA issue what, ``most`` instructions of it.
 
@@ -191,10 +196,13 @@ class LaunchModel:
             run, uneven = grid.run(reuse)
             cycles, runs = run.cycles, sms
         memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
-        seconds = max(cycles / (self._clock * 1e6), memory_seconds)
+        atomic_seconds = self._at_one_address * atomics.CYCLES / (self._clock * 1e6)
+        seconds = max(cycles / (self._clock * 1e6), memory_seconds, atomic_seconds)
         running = cycles / (self._clock * 1e6) / seconds
         used = {name: part * running for name, part in _used(run, chip).items()}
         used["dram"] = memory_seconds / seconds
+        if atomic_seconds:
+            used["atomics"] = atomic_seconds / seconds
         seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
         stalls, by_instruction = _shares(run)
         flop, peak = operations(code, run.stalls, chip) or (None, None)
@@ -228,8 +236,10 @@ def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, fl
 
 def _not_modelled(code: Sequence[DecodedInstruction], gpu: Gpu) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
-    atomics = any(instruction.row is not None and instruction.row.atomic for instruction in code)
-    meeting = ("atomics that meet at an address",) if atomics else ()
+    everywhere = [i for i in code if i.row is not None and i.row.atomic]
+    meeting = ["atomics that meet in a line"] if any(map(atomics.meets, everywhere)) else []
+    if not all(map(atomics.meets, everywhere)):
+        meeting.append("atomics of shared memory that meet at an address")
     slow = ("divisions and roots of numbers at the edges of the format",) if divides(code) else ()
     power = (
         "power that something else than tensor cores takes"
@@ -266,7 +276,7 @@ def _bound(used: dict[str, float]) -> str:
     most = max(used, key=lambda name: used[name])
     if used[most] < MOSTLY:
         return "latency"
-    return most if most in ("issue", "lsu", "l2", "dram") else "pipe"
+    return most if most in ("issue", "lsu", "l2", "dram", "atomics") else "pipe"
 
 
 def _shares(run: Run) -> tuple[dict[str, float], dict[int, dict[str, float]]]:

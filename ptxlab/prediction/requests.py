@@ -17,6 +17,7 @@ from ptxlab.layouts.shared_memory import wavefronts
 from ptxlab.machine.values import Array
 
 LINE, SECTOR = 128, 32
+WORDS = SECTOR // 4
 _PASS = 128
 
 
@@ -48,7 +49,17 @@ class Request:
     pattern: Sectors | None = None
     lines: Array | None = None
     begin: int = 0
-    """The sector from which those of the pattern are counted."""
+    """The sector from which those of the pattern are counted, and the words of ``lanes``."""
+    lanes: Sectors | None = None
+    """Of an atomic the word that each lane is at, by number, as ``Sectors`` has sectors."""
+
+    @property
+    def words(self) -> tuple[Array, Array]:
+        """The word that each lane's atomic is at, by number, and the lane's warp."""
+        if self.lanes is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        lanes = np.diff(self.lanes.bounds)
+        return self.lanes.numbers + self.begin * WORDS, np.repeat(np.arange(len(lanes)), lanes)
 
     def moved(self, lines: int) -> Request:
         """Return what the same costs when all addresses are so many lines further."""
@@ -121,6 +132,12 @@ def of_global(table: Array, asked: Array) -> tuple[Sectors, Array]:
     new, new_lines = (_changes(per_lane) & asking for per_lane in (sectors, lines))
     bounds = np.append(0, np.cumsum(new.sum(axis=1)))
     return Sectors(sectors[new], bounds), new_lines.sum(axis=1)
+
+
+def of_atomics(table: Array, asked: Array) -> Sectors:
+    """Return the words that the lanes of each warp are at."""
+    bounds = np.append(0, np.cumsum(asked.sum(axis=1)))
+    return Sectors((table[asked] // (SECTOR // WORDS)).astype(np.int64), bounds)
 
 
 def _changes(ordered: Array) -> Array:

@@ -87,7 +87,7 @@ def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
         predict(PROGRAMS, gpu, 108, 32, passed, kernel=kernel) for kernel in ("apart", "added")
     )
     assert added.cycles == pytest.approx(stored.cycles, rel=0.05)
-    assert set(added.not_modelled) - set(stored.not_modelled) == {"atomics that meet at an address"}
+    assert set(added.not_modelled) - set(stored.not_modelled) == {"atomics that meet in a line"}
 
 
 def test_what_is_stored_takes_room_from_what_is_loaded_again(
