@@ -108,6 +108,9 @@ def test_whole_numbers_become_floating_ones() -> None:
     assert word(r, 0) == [int(np.float32(bits).view(np.uint32)) for bits in words]
     run("I2F.U16 R0, R3", r)
     assert word(r, 0) == [int(np.float32(bits & 0xFFFF).view(np.uint32)) for bits in words]
+    for text, number in ("S64.RZ R0, -0x2", -(2**33)), ("U64 R0, 0x80000000", 2**63):
+        run(f"I2F.{text}", r)  # of 64 bits a literal is the upper half, as ptxas has it
+        assert set(word(r, 0)) == {int(np.float32(number).view(np.uint32))}
 
 
 def test_comparisons_choices_and_the_least() -> None:

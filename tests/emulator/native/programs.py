@@ -2,12 +2,14 @@
 
 Instructions on random registers, some of them guarded, with loads and stores in between that races decide; all
 registers are stored at the end. Which forms there are the rows say, and which of them are machine code the engine:
-each seed has forms of the next few opcodes, and others by chance.
+each seed has forms of the next few opcodes, and others by chance. Of every other program a few lines stand there twice,
+the second time of other registers, and some of the threads go past them.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -22,8 +24,8 @@ from ptxlab.isa.targets import target_named
 from ptxlab.numbers.types import TYPES
 from tests.emulator.native.test_forms import function
 
-LINES, NEXT = 16, 12
-"""How many lines a program has, and how many of them are of the next opcodes."""
+LINES, NEXT, TWICE = 16, 12, 3
+"""How many lines a program has, how many of them are of the next opcodes, and how many others stand there twice."""
 
 REGISTERS = 4
 BANKS = {"d": "u64", "g": "f64", "r": "u32", "f": "f32", "h": "u16", "p": "u16"}
@@ -33,15 +35,20 @@ TARGETS = "sm_80", "sm_90a", "sm_100a", "sm_120a"
 ROW = np.dtype([(bank, f"{REGISTERS}u{TYPES[T].bytes}") for bank, T in BANKS.items()])
 """What memory holds for each thread."""
 
+_NUMBERED = re.compile(r"(?<![.\w])([dgrfhp])([0-3])\b")
+"""One of the registers of the banks."""
+
 RACED, LOCAL = 512, 64
 """Bytes behind the rows of all threads, that each writes to, and those of local memory."""
 
 VERSION = 9, 0
-TEXT = """
+HEAD = """
 .version {version[0]}.{version[1]}
 .target {target}
 .address_size 64
-.visible .entry k(.param .u64 data)
+"""
+KERNEL = """
+.visible .entry {name}(.param .u64 data)
 {{
     .reg .pred p<{n}>, q<{n}>, never, half, more;
     .reg .b16 h<{n}>, short;
@@ -61,7 +68,7 @@ TEXT = """
 {body}
 }}
 """
-"""A kernel; ``own_s``, ``own_g`` and ``own_l`` are for a few threads each, ``row_s`` is for a lane."""
+"""A kernel of a program; ``own_s``, ``own_g`` and ``own_l`` are for a few threads each, ``row_s`` is for a lane."""
 
 
 @cache
@@ -92,19 +99,20 @@ class Program:
         self.grid, self.block = self.any_of(1, 2), self.any_of(40, 64, 96, 96, 128)
         self.compiled = set[str]()
         self.shared = 1024 if loops else self.any_of(16, 48, 512, 512)
-        lines = self.loops() if loops else self.lines(LINES)
-        self.text = TEXT.format(
+        lines = [self.loops() if loops else self.lines(LINES), *self.twice(seed % 2 * TWICE)]
+        self.name, self.head = f"k{seed}", HEAD.format(version=VERSION, target=self.target.name)
+        self.kernel = KERNEL.format(
+            name=self.name,
             n=REGISTERS,
-            version=VERSION,
-            target=self.target.name,
             local=LOCAL,
             shared=self.shared,
             items=min(16, self.shared // 16),
             block=self.block,
             row=ROW.itemsize,
             rows=self.grid * self.block * ROW.itemsize,
-            body="\n".join([*_moves("ld"), lines, *_moves("st")]),
+            body="\n".join([*_moves("ld"), *lines, *_moves("st")]),
         )
+        self.text = self.head + self.kernel
 
     def any_of(self, *given: Any) -> Any:
         return self.draw.choice(given)
@@ -184,6 +192,15 @@ class Program:
             if T != CARRY and not (kind.optional and self.draw.random() < 0.5)
         ]
         return f"{form.name} {', '.join(['|'.join(results), *given])}"
+
+    def twice(self, count: int) -> Iterator[str]:
+        """Yield lines behind a branch, and the same of other registers behind another."""
+        lines = "\n".join(f"{self.computed()};" for _ in range(count))
+        for label in ("FIRST", "SECOND")[:count]:
+            [p] = self.some("p", 1)
+            yield f"@{p} bra {label}; {lines}\n{label}:"
+            other = {bank: self.some(bank, REGISTERS) for bank in BANKS}
+            lines = _NUMBERED.sub(lambda each: other[each[1]][int(each[2])], lines)
 
     def moved(self) -> str:
         """Return a mov to or from the parts of a word."""

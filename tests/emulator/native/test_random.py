@@ -32,7 +32,7 @@ def ending(program: Program, engine: str) -> Ending:
     os.environ["PTXLAB_ENGINE"] = engine
     device = open_device("emulator", arch=program.target.name)
     buffer, message = device.upload(rows(program)), ""
-    kernel = device.load(program.text).kernel("k")
+    kernel = device.load(program.text).kernel(program.name)
     try:
         kernel.launch(program.grid, program.block, [buffer])
     except LaunchError as error:

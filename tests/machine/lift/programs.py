@@ -23,10 +23,11 @@ from ptxlab.syntax.tree import PtxModule
 from tests.emulator.native.programs import (
     BANKS,
     EDGES,
+    HEAD,
+    KERNEL,
     LOCAL,
     REGISTERS,
     ROW,
-    TEXT,
     VERSION,
     Program,
     by_opcode,
@@ -115,9 +116,9 @@ class FormsProgram(Program):
         while True:
             head = [".reg .b64 result;", f"mad.wide.u32 result, tid, {self.size}, raced;"]
             body = "\n".join([*head, *moves("ld"), *lines])
-            self.text = TEXT.format(
-                n=REGISTERS, version=VERSION, target=self.target.name, local=LOCAL, shared=512,
-                items=16, block=BLOCK, row=ROW.itemsize, rows=BLOCK * ROW.itemsize, body=body,
+            self.text = HEAD.format(version=VERSION, target=self.target.name) + KERNEL.format(
+                name="k", n=REGISTERS, local=LOCAL, shared=512, items=16, block=BLOCK,
+                row=ROW.itemsize, rows=BLOCK * ROW.itemsize, body=body,
             )  # fmt: skip
             try:
                 module, cubin = load_assembled(self.text, self.target)

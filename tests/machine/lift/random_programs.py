@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 
 from ptxlab import open_device
+from ptxlab.arrays import Array
+from ptxlab.device.protocol import Module
 from ptxlab.emulator.prepare.row import RowForm
+from ptxlab.errors import Unsupported
 from tests.emulator.native.programs import BANKS, LOCAL, ROW, Program, letter_of, rows
 from tests.machine.lift.programs import LEFT_OPEN
 
@@ -54,15 +58,40 @@ class AloneProgram(Program):
         return "bar.sync 0;"
 
 
-def differences(program: Program) -> Iterator[str]:
-    """Yield what both engines leave otherwise: one NaN is as good as another."""
-    left = []
-    for engine in ("ptx", "sass"):
-        device = open_device("emulator", arch=program.target.name, engine=engine)
-        data = device.upload(rows(program))
-        device.load(program.text).kernel("k").launch(program.grid, program.block, [data])
-        threads = program.grid * program.block
-        left.append(data.numpy()[: threads * ROW.itemsize].view(ROW))
+def differences(programs: Sequence[Program]) -> dict[Program, list[str] | Unsupported]:
+    """Return what both engines leave otherwise of each program, or why its machine code does not run.
+
+    One NaN is as good as another. Those of a target are one module: to assemble and to disassemble it takes
+    hardly longer than one of them.
+    """
+    told: dict[Program, list[str] | Unsupported] = {}
+    for target, own in groupby(sorted(programs, key=_target), _target):
+        several = list(own)
+        text = "".join([several[0].head, *(program.kernel for program in several)])
+        ptx, sass = (
+            open_device("emulator", arch=target, engine=engine).load(text)
+            for engine in ("ptx", "sass")
+        )
+        for program in several:
+            try:
+                told[program] = list(_compared(program, _left(ptx, program), _left(sass, program)))
+            except Unsupported as error:
+                told[program] = error
+    return told
+
+
+def _target(program: Program) -> str:
+    return program.target.name
+
+
+def _left(module: Module, program: Program) -> Array:
+    """Return the registers of all threads at the end."""
+    data = module.device.upload(rows(program))
+    module.kernel(program.name).launch(program.grid, program.block, [data])
+    return data.numpy()[: program.grid * program.block * ROW.itemsize].view(ROW)
+
+
+def _compared(program: Program, *left: Array) -> Iterator[str]:
     for bank in BANKS:
         a, b = (each[bank] for each in left)
         differ = a != b
@@ -70,4 +99,5 @@ def differences(program: Program) -> Iterator[str]:
             a, b = (each.view(f"f{each.dtype.itemsize}") for each in (a, b))
             differ &= ~(np.isnan(a) & np.isnan(b))
         for thread, number in np.argwhere(differ)[:1].tolist():
-            yield f"{bank}{number} of thread {thread}: {a[thread, number]!r} is {b[thread, number]!r}"
+            where = f"{bank}{number} of thread {thread}"
+            yield f"{where}: {a[thread, number]!r} is {b[thread, number]!r}\n{program.text}"

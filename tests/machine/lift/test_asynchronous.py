@@ -129,7 +129,9 @@ A:  mbarrier.test_wait.parity.shared.b64 p, [bar], 0; @!p bra A;
     setp.lt.u32 p, t, 2; @p mbarrier.arrive.shared.b64 st, [bar];
 B:  mbarrier.test_wait.shared.b64 p, [bar], st; @!p bra B;
     atom.shared.add.f32 f, [total], f; st.global.f32 [x + 8], f;
-    bar.sync 0; atom.shared.cas.b32 n, [total], 7, t; st.global.b32 [x + 12], n;
+    bar.sync 0; atom.shared.cas.b32 n, [total], 7, t;
+    cp.async.ca.shared.global [at], [x + 0x100000], 4, 0; cp.async.wait_all;
+    ld.shared.b32 t, [at]; add.u32 n, n, t; st.global.b32 [x + 12], n;
     ret;
 }
 """

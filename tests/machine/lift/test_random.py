@@ -12,15 +12,9 @@ from tests.machine.lift.random_programs import AloneProgram, differences
 
 def told(first: int, count: int, *, loops: bool = False) -> list[str]:
     """Return what differs of so many programs, with their text; few may have machine code that is refused."""
-    different, refused = [], 0
-    for seed in range(first, first + count):
-        program = AloneProgram(seed, loops=loops)
-        try:
-            different += [f"{line}\n{program.text}" for line in differences(program)]
-        except Unsupported:
-            refused += 1
-    assert refused <= count // 50
-    return different
+    every = differences([AloneProgram(first + n, loops=loops) for n in range(count)]).values()
+    assert sum(isinstance(each, Unsupported) for each in every) <= count // 50
+    return [line for each in every if not isinstance(each, Unsupported) for line in each]
 
 
 def test_random_programs_leave_the_same() -> None:

@@ -11,7 +11,7 @@ from ptxlab.machine.lift.operations.floating import (
 )
 from ptxlab.machine.lift.rule import rules
 from ptxlab.machine.lift.writer import Writer, is_zero
-from ptxlab.machine.operands import Operand
+from ptxlab.machine.operands import Immediate, Operand
 
 _TO_WHOLE = {"TRUNC": "rzi", "FLOOR": "rmi", "CEIL": "rpi"}
 _WHOLE = {name: name.lower() for name in ("U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64")}
@@ -19,13 +19,15 @@ _REAL = {"F16": "f16", "BF16": "bf16", "F64": "f64", "F32": "f32"}
 
 
 def _from_whole(w: Writer) -> None:
-    """I2F, I2FP."""
+    """I2F, I2FP: of 64 bits a literal is the upper half."""
     m = w.modifiers
     kind, to = m.choose(_WHOLE, "s32"), m.choose(_REAL, "f32")
     rounding = rounding_of(w)
     [source] = w.i.sources
     bits = int(kind[1:])
-    if bits == 64:
+    if bits == 64 and isinstance(source, Immediate):
+        value = str(source.value << 32)
+    elif bits == 64:
         value = w.pair(source)
     elif bits == 32:
         value = w.word(source)

@@ -184,7 +184,7 @@ def _which_double(w: Writer, name: str) -> None:
     nothing = w.both(*(w.made("setp.nan.f64", value, value, kind="q") for value in (a, b)))
     taken = w.made(f"{name}.f64", a, b, kind="d")
     first = w.both(w.made("setp.eq.b64", taken, a, kind="q"), w.negation(nothing))
-    if not is_true(w.i.ins[0]) or w.i.ins[0].negated:
+    if w.given(w.i.ins[0]) != TRUE:
         raise w.refused("a predicate beside it is not modelled")
     for out, value in zip(w.i.outs, (first, nothing), strict=False):
         w.tell(out, value)

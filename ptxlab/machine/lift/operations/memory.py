@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ptxlab.machine.lift.rule import Rule, rules
-from ptxlab.machine.lift.writer import Writer, is_true, is_zero, register
+from ptxlab.machine.lift.writer import TRUE, Writer, is_zero, register
 from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
 
 _HINTS = (
@@ -87,7 +87,7 @@ def _load(space: str) -> Rule:
         if w.outs:
             raise w.refused("whether it loads is not modelled")
         sources = [s for s in w.i.sources if isinstance(s, SassAddress)]
-        if len(sources) != 1 or any(not is_true(p) for p in w.i.ins):
+        if len(sources) != 1 or any(w.given(p) != TRUE for p in w.i.ins):
             raise w.refused("its operands are not modelled")
         order = _access_order(w)
         at = address(w, sources[0], wide=wide)
@@ -397,7 +397,7 @@ def _copy(w: Writer) -> None:
     to, source = address(w, addresses[0], wide=False), address(w, addresses[1], wide=True)
     level = "cg" if bypasses and size == 16 else "ca"
     text = f"cp.async.{level}.shared.global {to}, {source}, {size}"
-    if predicates and not is_true(predicates[0]):
+    if predicates and w.given(predicates[0]) != TRUE:
         copied = w.source(w.given(predicates[0]))
         ones = ("0", str(size)) if copied[0] == "!" else (str(size), "0")
         text += f", {w.made('selp.b32', *ones, copied.lstrip('!'))}"
