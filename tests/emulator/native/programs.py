@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -35,8 +35,12 @@ TARGETS = "sm_80", "sm_90a", "sm_100a", "sm_120a"
 ROW = np.dtype([(bank, f"{REGISTERS}u{TYPES[T].bytes}") for bank, T in BANKS.items()])
 """What memory holds for each thread."""
 
-_NUMBERED = re.compile(r"(?<![.\w])([dgrfhp])([0-3])\b")
+_EVERY = [f"{bank}{i}" for bank in BANKS for i in range(REGISTERS)]
+_NUMBERED = re.compile(rf"(?<![.\w])({'|'.join(_EVERY)})\b")
 """One of the registers of the banks."""
+
+_NARROW = re.compile(r"u?e\dm\d(x\d)?")
+"""A number format of a few bits, of which no constant is written."""
 
 RACED, LOCAL = 512, 64
 """Bytes behind the rows of all threads, that each writes to, and those of local memory."""
@@ -123,11 +127,12 @@ class Program:
 
     # ---- operands ----
 
-    def operand(self, kind: OperandClass, T: str) -> str:
+    def operand(self, kind: OperandClass, T: str, *, constants: bool = True) -> str:
         if kind.kind == "constant":
             return str(self.draw.randrange(256))
         letter, bits = letter_of(T), TYPES[T].bits
-        if letter == "p" or not TYPES[T].is_integer or bits == 8 or self.draw.random() > 0.15:
+        register = letter == "p" or not TYPES[T].is_integer or bits == 8
+        if register or self.draw.random() > 0.15 or not constants:
             return f"{letter}{self.draw.randrange(REGISTERS)}"
         signed = TYPES[T].kind == "signed"
         least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
@@ -186,8 +191,9 @@ class Program:
         numbers = self.draw.sample(range(REGISTERS), len(letters))
         results = [f"{letter}{i}" for letter, i in zip(letters, numbers, strict=True)]
         results = results[: self.any_of(1, len(results))]
+        constants = not any(map(_NARROW.fullmatch, form.modifiers))
         given = [
-            self.operand(kind, T)
+            self.operand(kind, T, constants=constants)
             for kind, T in zip(form.row.sources, form.operands, strict=True)
             if T != CARRY and not (kind.optional and self.draw.random() < 0.5)
         ]
@@ -199,8 +205,9 @@ class Program:
         for label in ("FIRST", "SECOND")[:count]:
             [p] = self.some("p", 1)
             yield f"@{p} bra {label}; {lines}\n{label}:"
-            other = {bank: self.some(bank, REGISTERS) for bank in BANKS}
-            lines = _NUMBERED.sub(lambda each: other[each[1]][int(each[2])], lines)
+            drawn = [name for bank in BANKS for name in self.some(bank, REGISTERS)]
+            other = dict(zip(_EVERY, drawn, strict=True))
+            lines = _NUMBERED.sub(partial(_renamed, other), lines)
 
     def moved(self) -> str:
         """Return a mov to or from the parts of a word."""
@@ -268,6 +275,10 @@ PAST: add.u32 inner, inner, 1; setp.lt.u32 more, inner, 12; @more bra INNER;
         return str(
             self.any_of("bar.sync 0;", f"{pairs}bar.sync 1, 64;", f"bar.red.popc.u32 {r}, 2, {p};")
         )
+
+
+def _renamed(other: dict[str, str], name: re.Match[str]) -> str:
+    return other[name[0]]
 
 
 def letter_of(T: str) -> str:

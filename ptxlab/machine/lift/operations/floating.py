@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxlab.machine.lift.operations.moves import CERTAIN, HOW, compared, settle
 from ptxlab.machine.lift.rule import Rule, rules
-from ptxlab.machine.lift.writer import FALSE, TRUE, Writer, is_true
+from ptxlab.machine.lift.writer import FALSE, TRUE, Writer
 from ptxlab.machine.operands import Immediate, Operand, SassConstant, SassRegister
 
 ROUNDINGS = {"RN": "rn", "RZ": "rz", "RM": "rm", "RP": "rp"}
