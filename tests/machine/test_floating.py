@@ -113,6 +113,20 @@ def test_whole_numbers_become_floating_ones() -> None:
         assert set(word(r, 0)) == {int(np.float32(number).view(np.uint32))}
 
 
+def test_a_half_comes_below_another() -> None:
+    r = registers()
+    words = word(r, 3)
+    with np.errstate(over="ignore"):
+        numbers = np.array(words, np.uint32).view(np.float32).astype(np.float16)
+    above = word(r, 4)
+    run("F2FP.F16.F32.MERGE_C R0, R3, R4", r)
+    known = ~np.isnan(numbers)
+    made = np.array(word(r, 0), np.uint32)
+    assert (made >> 16).tolist() == [bits & 0xFFFF for bits in above]
+    assert known.sum() > 40
+    assert ((made & 0xFFFF) == numbers.view(np.uint16))[known].all()
+
+
 def test_comparisons_choices_and_the_least() -> None:
     r = registers()
     a, b = given()

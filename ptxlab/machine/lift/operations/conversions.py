@@ -127,9 +127,8 @@ def _packed(w: Writer) -> None:
     elif how == "PACK_AB":
         values = [w.real(source) for source in sources[:2]]
         w.emit(f"{form}.{to}x2.f32 {w.dest()}, {', '.join([*values, *noise])}")
-    elif how == "MERGE_C" and is_zero(sources[-1]):
-        half = w.made(f"{form}.{to}.f32", w.real(sources[0]), kind="h")
-        w.emit(f"cvt.u32.u16 {w.dest()}, {half}")
+    elif how == "MERGE_C":
+        _narrowed(w, f"{form}.{to}.f32", to, [w.real(sources[0])], sources[-1])
     elif how == "UNPACK_B" and of in _NARROW.values():
         _widened(w, f"{form}.{to}x2.{of}x2", of)
     elif narrow and how in ("PACK_AB_MERGE_C", "UNPACK_B_MERGE_C"):
@@ -154,7 +153,7 @@ def _widened(w: Writer, form: str, of: str) -> None:
 
 
 def _narrowed(w: Writer, form: str, to: str, values: list[str], above: Operand) -> None:
-    """Write two narrow numbers, and above them the lower bits of a word, so that four or eight come together."""
+    """Write a half or two narrow numbers, and above them the lower bits of a word, so that more of them come together."""
     if to == "e2m1":
         bits, low = 8, w.made("cvt.u32.u8", w.made(form, *values, kind="b"))
     else:
