@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.operands import UNIFORM, UNIFORM_PREDICATE, SassRegister
+from ptxlab.machine.operands import RPC, UNIFORM, UNIFORM_PREDICATE, SassRegister
 
 LONGEST = 30
 """No latency is longer."""
@@ -82,6 +82,9 @@ _UNIFORM_PREDICATES = _table("""
     guard          11    5
 """)
 
+_KEPT = 10
+"""Cycles from what is kept in the register for program counters to where it is read there: ptxas leaves no fewer."""
+
 _PIPES = {"fmaheavy": "fma", "fma2": "half"}
 _COUPLED = ("alu", "fma", "half", "half_f32", "half_alu", "half_mma", "fp64")
 
@@ -133,6 +136,8 @@ class Latencies:
             reader = _predicate_reader(later, bit)
             sooner = self._capability == 75 and reader in _SOONER_ON_TURING
             return _PREDICATES[reader][_predicate_writer(earlier)] - sooner
+        if bit in RPC.values():
+            return _KEPT
         if bit >= UNIFORM:
             return _UNIFORM[_uniform_reader(later, bit)][_uniform_writer(earlier)]
         if earlier.known.multiplies:

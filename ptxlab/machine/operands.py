@@ -13,6 +13,8 @@ UNIFORM = 256
 """Uniform registers are counted from here on, uniform predicates from 8 on."""
 UNIFORM_PREDICATE = 8
 URZ, UPT = UNIFORM + ZERO_REGISTER, UNIFORM_PREDICATE + TRUE_PREDICATE
+RPC = {"Rpc.LO": UNIFORM + 253, "Rpc.HI": UNIFORM + 254}
+"""The halves of a register for program counters, in which ptxas keeps two words where it has none left: no others are so high."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ def read(text: str) -> Operand:
     """Read one operand, without what nvdisasm remarks behind it."""
     text = text.partition("(*")[0]
     bare, negated, inverted, absolute = _prefixes(text.strip())
+    if bare in RPC:
+        return SassRegister(RPC[bare])
     if match := _REGISTER.match(bare):
         names = match["marks"].split(".")[1:]
         marks = tuple(mark for mark in names if not _SCALE.match(f".{mark}"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.operands import (
+    RPC,
     TRUE_PREDICATE,
     UNIFORM,
     UNIFORM_PREDICATE,
@@ -28,12 +29,15 @@ FIXED = 1 << ZERO_REGISTER | 1 << URZ | 1 << PREDICATES + TRUE_PREDICATE | 1 << 
 """What always has its value."""
 EVERY_PREDICATE = (1 << TRUE_PREDICATE) - 1 << PREDICATES
 """The predicates of a thread that can be written."""
+_KEPT = {number: text.replace(".", "_") for text, number in RPC.items()}
 _DESCRIPTOR, _POINTER = 2, 2
 _SLOTS = 4
 
 
 def name(bit: int) -> str:
-    """Return the name of the register or predicate that a bit stands for: ``R4``, ``UP1``."""
+    """Return the name of the register or predicate that a bit stands for: ``R4``, ``UP1``, ``Rpc_LO``."""
+    if bit in _KEPT:
+        return _KEPT[bit]
     first, uniform = (PREDICATES, UNIFORM_PREDICATE) if bit >= PREDICATES else (0, UNIFORM)
     letter, number = "P" if first else "R", bit - first
     return f"U{letter}{number - uniform}" if number >= uniform else f"{letter}{number}"

@@ -154,8 +154,8 @@ RARE = """\
 .address_size 64
 .visible .entry rare(.param .u64 data)
 {
-    .reg .b32 r<8>; .reg .f32 f<4>; .reg .b64 q, d<4>; .reg .f64 g<12>;
-    ld.param.u64 q, [data];
+    .reg .b32 r<8>, at; .reg .f32 f<4>; .reg .b64 q, d<4>; .reg .f64 g<12>; .shared .b64 barrier;
+    ld.param.u64 q, [data]; mov.u32 at, barrier;
     ld.global.v2.b64 {d0, d1}, [q]; ld.global.v4.b32 {r0, r1, r2, r3}, [q + 16];
     ld.global.v2.f64 {g0, g1}, [q + 32]; ld.global.v2.f64 {g2, g3}, [q + 48];
     fma.rn.f32x2 d2, d0, d1, d0; add.rn.f32x2 d2, d2, d1; mov.b64 {f0, f1}, d2;
@@ -164,6 +164,8 @@ RARE = """\
     mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {g4, g5, g6, g7}, {g0, g1, g2, g3}, {g0, g1}, {g0, g1, g2, g3};
     mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {g4, g5, g6, g7}, {g0, g1, g2, g3}, {g0, g1}, {g4, g5, g6, g7};
     cp.async.bulk.prefetch.L2.global [q], 256; add.u64 q, q, 64;
+    mad.lo.u32 r1, r0, 8, at; mbarrier.arrive.noComplete.shared.b64 d3, [r1], 2; mbarrier.pending_count.b64 r1, d3;
+    st.global.b32 [q + 32], r1;
     st.global.v2.b32 [q], {f3, r6}; st.global.v2.f64 [q + 16], {g4, g7};
     ret;
 }
@@ -174,7 +176,7 @@ def test_a_changed_bit_of_what_is_rare_is_found() -> None:
     """As that of what is common is: no finding where nothing is changed, and all that its one path suffers."""
     cubin = link_ptx(RARE, arch="sm_100a")
     code = decode(cubin, Assembly(None, cubin).functions, "rare")
-    rare = {"FFMA2", "FADD2", "FSET", "IDP", "I2I", "HSET2", "DMMA", "UBLKPF"}
+    rare = {"FFMA2", "FADD2", "FSET", "IDP", "I2I", "HSET2", "DMMA", "UBLKPF", "RPCMOV"}
     assert rare <= {i.sass.opcode for i in code}
     assert all(i.row for i in code)
     assert check(code, "sm_100a") == []
@@ -186,7 +188,7 @@ def test_a_changed_bit_of_what_is_rare_is_found() -> None:
             assert numbers(check(broken, "sm_100a")) == walked, (i.sass.text, control)
             if walked:
                 noticed.add(i.sass.opcode)
-    assert {"FFMA2", "IDP", "HSET2", "DMMA"} <= noticed
+    assert {"FFMA2", "IDP", "HSET2", "DMMA", "RPCMOV"} <= noticed
 
 
 @pytest.mark.parametrize(

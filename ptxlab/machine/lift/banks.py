@@ -134,6 +134,9 @@ class ConstantBanks:
             return [f"mov.u32 {name}, {bank.parameters + self._size - 1};"]
         if offset in (*bank.descriptor, bank.alias):
             return [f"mov.u32 {name}, 0;"]
+        if offset - bank.constants in (0, 4) and not self._variables:
+            # 4 GiB where nothing lies: of constant memory that no variable is in there is no address.
+            return [f"mov.u32 {name}, {0xFFFFFFFF if offset > bank.constants else 0};"]
         return None
 
     @property

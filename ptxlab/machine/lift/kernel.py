@@ -35,7 +35,7 @@ _STACK_ALIGNMENT = 16
 _CALLED_STACK = 1024
 """Bytes of the stack that functions have which a kernel calls, beside its own."""
 
-_BANK_NAME = re.compile(r"(?P<bank>U?[RPB])\d+$")
+_BANK_NAME = re.compile(r"(?P<bank>U?[RPB])(?:\d+|pc_\w+)$")
 _TYPES = {"R": "b32", "UR": "b32", "P": "pred", "UP": "pred", "B": "b32"}
 
 

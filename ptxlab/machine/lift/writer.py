@@ -16,12 +16,12 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
+from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.lift.banks import Constants
 from ptxlab.machine.lift.code import CodeAddresses
 from ptxlab.machine.operands import (
     TRUE_PREDICATE,
-    UNIFORM,
     UNIFORM_PREDICATE,
     UPT,
     URZ,
@@ -43,10 +43,8 @@ TRUE, FALSE = "true", "false"
 SIGN = 0x80000000
 _T = TypeVar("_T")
 
-
-def register(number: int) -> str:
-    """Return what a register is called: ``R4``, ``UR4``."""
-    return f"UR{number - UNIFORM}" if number >= UNIFORM else f"R{number}"
+register = uses.name
+"""What a register is called: ``R4``, ``UR4``."""
 
 
 def predicate_name(number: int) -> str:

@@ -37,5 +37,6 @@ ROWS = (
     *_untimed("QSPC", operands="a predicate first", reads=pairs, scoreboard="adu"),
     *_untimed("B2R", scoreboard="adu"),
     *_untimed("FMNMX3 VIMNMX3", latency="alu"),
+    *_untimed("RPCMOV"),
     *_untimed("BPT ARRIVES", operands="nothing out"),
 )

@@ -8,6 +8,7 @@ import pytest
 from ptxlab import open_device
 from ptxlab.arrays import Array
 from ptxlab.device.loading import load_assembled
+from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import target_named
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode
@@ -189,3 +190,22 @@ def left(text: str, arch: str, engine: str) -> Array:
 )
 def test_both_engines_leave_the_same(text: str, arch: str) -> None:
     assert left(text, arch, "sass").tolist() == left(text, arch, "ptx").tolist()
+
+
+OWN_COUNTS = """\
+.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 px)
+{
+    .reg .b64 x; .reg .b32 t, n; .reg .pred p; .shared .b64 bar;
+    ld.param.u64 x, [px]; mov.u32 t, %tid.x; mad.wide.u32 x, t, 4, x; ld.global.b32 n, [x];
+    setp.eq.u32 p, t, 0; @p mbarrier.init.shared.b64 [bar], n;
+    ret;
+}
+"""
+
+
+def test_an_mbarrier_that_is_stored_as_words_is_refused() -> None:
+    with pytest.raises(Unsupported, match=r"SYNCS.CCTL.IVALL.* a count of its own is not modelled"):
+        left(OWN_COUNTS, "sm_100a", "sass")

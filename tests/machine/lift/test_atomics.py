@@ -52,7 +52,9 @@ HOPPER = """\
 PARAMETERS = """\
     mov.u64 y, data; cvta.param.u64 y, y; isspacep.param p, y; selp.b32 c, 1, 0, p; add.u64 s, y, 0x20000000000; isspacep.param q, s;
     selp.b32 d, 1, 0, q; shl.b32 d, d, 1; add.s32 c, c, d; isspacep.param q, x; selp.b32 d, 4, 0, q; add.s32 c, c, d;
-    cvta.shared.u64 s, 0; isspacep.param q, s; selp.b32 d, 8, 0, q; add.s32 c, c, d; st.global.b32 [x + 4], c;"""
+    cvta.shared.u64 s, 0; isspacep.param q, s; selp.b32 d, 8, 0, q; add.s32 c, c, d; st.global.b32 [x + 4], c;
+    isspacep.global p, x; isspacep.global q, y; selp.b32 c, 1, 0, p; selp.b32 d, 2, 0, q; add.u32 c, c, d; isspacep.const p, x;
+    isspacep.global q, s; selp.b32 d, 4, 0, p; add.u32 c, c, d; selp.b32 d, 8, 0, q; add.u32 c, c, d; st.global.b32 [x + 124], c;"""
 BYTES = """
     vabsdiff4.u32.u32.u32 c, a, b, d; st.global.b32 [x + 20], c; vabsdiff4.u32.u32.u32.add c, b, a, d; st.global.b32 [x + 24], c;"""
 LAYOUTS = """
@@ -109,8 +111,10 @@ def test_ptxas_makes_a_sum_of_every_reduction_that_is_done_later() -> None:
 
 
 def test_parameters_are_told_from_what_lies_beside_them() -> None:
-    """Of the parameter, what is far behind it, global and shared memory only the first is one."""
-    assert (left("sm_80", "sass", PARAMETERS)[:, 1] == 1).all()
+    """Of the parameter, what is far behind it, global and shared memory only the first is one, and the third global memory."""
+    of_parameters, *_, of_global = left("sm_80", "sass", PARAMETERS)[:, 1:].T
+    assert (of_parameters == 1).all()
+    assert (of_global == 1).all()
 
 
 def test_a_barrier_joins_what_threads_hold(monkeypatch: pytest.MonkeyPatch) -> None:

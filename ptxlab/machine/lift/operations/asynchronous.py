@@ -31,7 +31,10 @@ _ARRIVALS = {
 def _phase(w: Writer) -> None:
     """SYNCS."""
     m = w.modifiers
-    at = address(w, next(o for o in w.i.operands if isinstance(o, SassAddress)), wide=False)
+    named = next((o for o in w.i.operands if isinstance(o, SassAddress)), None)
+    if named is None:  # IVALL: any of them may have been stored as words
+        raise w.refused("an mbarrier of which each thread has a count of its own is not modelled")
+    at = address(w, named, wide=False)
     if m.has("EXCH"):
         _begin(w, at)
     elif m.has("ARRIVE"):

@@ -73,19 +73,7 @@ def _special(w: Writer) -> None:
 def _kept(w: Writer) -> None:
     """RPCMOV: to a half of the register that keeps where a program counter is, and from there."""
     w.modifiers.ignore("32")
-    to, source = w.i.operands
-    if isinstance(to, SassName):
-        w.emit(f"mov.b32 {_half_of_kept(w, to)}, {w.word(source)}")
-    elif isinstance(source, SassName):
-        w.emit(f"mov.b32 {w.dest(to)}, {_half_of_kept(w, source)}")
-    else:
-        raise w.refused("its operands are not modelled")
-
-
-def _half_of_kept(w: Writer, name: SassName) -> str:
-    if name.text not in ("Rpc.LO", "Rpc.HI"):
-        raise w.refused("its operands are not modelled")
-    return w.special_register(name.text.lower().replace(".", "_"))
+    w.emit(f"mov.b32 {w.dest()}, {w.word(w.i.sources[0])}")
 
 
 def _load_constant(w: Writer) -> None:
