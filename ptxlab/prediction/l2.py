@@ -126,7 +126,7 @@ def reuse_of_uneven(
 ) -> Reuse:
     """Work out the same for CTAs that differ: each is as likely to come to what another ``touched`` as any.
 
-    ``touched`` has what several touch once for each of them.
+    ``touched`` has what several touch once for each of them. Those that run at a time come there in step.
     """
     there = touched.within(launch.regions)
     every, asked = there.footprint, sum(touched.loaded.values())
@@ -134,7 +134,9 @@ def reuse_of_uneven(
     if every <= size or not asked:
         return Reuse({}, loaded, stored)
     shared = 1 - loaded / asked
-    once, again = kept(every, size), kept(every * resident / launch.ctas, size)
+    in_step = min(1.0, resident / launch.ctas)
+    once, later = kept(every, size), kept(every * resident / launch.ctas, size)
+    again = in_step + (1 - in_step) * later
     hits = once + (again - once) * shared
     moved = (1 - hits) * asked
     moved = max(loaded, moved) + lost(touched, there, resident, size)

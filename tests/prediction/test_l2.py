@@ -7,8 +7,12 @@ import random
 import numpy as np
 import pytest
 
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.memory import MemoryRange
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.l2 import kept
+from ptxlab.prediction.l2 import kept, reuse_of_uneven
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.touched import Touched, _again
@@ -88,6 +92,19 @@ def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
     )
     assert added.cycles == pytest.approx(stored.cycles, rel=0.05)
     assert set(added.not_modelled) - set(stored.not_modelled) == {"atomics that meet in a line"}
+
+
+def test_ctas_that_differ_and_run_at_a_time_come_in_step_to_what_they_share() -> None:
+    """Of 100 MiB each of 132 CTAs reads a fourth, other CTAs than the next; all at a time, or in two generations."""
+    whole, size = 100 << 20, 25 << 20
+    memory = [MemoryRange(1 << 30, whole)]
+    launch = Launch(TARGETS["sm_90a"], LaunchConfig.of(132, 128), b"", memory)
+    touched = Touched({0: 33.0 * whole}, {}, {})
+    persistent, generations = (
+        reuse_of_uneven([], launch, touched, resident, size).loaded for resident in (132, 66)
+    )
+    assert whole <= persistent < 2 * whole
+    assert generations > 4 * persistent
 
 
 def test_what_is_stored_takes_room_from_what_is_loaded_again(
