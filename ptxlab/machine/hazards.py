@@ -200,7 +200,7 @@ class HazardCheck:
         return (
             (together and (loads or row.does == "phase"))
             or _ordered(earlier) == _ordered(row) != ""
-            or (earlier.latency == "agu" and row.space == "shared")
+            or (earlier.latency == "agu" and row.space in ("shared", "local"))
         )
 
     def _reads_in_order(self, number: int, later: DecodedInstruction) -> bool:
@@ -215,6 +215,8 @@ def _queue(i: DecodedInstruction) -> str:
     The scoreboard of a later one tells of all before. Shuffles go the way of shared memory.
     """
     row = i.known
+    if row.scoreboard == row.pipe == "adu":  # reductions of a warp
+        return row.pipe
     if row.scoreboard in ("shared", "special"):
         return row.scoreboard if row.latency != "agu" else "shuffled or shared"
     return _ordered(row)

@@ -113,7 +113,7 @@ def _done(
 
 def _in_order(first: DecodedInstruction, later: DecodedInstruction) -> bool:
     names = {first.sass.opcode, later.sass.opcode}
-    return any(names <= family for family in (_SHARED | _SHUFFLES, _SPECIAL, *_QUEUES))
+    return any(names <= family for family in (_SHARED | _SHUFFLES, _SPECIAL, {"REDUX"}, *_QUEUES))
 
 
 def _takes_in_order(first: DecodedInstruction, later: DecodedInstruction) -> bool:
@@ -125,7 +125,7 @@ def _takes_first(first: DecodedInstruction, later: DecodedInstruction) -> bool:
     names = {first.sass.opcode, later.sass.opcode}
     return (
         names <= _LOADS or names == {"SYNCS"} or any(names <= queue for queue in _QUEUES)
-        or (first.sass.opcode in _MEMORY and later.sass.opcode in _SHARED)
+        or (first.sass.opcode in _MEMORY and later.sass.opcode in _SHARED | {"LDL"})
     )  # fmt: skip
 
 

@@ -225,6 +225,7 @@ def test_a_hazard_across_the_back_edge_of_a_loop_is_found() -> None:
 IN_ORDER = {
     # What holds no scoreboard, a later one that does, what waits for it and uses both; one that says nothing instead.
     "shuffles": ("LDSM.16.MT88.4 R4, [R1]", "SHFL.BFLY PT, R8, R9, 0x1, 0x1f", "IADD3 R10, R4, R8, RZ", "MUFU.EX2 R8, R9"),
+    "reductions": ("REDUX UR4, R2", "REDUX.MIN UR5, R2", "IADD3 R3, RZ, UR4, UR5", "S2UR UR5, SR_CTAID.X"),
     "doubles": ("DMUL R4, R2, R12", "DMUL R8, R2, R14", "FADD R4, R8, R9", "MUFU.EX2 R8, R9"),
     "halves of Tensor Memory": (
         "LDTM.16dp32bit_t0_t15.x4 R4, tmem[UR4]", "LDTM.16dp32bit_t16_t31.x4 R4, tmem[UR4+0x4]", "FADD R8, R4, R5",
@@ -238,7 +239,7 @@ IN_ORDER = {
 def test_the_scoreboard_of_a_later_one_tells_of_those_before_whose_results_come_in_order(
     name: str,
 ) -> None:
-    """As LeetCUDA's gelu and attention have it on sm_120a, and Triton's attention on sm_80 and sm_100a."""
+    """As LeetCUDA's gelu and attention have it on sm_120a, Triton's attention on sm_80 and sm_100a, and cuda-samples."""
 
     def found(*texts: str) -> set[str]:
         bits = Control(6, None, None, (), ())
@@ -302,6 +303,23 @@ def test_a_barrier_comes_behind_what_shared_memory_was_asked_for(
     ]
     assert [hazard.kind for hazard in check(code, "sm_80")] == kinds
     assert {kind for kind, *_ in hazards(code, latencies("sm_80"))} == {*kinds}
+
+
+@pytest.mark.parametrize(
+    ("later", "kinds"), [("LDL.LU.64 R2, [R1+0x8]", []), ("MOV R3, R0", ["WAR"])]
+)
+def test_what_is_loaded_of_local_memory_comes_behind_what_memory_reads(
+    later: str, kinds: list[str]
+) -> None:
+    """As flash-linear-attention's chunk_bwd_kernel_dv has it on sm_90a, where registers are spilled."""
+    bits = Control(6, None, None, (), ())
+    code = [
+        replace(instruction(text, number), control=bits)
+        for number, text in enumerate(("LDGSTS.E.BYPASS.128 [R4], [R2.64]", later, "EXIT"))
+    ]
+    code[0] = replace(code[0], control=replace(bits, reads=0))
+    assert [hazard.kind for hazard in check(code, "sm_90a")] == kinds
+    assert {kind for kind, *_ in hazards(code, latencies("sm_90a"))} == {*kinds}
 
 
 @pytest.mark.parametrize(
