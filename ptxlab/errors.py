@@ -98,7 +98,7 @@ class LaunchError(PtxlabError):
     """A kernel stopped: out of bounds, misaligned, deadlocked, trapped, or wrongly called.
 
     ``kind`` names the rule it broke: "bounds", "alignment", "async", "barrier", "deadlock" or "tensor memory
-    leak"; "launch" is another.
+    leak"; "launch" is another. ``lane`` is the position in its wave of the thread that broke it, where it is one.
     """
 
     exit_status = 4
@@ -111,9 +111,11 @@ class LaunchError(PtxlabError):
         location: Location | None = None,
         hint: str | None = None,
         kind: str = "launch",
+        lane: int | None = None,
     ) -> None:
         super().__init__(message, location=location, hint=hint)
         self.kind = kind
+        self.lane = lane
 
 
 _LONGEST = 60

@@ -201,6 +201,7 @@ class HazardCheck:
             (together and (loads or row.does == "phase"))
             or _ordered(earlier) == _ordered(row) != ""
             or (earlier.latency == "agu" and row.space in ("shared", "local"))
+            or (earlier.latency == row.latency == "agu" and row.scoreboard == "special")  # shuffles
         )
 
     def _reads_in_order(self, number: int, later: DecodedInstruction) -> bool:

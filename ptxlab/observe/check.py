@@ -341,8 +341,10 @@ class Checker(Watcher):
         assert fault.location is not None
         line = fault.location.line
         words = fault.message, fault.hint or ""
-        source = self._context.source(line)
-        return Finding(kind, "fault", "error", line, *words, 1, "faults", source=source)
+        source, computed = self._context.source(line), self._context.computed(fault.lane)
+        return Finding(
+            kind, "fault", "error", line, *words, 1, "faults", source=source, computed=computed
+        )
 
     def _hedged(self, finding: Finding) -> Finding:
         fence = self._fence

@@ -14,6 +14,7 @@ from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.instrument.sites import sources
 from ptxlab.observe.agents import Agents
 from ptxlab.observe.check_report import Finding, rules
+from ptxlab.observe.computed import Computed, Definitions
 from ptxlab.observe.shadow import Shadow
 from ptxlab.observe.value_flow import RegisterNames
 from ptxlab.syntax.functions import SourceLine
@@ -49,6 +50,7 @@ class CheckContext:
         self.names = RegisterNames()
         self._numbers: dict[Site, int] = {}
         self._sites: list[Site] = []
+        self._definitions: dict[str, Definitions] = {}
         self._findings: dict[tuple[str, str, str, Site, Site | None], Finding] = {}
 
     def begin(self, wave: Wave) -> None:
@@ -82,8 +84,9 @@ class CheckContext:
         other: Site | None = None,
         site: Site | None = None,
         unit: str = "bytes",
+        thread: int | None = None,
     ) -> None:
-        """Note that ``rule`` was broken ``count`` times, at ``site`` or where the wave stands.
+        """Note that ``rule`` was broken ``count`` times, at ``site`` or where the wave stands, there by a ``thread``.
 
         Findings that are alike are one, in the words of the first.
         """
@@ -95,6 +98,7 @@ class CheckContext:
             line, other_line = site.line, None if other is None else other.line
             places = self.source(line), self.source(other_line)
             finding = Finding(kind, rule, severity, line, *words, 0, unit, other_line, *places)
+            finding = replace(finding, computed=self.computed(thread))
         self._findings[key] = replace(finding, count=finding.count + count)
 
     @property
@@ -104,6 +108,16 @@ class CheckContext:
     def source(self, line: int | None) -> SourceLine | None:
         """Return the line of CUDA C that the instruction on a line of the PTX comes from."""
         return None if line is None else self._sources.get(line)
+
+    def computed(self, thread: int | None) -> tuple[Computed, ...]:
+        """Return what the addresses of the instruction at hand are made of, as a thread of the wave has it."""
+        if thread is None or not self._sources:
+            return ()
+        name = self.site.function
+        if name not in self._definitions:
+            function = next(each for each in self.wave.functions if each.name == name)
+            self._definitions[name] = Definitions(function, self._sources)
+        return self._definitions[name].behind(self.site, self.frame.registers, thread)
 
     @cached_property
     def _sources(self) -> dict[int, SourceLine]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ptxlab.observe.computed import Computed
 from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.tree import SourceText
@@ -105,7 +106,8 @@ class Finding:
     ``rule`` says which rule of its ``kind``, such as "RAW". ``line`` is that of the PTX where it shows,
     ``other_line`` that of an instruction before with which it clashes. ``source`` and ``other_source``
     are the lines of CUDA C these come from, where the PTX says so. ``count`` is in ``unit``: "bytes" of
-    memory accessed, as often as they are, "threads", or "faults".
+    memory accessed, as often as they are, "threads", or "faults". ``computed`` has what the address is made of,
+    as the thread has it that the message names first.
     """
 
     kind: str
@@ -119,6 +121,7 @@ class Finding:
     other_line: int | None = None
     source: SourceLine | None = None
     other_source: SourceLine | None = None
+    computed: tuple[Computed, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.severity}: {self.kind} in line {self.line}, {self.message}>"

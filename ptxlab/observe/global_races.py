@@ -232,7 +232,9 @@ class GlobalRaces:
                 rule, words = self._words(writes, wrote, equal, where, pair)
                 count = equals.size * known.shadow.size
                 site = self._context.numbered(int(number) // 2)
-                self._context.find("race", "info" if equal else "error", rule, count, words, site)
+                severity = "info" if equal else "error"
+                lane = self._context.wave.lane(pair[0])
+                self._context.find("race", severity, rule, count, words, site, thread=lane)
 
     def _words(
         self,

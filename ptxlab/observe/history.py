@@ -152,13 +152,21 @@ class History:
         if log.unsorted > MOST_UNSORTED:
             self._sorted(kind)
 
+    def forget(self, kind: AccessKind, before: Array) -> None:
+        """Forget accesses of ``kind`` by threads, each thread's until the time ``before`` of it."""
+        if kind in self._logs:
+            log = self._sorted(kind)
+            ctas = self._ctas(log.keys >> _COLUMN_BITS)
+            kept = log.times >= before[self._clocks.agents.of(ctas, log.keys & _COLUMNS)]
+            log.keep(log.keys[kept], log.times[kept], log.places[kept])
+
     def earlier(self, touch: Touch, kind: AccessKind) -> EarlierAccesses | None:
         """Find accesses of ``kind`` by others that are unordered with these, noted or not.
 
         Of accesses by engines also those by threads that are ordered, but not for their proxy, unless an engine
         has since written there: then it is that write which the fence was missing before.
         """
-        layer = FENCED if touch.kind.engine and not kind.engine else HEARD
+        layer = FENCED if touch.kind.proxied and not kind.engine else HEARD
         last = self._last[kind]
         if not kind.engine and last.time < self._clocks.settled[layer].min():
             return None
@@ -198,7 +206,8 @@ class History:
         """Return when an engine last wrote to each granule, 0 where none did."""
         times = np.zeros(granules.size, np.int64)
         for kind, last in self._last.items():
-            if kind.engine and kind.writes:
+            wrote = kind.engine and kind.writes
+            if wrote and not kind.mbarrier:
                 np.maximum(times, last.times(granules), out=times)
         return times
 

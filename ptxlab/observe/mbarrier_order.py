@@ -27,6 +27,9 @@ from ptxlab.observe.phases import Phases
 from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Fences, Releases
 
+USED = AccessKind(writes=True, strong=True, mbarrier=True)
+WAITED = AccessKind(writes=False, strong=True, mbarrier=True)
+
 
 class MbarrierOrder:
     """Follows the barrier objects of a wave; ``any`` says that there have been mbarriers."""
@@ -46,6 +49,7 @@ class MbarrierOrder:
         self._fences = fences
         self._warps = WarpsTogether(context)
         self._met = np.zeros(wave.ctas, bool)
+        self._arrived = np.zeros(wave.width, np.int64)
 
     # ---- mbarriers ----
 
@@ -57,7 +61,7 @@ class MbarrierOrder:
             self._again(threads, words)
             self._phases.begin(self._of(words))
             threads, words = self._makers(threads, words)
-        self._touch(AccessKind(writes=True, strong=not makes), threads.index, words)
+        self._touch(USED._replace(strong=not makes), threads.index, words)
         if what in ("arrive", "arrive_drop"):
             self._release(site, threads, words)
 
@@ -116,7 +120,7 @@ class MbarrierOrder:
         self._phases.complete(objects, words, self._objects.told(objects)[HEARD])
 
     def waited(self, threads: Threads, words: Array) -> None:
-        self._touch(AccessKind(writes=False, strong=True), threads.index, words)
+        self._touch(WAITED, threads.index, words)
         objects = self._of(words)
         self._phases.waited(threads.index, objects, self._clocks.now)
         if effects_of(self._context.site.instruction).relaxed:
@@ -125,10 +129,11 @@ class MbarrierOrder:
             self._objects.acquire(threads, objects)
 
     def use(self, threads: Array, words: Array) -> None:
-        """See ``threads`` have copies tell these mbarriers."""
-        self._touch(AccessKind(writes=True, strong=True), threads, words)
+        """See ``threads`` have copies tell these mbarriers, which they do until somebody has waited."""
         agents = self._clocks.agents
-        columns = agents.column(agents.engines("signals", words))
+        engines = agents.engines("signals", words)
+        self._touch(USED._replace(engine=True), engines, words, threads)
+        columns = agents.column(engines)
         rows = self._clocks.released(threads)[HEARD]
         self._phases.copy(threads, columns, rows, self._clocks.now)
 
@@ -184,11 +189,14 @@ class MbarrierOrder:
         context.find("async", "info", "again", together, (message, hint), unit="threads")
         return Threads(threads.width, index=threads.index[makers]), words[makers]
 
-    def _touch(self, kind: AccessKind, threads: Array, words: Array) -> None:
+    def _touch(
+        self, kind: AccessKind, agents: Array, words: Array, behind: Array | None = None
+    ) -> None:
         context = self._context
         granules, count = context.shadow.cover(words * OBJECT_BYTES, OBJECT_BYTES)
+        rows = None if behind is None else np.repeat(behind, count)
         number = context.number(context.site)
-        self._races.see(Touch(kind, number, np.repeat(threads, count), granules))
+        self._races.see(Touch(kind, number, np.repeat(agents, count), granules, rows))
 
     def _of(self, words: Array) -> Array:
         new = np.unique(words[self._numbers[words] < 0])
@@ -217,10 +225,17 @@ class MbarrierOrder:
             self._met[self._context.wave.cta_of[index]] = True
         elif not effects.relaxed:
             self._clusters.release(threads, clusters)
-        elif (rows := self._fences.told(index, near=False)) is not None:
-            self._clusters.arrive(clusters, rows)
+        else:
+            self._arrived[index] = self._clocks.tick()
+            if (rows := self._fences.told(index, near=False)) is not None:
+                self._clusters.arrive(clusters, rows)
 
     def clusters_met(self, arrived: Array) -> None:
+        """See clusters meet: waits for mbarriers that a thread has behind it are over for all of them.
+
+        That takes no release, as they have been answered.
+        """
+        self._races.forget(WAITED, np.where(arrived, self._arrived, 0))
         self._clusters.complete(np.unique(np.flatnonzero(arrived) // self._cluster))
 
     def ended(self, threads: Threads) -> None:

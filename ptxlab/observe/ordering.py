@@ -11,12 +11,17 @@ from ptxlab.arrays import Array
 class AccessKind(NamedTuple):
     """What matters of an access: whether it writes, is strong, and is by an engine, in its proxy.
 
-    Strong ones do not race with each other.
+    Strong ones do not race with each other. Those to an ``mbarrier`` as one are in no proxy of an engine.
     """
 
     writes: bool
     strong: bool = False
     engine: bool = False
+    mbarrier: bool = False
+
+    @property
+    def proxied(self) -> bool:
+        return self.engine and not self.mbarrier
 
 
 @dataclass(frozen=True, slots=True)

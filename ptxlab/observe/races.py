@@ -55,6 +55,9 @@ class Races:
     def remember(self, touch: Touch) -> None:
         self._order.note(touch)
 
+    def forget(self, kind: AccessKind, before: Array) -> None:
+        self._order.forget(kind, before)
+
     def compare(
         self, touch: Touch, stored: Stored | None = None, past: EarlierAccesses | None = None
     ) -> None:
@@ -76,7 +79,8 @@ class Races:
     ) -> None:
         """Report races, of which some are between stores of the ``same`` value."""
         what = _NAMES[touch.kind.writes, kind.writes]
-        threads = touch.threads[earlier.at]
+        agents = touch.by if touch.kind.mbarrier else touch.threads
+        threads = agents[earlier.at]
         engines = touch.kind.engine or kind.engine
         in_warp = (threads // WARP == earlier.threads // WARP) & (not engines)
         severities = np.where(in_warp, _WARNING, _ERROR)
@@ -94,17 +98,18 @@ class Races:
             check, rule, severity = "async", what, SEVERITIES[severities[first]]
             if earlier.unfenced[first]:
                 severity, rule, words = unfenced(context, kinds, granule, pair[1], other)
+            elif kind.mbarrier and not (kind.strong or touch.kind.proxied):
+                severity, rule, words = unready(context, granule, pair[0], other)
             elif engines:
                 partly = bool(earlier.partly[first])
                 severity, rule, words = race(context, what, kinds, granule, pair, other, partly)
-            elif effects_of(other.instruction).mbarrier and not kind.strong:
-                severity, rule, words = unready(context, granule, pair[0], other)
             elif what == "RAW" and effects_of(other.instruction).begins == "copies":
                 words = _copied(context, granule, *pair)
             else:
                 check, words = "race", _raced(context, what, severity, granule, *pair)
             amount = int(count) * context.shadow.size
-            context.find(check, severity, rule, amount, words, other, site)
+            lane = None if context.engine(pair[0]) else pair[0]
+            context.find(check, severity, rule, amount, words, other, site, thread=lane)
 
 
 def _raced(
@@ -210,6 +215,8 @@ def race(
     assert engine is not None
     work = f"the {effects_of(other.instruction).work} of line {other.line}"
     message = f"{what}: {who} {does} {where}, which {work} {did} until it is waited for"
+    if before.mbarrier:
+        message = f"{what}: {who} {does} {where}, an mbarrier that {work} tells when it is done"
     if partly:  # programs that run right on H100 leave the barrier out
         return "warning", what, (f"{message} by each warp of its warpgroup", _EACH_WARP)
     return "error", what, (message, _WAITS[engine[0]])

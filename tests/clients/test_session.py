@@ -126,6 +126,32 @@ def test_what_is_wrong_names_the_element_and_the_line_first(tmp_path: Path) -> N
     )
 
 
+def test_what_other_lines_computed_of_an_address_is_told_with_the_thread_s_values(
+    tmp_path: Path,
+) -> None:
+    apart = program(tmp_path).replace(".b64 p;", ".b64 p, q;").replace("[p], v", "[q], v")
+    apart = apart.replace("mad.wide.u32 p, t, 4, p;\n    .loc 1 3 9", ".loc 1 3 9\n    ADDRESS")
+    apart = apart.replace("ADDRESS", "mad.wide.u32 q, t, 4, p;").replace("v, [p]", "v, [q]")
+    twice = apart.replace(".loc 1 5 5", ".loc 1 5 5\n    add.u32 t, t, 1;")
+    for text, told in ((apart, [("t", 60, (f"{tmp_path}/kernel.py", 2))]), (twice, [])):
+        session = Session("sm_80", check=True)
+        kernel = session.load(text, "turn.ptx").kernel("turn")
+        with pytest.raises(LaunchError, match=r"kernel\.py:3:5"):
+            session.launch(kernel, CONFIG, *borrowed(np.zeros(60, np.uint32)))
+        [report] = session.reports
+        [finding] = report.findings
+        assert [*finding.computed] == told
+        line = "\nwhere t is 60, which line 2 computed: start = x\nhint: "
+        assert (line in report.as_text()) == bool(told)
+    session = Session("sm_80", check=True)
+    kernel = session.load(apart, "turn.ptx").kernel("turn")
+    session.launch(kernel, LaunchConfig.of(2, 64), *borrowed(np.zeros(64, np.uint32)))
+    assert session.reports[0].findings
+    for raced in session.reports[0].findings:
+        thread = int(raced.message.split("thread (")[1].split(",")[0])
+        assert [(each.register, each.value) for each in raced.computed] == [("t", thread)]
+
+
 def test_checked_launches_report_each_thing_once(tmp_path: Path) -> None:
     session = Session("sm_80", check=True)
     right = session.load(program(tmp_path), "right.ptx").kernel("turn")

@@ -125,7 +125,7 @@ def _takes_first(first: DecodedInstruction, later: DecodedInstruction) -> bool:
     names = {first.sass.opcode, later.sass.opcode}
     return (
         names <= _LOADS or names == {"SYNCS"} or any(names <= queue for queue in _QUEUES)
-        or (first.sass.opcode in _MEMORY and later.sass.opcode in _SHARED | {"LDL"})
+        or (first.sass.opcode in _MEMORY and later.sass.opcode in _SHARED | _SHUFFLES | {"LDL"})
     )  # fmt: skip
 
 

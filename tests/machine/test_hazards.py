@@ -323,6 +323,22 @@ def test_what_is_loaded_of_local_memory_comes_behind_what_memory_reads(
 
 
 @pytest.mark.parametrize(
+    ("store", "kinds"), [("STS [R14.X4+0x10], R15", []), ("STG.E [R2.64], R15", []), ("MUFU.EX2 R8, R15", ["WAR"])]
+)  # fmt: skip
+def test_a_shuffle_gives_nothing_before_what_was_asked_first_has_read(
+    store: str, kinds: list[str]
+) -> None:
+    """As CUB's scan has it on sm_80, where the store holds no scoreboard."""
+    texts = (store, "SHFL.UP PT, R15, R15, 0x1, RZ", "EXIT")
+    code = [
+        replace(instruction(text, number), control=Control(4, None, None, (), ()))
+        for number, text in enumerate(texts)
+    ]
+    assert [hazard.kind for hazard in check(code, "sm_80")] == kinds
+    assert {kind for kind, *_ in hazards(code, latencies("sm_80"))} == {*kinds}
+
+
+@pytest.mark.parametrize(
     ("told", "writes", "kinds"),
     [
         ("UTCHMMA gdesc[UR6], gdesc[UR8], tmem[UR4], tmem[UR10], idesc[UR11], UP1", "UR4", ["WAR"]),

@@ -241,7 +241,7 @@ def _fault(
     """Describe the first thread whose address is ``wrong``, and what is wrong with it there."""
     first = int(np.argmax(wrong))
     value = int(address[first])
-    thread = wave.thread(int(threads.index[first if where is None else int(where[first])]))
+    lane = int(threads.index[first if where is None else int(where[first])])
     shared = address.shape[0] == 1 and where is None  # by all threads
     others = (threads.size if shared else int(np.count_nonzero(wrong))) - 1
     more = f" (and {others} more thread{'s' * (others > 1)})" if others > 0 else ""
@@ -261,10 +261,11 @@ def _fault(
         if isinstance(memory, Allocation):
             hint += f"; it lies in {memory.name}"
     return LaunchError(
-        f"{access.verb} of {access.nbytes} bytes at {where_to} by {thread}{more} {reason}",
+        f"{access.verb} of {access.nbytes} bytes at {where_to} by {wave.thread(lane)}{more} {reason}",
         location=wave.locate(access.line),
         hint=hint,
         kind=kind,
+        lane=lane,
     )
 
 

@@ -168,6 +168,11 @@ class Wave:
         block, grid = self.config.block, self.config.grid
         return f"thread {unravel(inside, block)} of CTA {unravel(cta, grid)}"
 
+    def lane(self, thread: int) -> int:
+        """Return the position in this wave of a thread of the grid that is one of its own."""
+        cta, inside = divmod(thread, self.cta_width)
+        return int(np.flatnonzero(np.asarray(self.numbers) == cta)[0]) * self.cta_width + inside
+
     def cta(self, position: int) -> str:
         """Name the CTA at ``position`` of the wave by its index in the grid."""
         return f"CTA {unravel(self.numbers[position], self.config.grid)}"

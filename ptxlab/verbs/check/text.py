@@ -29,6 +29,7 @@ def text(report: CheckReport, sources: Sources | None = None) -> str:
 def sources_of(report: CheckReport) -> Sources:
     """Read the files that the findings come from."""
     places = [f.source for f in report.findings] + [f.other_source for f in report.findings]
+    places += [each.source for f in report.findings for each in f.computed]
     return read_sources({line.path for line in places if line is not None})
 
 
@@ -67,6 +68,9 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
     )
     yield f"{finding.severity}: {finding.kind}{amount}"
     yield from _line(report, finding.message, finding.line, finding.source, sources)
+    for each in finding.computed:
+        _, line = indented(sources, *each.source)
+        yield f"where {each.register} is {each.value}, which line {each.source.line} computed: {line.strip()}"
     if finding.other_line is not None:
         yield from _line(report, "the other", finding.other_line, finding.other_source, sources)
     if len(group) > 1:
@@ -143,6 +147,10 @@ def as_json(report: CheckReport) -> dict[str, Any]:
                 **members(finding, *_TOLD),
                 "source": _plain(finding.source),
                 "other_source": _plain(finding.other_source),
+                "computed": [
+                    {**members(each, "register", "value"), "source": _plain(each.source)}
+                    for each in finding.computed
+                ],
             }
             for finding in report.findings
         ],

@@ -143,6 +143,61 @@ def test_a_copy_for_all(checked: Check) -> None:
     assert not report.findings[0].message.endswith("has accessed its shared memory")
 
 
+FOR_THE_OTHER = f"""
+    {WRITE}
+    fence.proxy.async.shared::cta;
+    @p0 mbarrier.init.shared.b64 [bar], 1;
+    {MEET}
+    @!p0 bra OVER;
+    setp.eq.u32 p2, r4, 0;
+    @p2 bra HEAR;
+    mapa.shared::cluster.u32 r8, r3, 0;
+    mapa.shared::cluster.u32 r9, r2, 0;
+    cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [r8], [r3], 512, [r9];
+    bra OVER;
+HEAR: mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512;
+W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0;
+    @!p1 bra W;
+    mbarrier.inval.shared.b64 [bar];
+OVER:
+"""
+
+
+def test_an_mbarrier_is_given_back_when_a_copy_of_another_cta_has_told_it(checked: Check) -> None:
+    whole = START + FOR_THE_OTHER + MEET
+    assert checked(whole, **GRID).verdict == "clean"
+    wait = whole[whole.index("W:") : whole.index("    mbarrier.inval")]
+    report = checked(whole.replace(wait, MEET), **GRID)
+    early = next(finding for finding in report.findings if finding.rule == "WAW")
+    assert (early.kind, early.severity, early.count) == ("async", "error", 2 * 8)
+    assert lines(report, early)[0] == "mbarrier.inval.shared.b64 [bar]"
+    assert "an mbarrier that the copy of line" in early.message
+    report = checked(whole.replace(MEET, "bar.sync 0;\n", 1), **GRID)
+    made = next(finding for finding in report.findings if finding.rule == "makes")
+    assert (made.severity, made.count) == ("error", 2 * 8)
+    assert made.message.startswith("thread (0, 0, 0) of CTA (1, 0, 0) uses the mbarrier bar+0x0")
+
+
+HEARD = """
+    @p0 mbarrier.arrive.shared.b64 _, [bar];
+W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0;
+    @!p1 bra W;
+"""
+
+
+def test_a_wait_is_over_for_those_whom_its_thread_meets_then(checked: Check) -> None:
+    """A relaxed arrival does for that, as the wait has been answered; it has to come behind it."""
+    make = "    @p0 mbarrier.init.shared.b64 [bar], 1;\n" + MEET
+    arrive, wait = MEET.replace("arrive", "arrive.relaxed").splitlines(keepends=True)
+    gone = "    @p0 mbarrier.inval.shared.b64 [bar];\n"
+    assert checked(make + HEARD + arrive + wait + gone, **GRID).findings == ()
+    for early in (HEARD, arrive + HEARD + wait):
+        report = checked(make + early + gone, **GRID)
+        finding = only(report)
+        assert (finding.rule, finding.count) == ("WAR", 4 * 8)
+        assert lines(report, finding)[0] == gone.strip()[:-1]
+
+
 ALIGNED = MEET.replace(";", ".aligned;")
 LONE = """
     @!p0 bra Z;
