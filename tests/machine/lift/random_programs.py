@@ -20,6 +20,7 @@ _GUARD_LOST = re.compile(r"set\.")
 """ptxas loses part of their guard: docs/ptxas.md."""
 _OTHER = re.compile(
     r"testp"  # what its register held before is lost: docs/ptxas.md
+    r"|setp\.\w+\.and\.ftz"  # that a branch forgets: docs/ptxas.md
     r"|fns|sh[lr]\.\w16"  # of the least offset, and of constants above 16 bits: docs/ptxas.md
     r"|div\.full"  # last bits
     r"|(rcp|div|sqrt)\.r[zmp]\.ftz"  # whether what rounds up to the least normal number is flushed

@@ -262,7 +262,7 @@ def test_a_check_is_incomplete_where_machine_code_does_not_run(
     assert "VIMNMX3 is not modelled" in told["not_compared"]
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 5])
 def test_guards_that_are_lost_are_found_as_the_page_says(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
