@@ -11,6 +11,7 @@ from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.protocol import Dump, Dumped
 from ptxlab.launch_config import Dim3, LaunchConfig
+from ptxlab.syntax.names import called
 
 # Imported when they are asked for, which few programs do.
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Launched:
 
     def __repr__(self) -> str:
         target = self.kernel.device.target.name
-        return f"<launch of {self.kernel.name} on {target}: {self.config!r}>"
+        return f"<launch of {called(self.kernel.name)} on {target}: {self.config!r}>"
 
     @property
     def ptx(self) -> str:

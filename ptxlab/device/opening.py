@@ -8,6 +8,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Device
 from ptxlab.emulator import print_text
 from ptxlab.errors import DeviceUnavailable, PtxlabError, did_you_mean
+from ptxlab.isa.gpus import gpu_named
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
 from ptxlab.workers import Progress
 
@@ -77,7 +78,8 @@ def open_device(
 
 def _target(arch: str) -> Target:
     if arch not in TARGETS:
-        close = did_you_mean(arch, TARGETS, most=3)
+        gpu = gpu_named(arch)
+        close = f"{gpu.name} is {gpu.target.name};" if gpu else did_you_mean(arch, TARGETS, most=3)
         known = f"targets are {', '.join(TARGETS)}"
         raise PtxlabError(
             f"there is no target {arch!r}", hint=f"{close} {known}" if close else known

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from ptxlab.isa.targets import TARGETS, Target
 
@@ -188,6 +188,22 @@ a GB10 say it of themselves (ademeure/QuickRunCUDA; forums.developer.nvidia.com 
 def gpus_of(target: Target) -> tuple[Gpu, ...]:
     """Return the GPUs that are ``target``, the one that stands for all of them first."""
     return tuple(gpu for gpu in GPUS if gpu.capability == target.capability)
+
+
+def spelled(name: str) -> str:
+    """Return a GPU's name as it is asked for: ``rtx3090``."""
+    return "".join(name.lower().replace("-", " ").split()).removesuffix("sxm")
+
+
+def gpu_named(name: str) -> Gpu | None:
+    """Return the GPU that is called ``name``, however spelled, which may leave out RTX; None where none is."""
+    return _named().get(spelled(name))
+
+
+@cache
+def _named() -> dict[str, Gpu]:
+    names = {spelled(gpu.name): gpu for gpu in GPUS}
+    return {name.removeprefix("rtx"): gpu for name, gpu in names.items()} | names
 
 
 def sms_of(target: Target) -> int:

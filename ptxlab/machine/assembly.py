@@ -40,6 +40,10 @@ class Assembly(Readable):
     cubin: Cubin
     launched: LaunchConfig | None = None
 
+    def __repr__(self) -> str:
+        of = "" if self.module is None else f" of {self.module.source.path}"
+        return f"<machine code{of} for {self.cubin.arch}>"
+
     @cached_property
     def functions(self) -> dict[str, SassFunction]:
         """The SASS, by function. Of an instruction of several lines ptxas names the last one; here it is the first."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ptxlab.observe.computed import Computed
 from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import SourceText
 
 RULES: dict[str, tuple[str, dict[str, str]]] = {
@@ -148,7 +149,7 @@ class CheckReport(Readable):
     def __repr__(self) -> str:
         counts = {"errors": self.errors, "warnings": self.warnings}
         told = "".join(f", {count} {what}" for what, count in counts.items() if count)
-        return f"<check of {self.kernel}: {self.verdict}{told}>"
+        return f"<check of {called(self.kernel)}: {self.verdict}{told}>"
 
     @property
     def verdict(self) -> str:

@@ -25,6 +25,7 @@ from ptxlab.observe.addresses import device_dependent
 from ptxlab.observe.rounding import Executed, Judgement, judge
 from ptxlab.observe.value_flow import results
 from ptxlab.pictured import Readable
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Instruction, PtxModule
 
 WINDOW_BYTES = 1 << 27
@@ -106,7 +107,7 @@ class DiffReport(Readable):
 
     def __repr__(self) -> str:
         verdict = "the same" if self.same else "they differ"
-        return f"<diff of {self.launch.kernel} on {' and '.join(self.devices)}: {verdict}>"
+        return f"<diff of {called(self.launch.kernel)} on {' and '.join(self.devices)}: {verdict}>"
 
     @property
     def same(self) -> bool:

@@ -19,6 +19,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.timeline import Timeline
 from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.names import called
 
 Words32 = npt.NDArray[np.uint32]
 
@@ -174,7 +175,7 @@ class Recording(Readable):
         timeline = self.timeline
         warps = f"{len(self.warps)} warp{'s' * (len(self.warps) != 1)}"
         return (
-            f"<recording of {timeline.kernel} on {timeline.target}: {len(timeline.executed)} steps, "
+            f"<recording of {called(timeline.kernel)} on {timeline.target}: {len(timeline.executed)} steps, "
             f"{warps}, {len(self.registers)} registers, {timeline.config!r}>"
         )
 

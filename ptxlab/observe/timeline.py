@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.pictured import Readable
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.names import called
 
 Warps = tuple[int, ...]
 
@@ -254,7 +255,7 @@ class Timeline(Readable):
     def __repr__(self) -> str:
         ctas = ", ".join(map(str, self.ctas))
         steps = f"{len(self.executed)} steps of CTA {ctas}"
-        return f"<timeline of {self.kernel} on {self.target}: {steps}, {self.config!r}>"
+        return f"<timeline of {called(self.kernel)} on {self.target}: {steps}, {self.config!r}>"
 
 
 def united(spans: Iterable[SharedSpan], gap: int = 0) -> list[SharedSpan]:

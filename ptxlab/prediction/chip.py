@@ -15,7 +15,7 @@ from typing import Any
 
 from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
 from ptxlab.files import read_text
-from ptxlab.isa.gpus import GPUS, Gpu
+from ptxlab.isa.gpus import GPUS, Gpu, gpu_named, spelled
 
 _FOLDER = "chips"
 
@@ -115,31 +115,21 @@ def names() -> tuple[str, ...]:
     return tuple(spelled(gpu.name) for gpu in GPUS if gpu.capability in _constants())
 
 
-def spelled(name: str) -> str:
-    """Return a GPU's name as it is asked for: ``rtx3090``."""
-    return "".join(name.lower().replace("-", " ").split()).removesuffix("sxm")
-
-
 def gpu_called(name: str) -> Gpu:
     """Return the GPU called ``name``, however spelled. Raises PtxlabError with the names there are."""
-    if not is_gpu(name):
+    gpu = gpu_named(name)
+    if gpu is None:
         known = [spelled(gpu.name) for gpu in GPUS]
         raise PtxlabError(
             f"there is no GPU {name!r}, there are {', '.join(known)}",
             hint=did_you_mean(spelled(name), known),
         )
-    return _named()[spelled(name)]
+    return gpu
 
 
 def is_gpu(name: str) -> bool:
     """Say whether a GPU is called ``name``, which may leave out RTX."""
-    return spelled(name) in _named()
-
-
-@cache
-def _named() -> dict[str, Gpu]:
-    names = {spelled(gpu.name): gpu for gpu in GPUS}
-    return {name.removeprefix("rtx"): gpu for name, gpu in names.items()} | names
+    return gpu_named(name) is not None
 
 
 def gpu_driven(name: str, capability: int, sms: int) -> Gpu:

@@ -123,6 +123,7 @@ def _predict(prediction: Any) -> Said:
 
 
 def _sass(assembly: Any) -> Said:
+    from ptxlab.toolchain.machine_code import entries
     from ptxlab.verbs.sass import text
     from ptxlab.verbs.sass.listing import Listing
     from ptxlab.verbs.sass.programs import AssembledProgram, kernel, of_module
@@ -131,7 +132,8 @@ def _sass(assembly: Any) -> Said:
     threads, shared = (config.cta_threads, config.shared) if config else (None, 0)
     if module is None:
         path = f"machine code for {cubin.arch}"
-        kernels = [kernel(assembly, used, threads, shared) for used in cubin.kernels.values()]
+        known = entries(cubin.image, cubin.arch)
+        kernels = [kernel(assembly, entry.used, threads, shared) for entry in known]
     else:
         path = module.source.path
         given = Namespace(block=config and config.block, shared=shared)

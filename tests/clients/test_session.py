@@ -440,6 +440,20 @@ def test_every_verb_looks_into_a_launch(tmp_path: Path) -> None:
         assert str(result._repr_html_()).startswith(("<pre>", "<iframe"))
 
 
+def test_a_launch_is_called_by_the_name_in_the_source() -> None:
+    session = Session("sm_80")
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry _Z4idlev()\n{\n    ret;\n}\n"
+    session.launch(session.load(text, "idle.ptx").kernel("_Z4idlev"), LaunchConfig.of(1, 32), b"")
+    launched = session.last
+    assert launched is not None
+    assert repr(launched).startswith("<launch of idle on sm_80")
+    assert repr(launched.check()) == "<check of idle: clean>"
+    assert repr(launched.trace()).startswith("<timeline of idle on sm_80")
+    assert repr(launched.step()).startswith("<recording of idle on sm_80")
+    assert repr(launched.diff("sm_86")).startswith("<diff of idle on emulator:sm_80")
+    assert repr(launched.sass()) == "<machine code of idle.ptx for sm_80>"
+
+
 def test_what_a_program_prints_is_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
     session = Session("sm_80")
     kernel = session.load(PRINTS, "prints.ptx").kernel("prints")

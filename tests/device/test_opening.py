@@ -59,6 +59,12 @@ def test_unknown_arch_lists_and_suggests(spec: str) -> None:
     assert "sm_120a" in str(caught.value)
 
 
+def test_a_gpu_is_no_target_but_is_one() -> None:
+    with pytest.raises(PtxlabError, match="there is no target 'h100'") as caught:
+        open_device("emulator", arch="h100")
+    assert str(caught.value.hint).startswith("H100 SXM is sm_90a; targets are sm_75")
+
+
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     device = open_device("emulator", progress=lambda done, total: told.append((done, total)))

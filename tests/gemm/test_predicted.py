@@ -14,9 +14,9 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.predicted import PredictedRung, predict_ladder, predict_rung
 from ptxlab.gemm.side_by_side import RungJob
-from ptxlab.isa.gpus import GPUS, Gpu
+from ptxlab.isa.gpus import GPUS, Gpu, spelled
 from ptxlab.main import main
-from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, gpu_driven, names, spelled
+from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, gpu_driven, names
 from ptxlab.verbs.gemm.predicted import as_json, text
 from tests.together import in_one_test
 

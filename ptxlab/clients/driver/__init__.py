@@ -34,6 +34,7 @@ _HOOKS: dict[str, Hook] = {
     cute.PROVIDER: cute.load_ptx_when_called,
     "taichi": _reset_at_end,
     cupy.FIRST: cupy.prepare,
+    cupy.RAW: cupy.be_exact,
     **dict.fromkeys(cupy.WITH_RUNTIME, linked_runtime.answer),
     tilelang.FIRST: tilelang.prepare,
     tilelang.COMPILER: tilelang.compile_ptx,

@@ -8,7 +8,6 @@ stands in memory that it shares with this process, which is told by a printf of 
 from __future__ import annotations
 
 import ctypes
-import linecache
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ import torch
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.imports import AfterImport
 from ptxlab.clients.session import Session
+from ptxlab.clients.strings import standing_in
 from ptxlab.clients.torch import recording
 from ptxlab.clients.triton.memory import borrowed
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
@@ -255,9 +255,8 @@ def load_inline(
 ) -> ModuleType:  # fmt: skip
     """Return a module of functions in C++ and CUDA C, which are given as texts."""
     path = sys._getframe(1).f_code.co_filename
-    whole = "".join(linecache.getlines(path))
     given = [*_listed(cpp_sources), *_listed(cuda_sources)]
-    texts = [_placed(text, name, path, whole) for text in given]
+    texts = [standing_in(path, text) or f'#line 1 "{name}.cu"\n{text}' for text in given]
     return _made(
         name, texts, [*_listed(extra_cflags), *_listed(extra_cuda_cflags)], _listed(functions)
     )
@@ -277,13 +276,6 @@ def _listed(given: Any) -> list[str]:
     if given is None:
         return []
     return [given] if isinstance(given, str) else list(given)
-
-
-def _placed(text: str, name: str, path: str, whole: str) -> str:
-    """Return a source with where it stands in the file that has it as a string."""
-    at = whole.find(text) if text.strip() else -1
-    line = whole.count("\n", 0, at) + 1
-    return f'#line {line} "{path}"\n{text}' if at >= 0 else f'#line 1 "{name}.cu"\n{text}'
 
 
 def _made(name: str, texts: list[str], flags: Sequence[str], functions: list[str]) -> ModuleType:

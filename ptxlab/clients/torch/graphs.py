@@ -71,6 +71,15 @@ class GraphBase:
             )
         self._captured = True
 
+    capture_end_pre = capture_end
+
+    def capture_end_post(self) -> None:
+        """Do nothing: PyTorch from 2.15 on ends a capture in two steps, of which the first is all there is."""
+
+    @property
+    def _has_graph_exec(self) -> bool:
+        return self._captured
+
     def instantiate(self) -> None:
         """Do nothing: a graph is ready when it has been captured."""
 
@@ -89,6 +98,9 @@ class GraphBase:
         if not self._captured:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self._pool
+
+    def pools(self) -> list[Any]:
+        return [self.pool()]
 
     def register_generator_state(self, generator: Any) -> None:
         """Do nothing: each replay draws anew from the generator that was given."""

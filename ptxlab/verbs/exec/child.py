@@ -155,6 +155,7 @@ def _report() -> None:
         return
     usage = {name: asdict(usage_of) for name, usage_of in session().usage.items()}
     report: dict[str, object] = {"usage": usage, "checks": [], "status": max(_failed, default=0)}
+    report["began"] = session().last is not None
     if _looking.cache_info().currsize:
         report["looked"] = _looking().told
     if session().reports:

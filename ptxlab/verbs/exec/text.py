@@ -20,7 +20,8 @@ class ProgramOutcome:
     """How a program ended on ``arch``: its exit ``status``, what its kernels took, and failed ``checks``.
 
     ``checks`` have the text and the data of each, None where nothing was checked. ``wanted`` is the launch that was to
-    be looked into, "" for none, and ``looked`` what verbs said of it, None where there was no such launch.
+    be looked into, "" for none, and ``looked`` what verbs said of it, None where there was no such launch. Some launch
+    ``began``, if it did not end.
     """
 
     arch: str
@@ -30,6 +31,7 @@ class ProgramOutcome:
     checks: Sequence[Mapping[str, Any]] | None
     wanted: str = ""
     looked: Mapping[str, Any] | None = None
+    began: bool = False
 
     @property
     def launches(self) -> int:
@@ -72,7 +74,7 @@ def _table(outcome: ProgramOutcome) -> Iterator[str]:
     for name, used in sorted(outcome.usage.items(), key=lambda entry: -entry[1].seconds):
         share = used.seconds / outcome.seconds if outcome.seconds else 0.0
         numbers = (f"{used.launches:,}", f"{used.seconds:.3f}", f"{share:.1%}")
-        rows.append((name, *numbers, f"{used.instructions:,}"))
+        rows.append((called(name), *numbers, f"{used.instructions:,}"))
     names = aligned([(row[0],) for row in rows], "<")
     numbers_ = aligned([row[1:] for row in rows])
     width = max(map(len, names))
@@ -83,7 +85,8 @@ def _table(outcome: ProgramOutcome) -> Iterator[str]:
 
 def _summary(outcome: ProgramOutcome) -> str:
     if not outcome.launches:
-        return f"ptxlab: no kernel was launched on the emulator, {outcome.arch}"
+        made = "no launch came to its end" if outcome.began else "no kernel was launched"
+        return f"ptxlab: {made} on the emulator, {outcome.arch}"
     kernels = len(outcome.usage)
     what = (
         f"ptxlab: {counted(outcome.launches, 'launch', 'launches', form=',')} of "

@@ -196,4 +196,6 @@ def summed(
         status = max((report["status"] for report in reports), default=0) or 1
     if status == 0 and checks:
         status = 1
-    return ProgramOutcome(args.arch, args.command, status, usage, checks if args.check else None)
+    began = any(report["began"] for report in reports)
+    told = checks if args.check else None
+    return ProgramOutcome(args.arch, args.command, status, usage, told, began=began)

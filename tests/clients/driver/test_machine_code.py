@@ -63,6 +63,12 @@ def test_machine_code_is_loaded_and_runs(what: str, driver: Driver) -> None:
     memory.write(where, np.array([7], "u4"))
     driver("cuLaunchKernel", *launch)
     assert memory.read(out, 4 * 32).view("u4").tolist() == [3 * tid + 7 for tid in range(32)]
+    launched = driver.session.last
+    assert launched is not None
+    code = launched.sass()
+    assert repr(code) == "<machine code for sm_80>"
+    assert code.as_text().startswith("scaled on sm_80\n")
+    assert "STG.E" in code.as_text()
 
 
 @pytest.mark.parametrize("call", ["cuModuleLoad", "cuLibraryLoadFromFile"])

@@ -76,7 +76,7 @@ def test_a_compiled_cuda_program_is_refused_before_it_says_something_else(
 def report(status: int = 0, checks: int = 0) -> dict[str, Any]:
     usage = {"k": {"launches": 2, "seconds": 0.5, "instructions": 1000}}
     told = [{"text": f"told {number}", "json": {"kernel": "k"}} for number in range(checks)]
-    return {"usage": usage, "checks": told, "status": status}
+    return {"usage": usage, "checks": told, "status": status, "began": True}
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,20 @@ def report(status: int = 0, checks: int = 0) -> dict[str, Any]:
 def test_the_exit_status(ended: int, reports: list[dict[str, Any]], status: int) -> None:
     args = argparse.Namespace(arch="sm_80", command=["p"], check=True)
     assert summed(args, ended, reports).status == status
+
+
+def test_a_launch_that_ends_in_a_fault_was_launched() -> None:
+    args = argparse.Namespace(arch="sm_80", command=["p"], check=False)
+    for began, said in ((True, "no launch came to its end"), (False, "no kernel was launched")):
+        outcome = summed(args, 1, [report() | {"usage": {}, "began": began}])
+        assert text(outcome, table=False) == f"ptxlab: {said} on the emulator, sm_80"
+
+
+def test_a_kernel_is_called_by_its_name_in_the_source() -> None:
+    args = argparse.Namespace(arch="sm_80", command=["p"], check=False)
+    usage = {"_ZN1n1kILi64EEEvPf": {"launches": 1, "seconds": 0.5, "instructions": 10}}
+    table = text(summed(args, 0, [report() | {"usage": usage}]), table=True)
+    assert table.splitlines()[1].startswith("n::k<64>         1    0.500")
 
 
 def test_processes_add_up() -> None:

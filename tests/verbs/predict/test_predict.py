@@ -13,9 +13,10 @@ import pytest
 
 import ptxlab
 from ptxlab import PtxlabError, Unsupported
+from ptxlab.isa.gpus import spelled
 from ptxlab.main import main
 from ptxlab.prediction.arguments import MapOf
-from ptxlab.prediction.chip import find, names, spelled
+from ptxlab.prediction.chip import find, names
 from ptxlab.verbs.predict.verb import chips
 from tests.together import in_one_test, thorough
 
