@@ -74,8 +74,14 @@ class Demand:
         """Return a source. Raises Unsupported where it is not known."""
         source = self.sources[number]
         if source is None or (isinstance(source, tuple) and any(each is None for each in source)):
+            given = self.form.row.sources[number].kind == "address"
+            what = (
+                f"{self.form.name} has an address that"
+                if given
+                else f"what {self.form.name} is given"
+            )
             raise Unsupported(
-                f"what {self.form.name} is given depends on data that is not computed",
+                f"{what} depends on data that is not computed",
                 hint="a prediction needs addresses that follow from sizes, arguments and index arrays",
             )
         return source

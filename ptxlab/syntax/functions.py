@@ -151,7 +151,8 @@ def parameters(function: Function, source: SourceText | None = None) -> tuple[Pa
     Their names are those of the PTX, or with the ``source`` of a module what that knows they are called. Compilers
     put the kernel's name before: of ``k_param_0`` it is ``param_0``.
 
-    Each lies at the next multiple of its alignment: the size of its type unless ``.align`` says more.
+    Each lies at the next multiple of its alignment, the size of its type unless ``.align`` says more, which is
+    counted from the function's ``origin``.
     """
     laid_out: list[Parameter] = []
     names = source.arguments.get(function.name, ()) if source else ()
@@ -167,7 +168,7 @@ def parameters(function: Function, source: SourceText | None = None) -> tuple[Pa
         count = prod(size or 0 for size in declarator.dimensions) * declaration.vector
         natural = scalar.bytes * declaration.vector
         alignment = max(natural, declaration.alignment or 1)
-        offset = -(-end // alignment) * alignment
+        offset = end + -(function.origin + end) % alignment
         size = count * scalar.bytes
         pointer = declaration.pointer is not None
         name = declarator.name.removeprefix(f"{function.name}_")

@@ -287,7 +287,8 @@ class Directive(Node):
 class Function(Node):
     """A kernel (``is_entry``) or device function. ``body`` is None for a declaration only.
 
-    Of a module only skimmed, to ask for statements of the body may raise PtxSyntaxError.
+    Of a module only skimmed, to ask for statements of the body may raise PtxSyntaxError. Parameters lie at multiples of
+    their alignment, counted from ``origin`` bytes before the first.
     """
 
     name: str
@@ -298,6 +299,7 @@ class Function(Node):
     directives: tuple[Directive | Pragma, ...] = ()
     body: Sequence[Statement] | None = None
     attributes: tuple[str, ...] = ()
+    origin: int = 0
 
 
 @record(frozen=True, slots=True)

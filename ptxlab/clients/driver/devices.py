@@ -28,12 +28,13 @@ _FP32_TO_FP64 = {75: 32, 80: 2, 86: 64, 87: 64, 89: 64, 90: 2, 100: 2, 120: 64}
 """How many times faster FP32 is: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"."""
 
 _ABSENT = frozenset(
-    {15, 17, 18, 20, 32, 33, 34, 35, 40, 44, 50, 84, 85, 88, 92, 93, 94, 96, 98, 100, 101, 102, 103,
+    {15, 17, 18, 20, 32, 33, 34, 35, 36, 37, 38, 40, 44, 50, 84, 85, 88, 92, 93, 94, 96, 98, 100, 101, 102, 103,
      104, 105, 107, 108, 109, 110, 112, 113, 114, 116, 117, 118, 119, 121, 122, 123, 124, 125, 128,
      130, 132, 133, 135, 136, 137, 138, 141, 142, 143, 144, 145, 146, 152, 153, 154, 155, 156}
     | {*range(21, 31), *range(42, 50), *range(51, 75), 77}
 )  # fmt: skip
-"""Attributes of what is not there, textures and other processes' memory for example, and of numbers that are 0."""
+"""Attributes of what is not there, textures and other processes' memory for example, and of numbers that are 0, as those of memory
+(36 to 38: its clock, its width, L2) are in ``cudaGetDeviceProperties`` here."""
 
 
 @answers("cuInit", "u32", needs="nothing")

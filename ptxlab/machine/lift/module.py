@@ -14,13 +14,14 @@ from dataclasses import replace
 from ptxlab.errors import Unsupported
 from ptxlab.instrument.sites import sources
 from ptxlab.machine.image import KernelImage, ModuleImage, Variable
+from ptxlab.machine.launch import constant_bank
 from ptxlab.machine.lift.banks import Placed
 from ptxlab.machine.lift.kernel import LiftedBody, lift_body, runs_on, shared_declarations
 from ptxlab.machine.lift.listing import Listing
 from ptxlab.syntax import parse, tree
 from ptxlab.syntax.functions import SourceLine
 
-_ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
+_ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
 _BYTES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 
@@ -65,7 +66,7 @@ def declared(images: Sequence[ModuleImage], path: str) -> tree.PtxModule:
     for image in images:
         kernels = {**kernels, **image.kernels, **kernels}
     heads = [
-        f".visible .entry {name}({', '.join(_parameters(kernel))})\n"
+        f".visible .entry {name}({', '.join(_parameters(kernel, _origin(images[0])))})\n"
         + "\n".join(_directives(kernel))
         + "\n{ ret; }"
         for name, kernel in kernels.items()
@@ -78,7 +79,16 @@ def declared(images: Sequence[ModuleImage], path: str) -> tree.PtxModule:
                 hint="cuobjdump --extract-elf all takes them out, each a .cubin",
             )
     module = parse("\n".join([runs_on(images[0].target), *heads]) + "\n", path)
-    return replace(module, items=(*map(_variable, variables), *module.items))
+    placed = (
+        replace(item, origin=_origin(images[0])) if isinstance(item, tree.Function) else item
+        for item in module.items
+    )
+    return replace(module, items=(*map(_variable, variables), *placed))
+
+
+def _origin(image: ModuleImage) -> int:
+    """Return where parameters begin in the bank of constants, where they are aligned."""
+    return constant_bank(image.target).parameters
 
 
 def _kernel(
@@ -94,7 +104,7 @@ def _kernel(
             Placed(f"param_{n}", parameter.offset, parameter.size)
             for n, parameter in enumerate(kernel.parameters)
         ]
-        declarations = _parameters(kernel)
+        declarations = _parameters(kernel, _origin(image))
     else:
         declarations = []
         names = [declaration.names[0].name for declaration in known.parameters]
@@ -143,7 +153,11 @@ def _at_home(
     statements = tuple(_located(moved, listing))
     called = item if known is None else known
     return replace(
-        item, body=statements, parameters=called.parameters, directives=called.directives
+        item,
+        body=statements,
+        parameters=called.parameters,
+        directives=called.directives,
+        origin=called.origin,
     )
 
 
@@ -164,12 +178,12 @@ def _located(statements: Iterable[tree.Statement], listing: Listing) -> Iterator
         yield statement
 
 
-def _parameters(kernel: KernelImage) -> list[str]:
+def _parameters(kernel: KernelImage, origin: int) -> list[str]:
     """Declare the parameters of a kernel of which nobody has the PTX, so that they lie where the cubin has them."""
     declarations, end = [], 0
     for number, parameter in enumerate(kernel.parameters):
         name, kind = f"param_{number}", _BYTES.get(parameter.size)
-        able = [a for a in _ALIGNMENTS if end + -end % a == parameter.offset]
+        able = [a for a in _ALIGNMENTS if end + -(origin + end) % a == parameter.offset]
         if not able:
             raise Unsupported(
                 f"parameter {number} of {kernel.name} lies {parameter.offset - end} bytes behind the one before, "

@@ -77,9 +77,10 @@ def test_a_device_that_is_not_there_and_attributes_that_are_not_known() -> None:
         ROWS["cuDeviceComputeCapability"].call(driver.gpu, (1, 1, 1))
     assert caught.value.result.name == "INVALID_DEVICE"
     assert driver("cuDeviceComputeCapability") == (8, 0)
-    threads_of_a_warp, textures, unknown = 10, 22, 100_000
+    threads_of_a_warp, textures, memory_clock, unknown = 10, 22, 36, 100_000
     assert driver("cuDeviceGetAttribute", threads_of_a_warp) == 32
     assert driver("cuDeviceGetAttribute", textures) == 0
+    assert driver("cuDeviceGetAttribute", memory_clock) == 0
     assert driver.result("cuDeviceGetAttribute", unknown) == "NOT_SUPPORTED"
 
 

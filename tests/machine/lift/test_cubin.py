@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.machine.image import KernelImage, read_image
+from ptxlab.machine.lift.module import declared
 from ptxlab.main import main
 from ptxlab.toolchain import assemble_cuda, link_ptx
 from tests.toolchain.binaries import CUBIN, container, executable, member
@@ -70,20 +73,39 @@ def test_the_command_line_takes_the_target_from_the_cubin(
         device.load(file)
 
 
-def test_parameters_that_no_declaration_puts_there_are_refused(tmp_path: Path) -> None:
-    """On sm_90 a parameter that is aligned to 64 bytes begins 48 behind the first."""
-    ptx = """.version 8.0
-.target sm_90
+@pytest.mark.parametrize(
+    ("arch", "alignment", "offset"), [("sm_90", 64, 48), ("sm_90", 128, 112), ("sm_80", 64, 32)]
+)
+def test_parameters_are_aligned_where_constants_are(
+    arch: str, alignment: int, offset: int, tmp_path: Path
+) -> None:
+    """They begin at 0x210 of the bank on sm_90 and at 0x160 on sm_80."""
+    ptx = f""".version 8.0
+.target {arch}
 .address_size 64
-.visible .entry k(.param .u64 a, .param .align 64 .b8 map[128]) { ret; }
+.visible .entry k(.param .u64 out, .param .align {alignment} .b8 map[128], .param .u32 last)
+{{ .reg .b32 i, j; .reg .b64 d; ld.param.u64 d, [out]; ld.param.u32 i, [map+124]; ld.param.u32 j, [last];
+  st.global.u32 [d], i; st.global.u32 [d+4], j; ret; }}
 """
     file = tmp_path / "k.cubin"
-    file.write_bytes(link_ptx(ptx, arch="sm_90").image)
-    with (
-        open_device("emulator", arch="sm_90", engine="sass") as device,
-        pytest.raises(Unsupported, match="parameter 1 of k lies 40 bytes behind"),
-    ):
-        device.load(file)
+    file.write_bytes(link_ptx(ptx, arch=arch).image)
+    with open_device("emulator", arch=arch, engine="sass") as device:
+        kernel = device.load(file).kernel("k")
+        assert [each.offset for each in kernel.parameters] == [0, offset, offset + 128]
+        out = device.zeros((2,), "u32")
+        kernel.launch(grid=1, block=1, args=[out, np.arange(128, dtype=np.uint8), 77])
+        assert out.numpy().tolist() == [0x7F7E7D7C, 77]
+
+
+def test_parameters_that_no_declaration_puts_there_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ptx = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k(.param .u64 a, .param .u32 b) { ret; }"
+    image = read_image(link_ptx(ptx, arch="sm_80").image)
+    first, second = image.kernels["k"].parameters
+    monkeypatch.setattr(KernelImage, "parameters", (first, replace(second, offset=9)))
+    with pytest.raises(Unsupported, match="parameter 1 of k lies 1 bytes behind"):
+        declared([image], "k.cubin")
 
 
 def test_a_kernel_is_found_in_any_part_of_a_program(
