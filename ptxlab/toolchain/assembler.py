@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from ptxlab.toolchain.wheels import reason_of
+from ptxlab.toolchain.release import PACKAGE
+from ptxlab.toolchain.wheels import load_library, reason_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def library() -> Any:
     """Return the bindings, once the library behind them is loaded. Raises ImportError or RuntimeError."""
     from cuda.bindings import nvjitlink
 
+    load_library("nvJitLink", PACKAGE)
     nvjitlink.version()
     return nvjitlink
 

@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ptxlab.errors import ToolchainError
 from ptxlab.toolchain import nvdisasm, nvjitlink, nvrtc, release
+from ptxlab.toolchain.wheels import load_library
 
 _EMPTY = ".visible .entry empty() { ret; }"
 _VERSION = re.compile(r"^(\s*\.version\s+)([\d.]+)", re.MULTILINE)
@@ -33,8 +33,13 @@ class Tool:
 def tools() -> tuple[Tool, ...]:
     """Return NVRTC, nvJitLink and nvdisasm."""
     return (
-        _tool("NVRTC", nvrtc.PACKAGE, nvrtc.version, lambda: _library("nvrtc")),
-        _tool("nvJitLink", release.PACKAGE, nvjitlink.version, lambda: _library("nvJitLink")),
+        _tool("NVRTC", nvrtc.PACKAGE, nvrtc.version, lambda: load_library("nvrtc", nvrtc.PACKAGE)),
+        _tool(
+            "nvJitLink",
+            release.PACKAGE,
+            nvjitlink.version,
+            lambda: load_library("nvJitLink", release.PACKAGE),
+        ),
         _tool("nvdisasm", nvdisasm.PACKAGE, nvdisasm.version, nvdisasm.program),
     )
 
@@ -86,10 +91,3 @@ def _tool(name: str, package: str, version: Callable[[], str], path: Callable[[]
     except (ImportError, RuntimeError, OSError, ToolchainError) as error:
         problem = error.message if isinstance(error, ToolchainError) else str(error)
         return Tool(name, package, problem=problem.splitlines()[0])
-
-
-def _library(name: str) -> str:
-    from cuda.pathfinder import load_nvidia_dynamic_lib
-
-    library: Any = load_nvidia_dynamic_lib(name)
-    return str(library.abs_path)

@@ -16,7 +16,7 @@ from pathlib import Path
 from ptxlab.cache import cached
 from ptxlab.errors import ToolchainError
 from ptxlab.toolchain.cubin import Cubin
-from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
+from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_file, wheel_version
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 _TIMEOUT = 300.0
@@ -52,8 +52,8 @@ def program() -> str:
         from cuda.pathfinder import find_nvidia_binary_utility
     except ImportError as error:
         raise ToolAbsent("nvdisasm", PACKAGE, reason_of(error)) from None
-    file: str | None = find_nvidia_binary_utility("nvdisasm")
-    if file is None:
+    file = find_nvidia_binary_utility("nvdisasm") or wheel_file(PACKAGE, "nvidia/*/bin/nvdisasm")
+    if not file:
         raise ToolAbsent("nvdisasm", PACKAGE, "no wheel and no CUDA toolkit has it")
     return file
 

@@ -21,7 +21,7 @@ from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.host_code import INSTANCES, DevicePart, rejections
 from ptxlab.toolchain.includes import Includes, scan
-from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
+from ptxlab.toolchain.wheels import ToolAbsent, load_library, reason_of, wheel_version
 
 PACKAGE = "nvidia-cuda-nvrtc"
 _PRE_INCLUDE = ("-include", "--pre-include")
@@ -173,6 +173,7 @@ def _library() -> Any:
     try:
         from cuda.bindings import nvrtc
 
+        load_library("nvrtc", PACKAGE)
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
         raise ToolAbsent("NVRTC", PACKAGE, reason_of(error)) from None

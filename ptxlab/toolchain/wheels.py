@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,6 +28,35 @@ def wheel_folder(package: str) -> Path:
     from importlib import metadata
 
     return Path(str(metadata.distribution(package).locate_file("")))
+
+
+def wheel_file(package: str, pattern: str) -> str:
+    """Return the first file of an installed wheel with this pattern, "" where there is none."""
+    try:
+        files = wheel_folder(package).glob(pattern)
+    except ModuleNotFoundError:  # no such wheel
+        return ""
+    return next(map(os.fspath, sorted(files)), "")
+
+
+def load_library(name: str, package: str) -> str:
+    """Load a library by the name that NVIDIA's pathfinder has for it, for the bindings too; return its file.
+
+    pathfinder looks among this Python's own packages. Where a ``.pth`` file, PYTHONPATH or a program
+    with Python in it adds others, their wheels know: pathfinder takes what is loaded.
+
+    Raises ImportError or RuntimeError.
+    """
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    try:
+        return str(load_nvidia_dynamic_lib(name).abs_path)
+    except RuntimeError:
+        file = wheel_file(package, f"nvidia/*/lib/lib{name}.so.*")
+        if not file:
+            raise
+        ctypes.CDLL(file)
+        return str(load_nvidia_dynamic_lib(name).abs_path)
 
 
 def wheel_versions(packages: Iterable[str]) -> dict[str, str]:

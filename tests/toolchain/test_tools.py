@@ -14,7 +14,7 @@ from ptxlab.errors import ToolchainError
 from ptxlab.toolchain import Cubin, assembler, compile_cuda, disassemble, link_ptx, nvdisasm, nvrtc
 from ptxlab.toolchain.host_code import DevicePart
 from ptxlab.toolchain.includes import scan
-from ptxlab.toolchain.wheels import ToolAbsent
+from ptxlab.toolchain.wheels import ToolAbsent, wheel_file
 
 SAXPY = """
 extern "C" __global__ void saxpy(float a, const float* x, float* y, unsigned n) {
@@ -456,3 +456,24 @@ def test_no_driver_is_loaded() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_wheels_that_pythonpath_adds_are_found_with_their_libraries() -> None:
+    """Without site.py this Python has no packages of its own, which are all that pathfinder looks among."""
+    code = """
+from ptxlab.toolchain import nvdisasm, nvrtc, wheels
+print(nvrtc._library().nvrtcVersion()[0].name, nvdisasm.program())
+try:
+    print(wheels.load_library("nvJitLink", "no-such-wheel"))
+except RuntimeError:
+    print("absent")
+"""
+    hidden = {"CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    env |= {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, env=env
+    )
+    loaded, absent = ran.stdout.splitlines()
+    assert loaded == f"NVRTC_SUCCESS {wheel_file(nvdisasm.PACKAGE, 'nvidia/*/bin/nvdisasm')}"
+    assert absent == "absent"
