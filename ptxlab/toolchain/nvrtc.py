@@ -78,8 +78,8 @@ def _scan(
     options: Sequence[str],
     include_paths: Sequence[str | os.PathLike[str]],
 ) -> Includes:
-    searched = [*map(os.path.abspath, include_paths), *_paths_in(options)]
-    return scan(source, Path(os.path.abspath(path)).parent, [Path(entry) for entry in searched])
+    searched = [Path(os.path.abspath(entry)) for entry in (*include_paths, *_paths_in(options))]
+    return scan(source, Path(os.path.abspath(path)).parent, searched)
 
 
 def _kept(

@@ -128,6 +128,19 @@ def test_include_paths_and_option_paths(tmp_path: Path, compilations: list[str])
     assert len(compilations) == 4
 
 
+def test_files_of_a_relative_folder_are_known_by_absolute_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rewritten include names the file that it means, and the compiler starts at the including file."""
+    header = tmp_path / "include" / "value.cuh"
+    header.parent.mkdir()
+    header.write_text("#define VALUE 111\n")
+    monkeypatch.chdir(tmp_path)
+    for options, folders in ((["-Iinclude"], []), ([], ["include"])):
+        includes = nvrtc._scan("#include <value.cuh>\n", "k.cu", options, folders)
+        assert includes.meant[""] == {"value.cuh": str(header)}
+
+
 def test_header_that_appears_later_is_found(tmp_path: Path) -> None:
     source = (
         '#if __has_include("extra.cuh")\n#include "extra.cuh"\n#else\n#define VALUE 111\n#endif\n'
