@@ -26,12 +26,21 @@ def _reset_at_end(taichi: Any) -> None:
     atexit.register(taichi.reset)
 
 
+def _be_ready(torch: Any) -> None:
+    """Have the primary context be current, as PyTorch makes it with its first tensor."""
+    from ptxlab.clients.driver.contexts import be_ready
+    from ptxlab.clients.driver.library import loaded
+
+    be_ready(loaded().gpu)
+
+
 _HOOKS: dict[str, Hook] = {
     runtime_binding.MODULE: runtime_binding.answer,
     cute.FIRST: cute.prepare,
     cute.COMPILER: cute.name_when_compiled,
     cute.EXECUTOR: cute.load_ptx,
     cute.PROVIDER: cute.load_ptx_when_called,
+    "torch": _be_ready,
     "taichi": _reset_at_end,
     cupy.FIRST: cupy.prepare,
     cupy.RAW: cupy.be_exact,
@@ -62,12 +71,9 @@ def install(arch: str = "sm_80", *, session: Session | None = None) -> Session:
             )
         return _installed
     _require_possible()
-    from ptxlab.clients.driver.contexts import be_ready
-    from ptxlab.clients.driver.library import load, loaded
+    from ptxlab.clients.driver.library import load
 
     _installed = load(session or Session(arch))
-    if "torch" in sys.modules:  # with its first tensor it makes the primary context current
-        be_ready(loaded().gpu)
     keep_ptx(_installed.device.target.name)
     for module, hook in _HOOKS.items():
         if module in sys.modules:
