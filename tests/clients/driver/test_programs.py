@@ -256,3 +256,19 @@ print(cuda.cuLaunchKernel(handle, 1, 1, 1, 1, 1, 1, 0, None, None, None))
     done = emulating(code)
     said = "ptxlab: cuLaunchKernel: interrupted by Limit\n"
     assert (done.stdout, done.stderr) == ("702\n", said)
+
+
+def test_pytorch_that_is_imported_later_has_a_context(
+    emulating: Callable[[str], Done], tmp_path: Path
+) -> None:
+    """What asks for it stands in for PyTorch, which takes seconds to import."""
+    (tmp_path / "torch.py").touch()
+    code = f"""
+import ctypes, sys
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+print(cuda.cuCtxGetCurrent(ctypes.byref(context)))
+sys.path.insert(0, {str(tmp_path)!r})
+import torch
+print(cuda.cuCtxGetCurrent(ctypes.byref(context)), context.value > 0)
+"""
+    assert emulating(code).stdout == "3\n0 True\n"
