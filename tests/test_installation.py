@@ -105,7 +105,7 @@ def test_where_nvidia_has_packages_one_line_installs_them(
     assert [package for package in NVIDIA if f'"{package}<' in first] == NVIDIA
     assert "pip install" in first
     error = str(ToolAbsent("NVRTC", "nvidia-cuda-nvrtc", "gone"))
-    assert 'pip install "cuda-python<14,>=13.0" "nvidia-cuda-nvrtc<14,>=13.3"' in error
+    assert 'pip install "cuda-python<14,>=13.0" "nvidia-cuda-nvrtc<14,>=13.0"' in error
     assert "nvjitlink" not in error
 
 
