@@ -3,8 +3,8 @@
 A PyTorch for CPUs knows tensors on "cuda": their dispatch keys, autocast, autograd, the thread in which
 their backward runs. What it lacks is two objects: the guard of the current device, and the hooks that
 say whether there is CUDA at all. The library brings a guard for a device that is not there, for
-tensors that are only traced, and puts it in the place of one that counts no devices. Of the hooks it
-brings those that say no; here three of them say yes.
+tensors that are only traced, and puts it in the place of one that counts no devices; it refuses events,
+which here it has. Of the hooks it brings those that say no; here some of them say yes.
 
 Sources: c10/core/impl/DeviceGuardImplInterface.h, and the headers of the hooks, which come with PyTorch and are
 read, as they say at which place of the table of virtual functions a hook is.
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from ptxlab.clients.torch import streams
 from ptxlab.errors import DeviceUnavailable
 
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -31,7 +32,7 @@ _GET_HOOKS = "_ZN2at6detail12getCUDAHooksEv"
 _TRUE = ("hasCUDA", "hasPrimaryContext", "init", "isBuilt", "isAvailable", "versionRuntimeCuDNN")
 """The hooks that say yes, one of which nothing is asked but to return, and a version too old for all."""
 _DECLARED = re.compile(r"virtual\s+~(?P<destructor>\w+)|virtual\s[^;{]*?(?P<name>\w+)\(")
-_LEFT_OUT = re.compile(r"//[^\n]*|#ifdef USE_ROCM.*?#endif", re.DOTALL)
+_LEFT_OUT = re.compile(r"//[^\n]*|/\*.*?\*/|#ifdef USE_ROCM.*?#endif", re.DOTALL)
 
 _kept: list[Any] = []
 """What the library points to."""
@@ -45,7 +46,8 @@ def enable() -> None:
     """
     folder = Path(torch.__file__).parent
     try:
-        yes = _guard(ctypes.CDLL(str(folder / "lib" / "libc10.so")))
+        guard, yes = _guard(ctypes.CDLL(str(folder / "lib" / "libc10.so")))
+        _give_events(guard, folder)
         _hook(ctypes.CDLL(str(folder / "lib" / "libtorch_cpu.so")), folder, yes)
     except (OSError, ValueError, AttributeError) as error:
         raise DeviceUnavailable(
@@ -54,8 +56,8 @@ def enable() -> None:
         ) from error
 
 
-def _guard(c10: ctypes.CDLL) -> int:
-    """Have a guard for CUDA, and return a function of it that returns CUDA's number, which is true."""
+def _guard(c10: ctypes.CDLL) -> tuple[int, int]:
+    """Return the guard of CUDA, and a function of it that returns CUDA's number, which is true."""
     registry = (ctypes.c_void_p * (_CUDA + 1)).in_dll(c10, _REGISTRY)
     none = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0)
     function = ctypes.cast(none, ctypes.c_void_p).value
@@ -72,7 +74,19 @@ def _guard(c10: ctypes.CDLL) -> int:
     number = ctypes.CFUNCTYPE(ctypes.c_uint8, ctypes.c_void_p)(type_of)(guard)
     if number != _CUDA:
         raise ValueError("its guard is of another device")
-    return type_of
+    return guard, type_of
+
+
+def _give_events(guard: int, folder: Path) -> None:
+    """Have a guard without events have those of ``streams``."""
+    header = folder / "include" / "c10" / "core" / "impl" / "DeviceGuardImplInterface.h"
+    names = virtual_functions(header.read_text(encoding="utf-8"))
+    table = (ctypes.c_void_p * len(names)).from_address(_at(guard))
+    with_events = type(table)(*table)
+    for name, function in streams.GUARD.items():
+        with_events[names.index(name)] = ctypes.cast(function, ctypes.c_void_p)
+    _kept.append(with_events)
+    ctypes.c_void_p.from_address(guard).value = ctypes.addressof(with_events)
 
 
 def _hook(library: ctypes.CDLL, folder: Path, yes: int) -> None:

@@ -31,5 +31,11 @@ def add(work: Work) -> None:
 def refuse() -> None:
     """Raise the error of what waits for the GPU, where a capture is under way."""
     if active is not None:
-        active.invalid = True
+        invalidate()
         raise cuda_error("cudaErrorStreamCaptureUnsupported")
+
+
+def invalidate() -> None:
+    """Have the capture that is under way, if there is one, end with an error."""
+    if active is not None:
+        active.invalid = True

@@ -1,11 +1,13 @@
 """What torch.cuda.Stream and Event are made of: what is launched has ended when its call returns.
 
-Sources: torch/_C/__init__.pyi, and the texts of c10/cuda/CUDAEvent.h.
+Sources: torch/_C/__init__.pyi, and c10/core/impl/DeviceGuardImplInterface.h.
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
+from collections.abc import Mapping
 from itertools import count
 from threading import local
 from typing import Any
@@ -88,7 +90,7 @@ class StreamBase(torch.Stream):  # type: ignore[misc]
 
 
 class EventBase(torch.Event):  # type: ignore[misc]
-    """A time of this machine: what lies between two of them is the time of emulation."""
+    """PyTorch's own event, of CUDA, for which the library asks ``GUARD``."""
 
     def __new__(
         cls,
@@ -99,29 +101,58 @@ class EventBase(torch.Event):  # type: ignore[misc]
     ) -> Any:
         made = super().__new__(cls, device="cuda", enable_timing=enable_timing)
         made._timed = enable_timing
-        made._time = None
         return made
 
     @property
     def cuda_event(self) -> int:
-        return 0 if self._time is None else id(self)
-
-    def record(self, stream: Any) -> None:
-        self._time = time.perf_counter()
-
-    def wait(self, stream: Any) -> None:
-        """Wait for nothing."""
-
-    def query(self) -> bool:
-        return True
+        return int(self.event_id)
 
     def synchronize(self) -> None:
         """Wait for nothing."""
         recording.refuse()
 
     def elapsed_time(self, end: EventBase) -> float:
+        """Return milliseconds, as ``torch.Event`` does, which takes no event of a class made of it."""
         if not (self._timed and end._timed):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self._time is None or end._time is None:
+        if not (self.event_id and end.event_id):
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return float((end._time - self._time) * 1e3)
+        return _elapsed(0, self.event_id, end.event_id, 0)
+
+
+def _record(guard: int, event: int, stream: int, device: int, flag: int) -> None:
+    """Have the event, of which PyTorch keeps a pointer, be the time of this machine in nanoseconds."""
+    ctypes.c_void_p.from_address(event).value = time.perf_counter_ns()
+
+
+def _block(guard: int, event: int, stream: int) -> None:
+    """Wait for nothing."""
+
+
+def _query(guard: int, event: int) -> bool:
+    return True
+
+
+def _synchronize(guard: int, event: int) -> None:
+    """Wait for nothing; an error cannot be raised through C++, but a capture can end with one."""
+    recording.invalidate()
+
+
+def _elapsed(guard: int, begin: int, end: int, device: int) -> float:
+    """Return milliseconds of emulation."""
+    return (end - begin) / 1e6
+
+
+_POINTER = ctypes.c_void_p
+GUARD: Mapping[str, Any] = {
+    "record": ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, ctypes.c_int8, ctypes.c_int)(
+        _record
+    ),
+    "block": ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER)(_block),
+    "queryEvent": ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER, _POINTER)(_query),
+    "synchronizeEvent": ctypes.CFUNCTYPE(None, _POINTER, _POINTER)(_synchronize),
+    "elapsedTime": ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, _POINTER, ctypes.c_int8)(
+        _elapsed
+    ),
+}
+"""What PyTorch's library asks the guard of a device about its events, by the name in its header."""

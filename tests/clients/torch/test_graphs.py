@@ -70,6 +70,19 @@ def test_what_is_counted_on_the_way_is_not_counted_by_the_capture(torch: Any) ->
     assert normed.sign().tolist() == [[-1, -1], [1, 1]]
 
 
+def test_a_capture_in_which_an_event_is_waited_for_ends_with_an_error(torch: Any) -> None:
+    event, x = torch.Event(), torch.zeros(3, device="cuda")
+    event.record()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        graph.capture_begin()
+        x += 1
+        event.synchronize()
+        with pytest.raises(torch.AcceleratorError, match="capture"):
+            graph.capture_end()
+    event.synchronize()
+
+
 def test_a_capture_ends_in_two_steps(torch: Any) -> None:
     """It does so in PyTorch 2.15, whose own class asks for these of the one below it."""
     graph, x = torch._C._CUDAGraph(), torch.zeros(3, device="cuda")

@@ -15,6 +15,7 @@ from tests.clients.needs import need
 def test_virtual_functions_are_counted_as_the_compiler_does(torch: Any) -> None:
     library = import_module("ptxlab.clients.torch.library")
     header = """
+    /** A has virtual functions such as f(x). */
     struct A {
       virtual ~A() = default; // virtual int no() const
       virtual bool isBuilt() const { return false; }

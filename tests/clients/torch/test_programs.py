@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -284,6 +285,28 @@ def test_random_numbers(torch: Any) -> None:
     assert drawn() == inside
 
 
+def test_events_of_whatever_device_there_is(torch: Any) -> None:
+    stream = torch.cuda.current_stream()
+    begin, end, never = (torch.Event(enable_timing=True) for _ in range(3))
+    assert begin.device.type == "cuda"
+    before = time.perf_counter()
+    begin.record()
+    time.sleep(0.01)
+    stream.record_event(end)
+    least, most = 10, (time.perf_counter() - before) * 1e3
+    stream.wait_event(end)
+    end.wait()
+    end.synchronize()
+    assert end.query()
+    assert never.query()
+    assert least <= begin.elapsed_time(end) <= most
+    assert begin.elapsed_time(end) == -end.elapsed_time(begin)
+    with pytest.raises(ValueError, match="must be recorded before"):
+        begin.elapsed_time(never)
+    with pytest.raises(ValueError, match="enable_timing=True"):
+        begin.elapsed_time(torch.Event())
+
+
 def test_streams_and_events(torch: Any) -> None:
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -300,7 +323,7 @@ def test_streams_and_events(torch: Any) -> None:
     torch.cuda.synchronize()
     assert side.query()
     assert end.query()
-    assert begin.elapsed_time(end) >= 0
+    assert begin.elapsed_time(end) > 0
     assert torch.cuda.current_stream() == main
     assert (main.cuda_stream, side.device) == (0, torch.device("cuda:0"))
     assert torch.cuda.Stream(priority=-1).priority == -1
