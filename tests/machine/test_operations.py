@@ -424,6 +424,8 @@ def test_all_lanes_get_what_the_first_has_for_which_a_guard_holds() -> None:
     assert holds(r, 3) == [
         new if on else old for on, new, old in zip(p, other, before, strict=True)
     ]
+    run("R2UR P3, URZ, R1", r)
+    assert holds(r, 3) == [words[thread] != words[thread // 32 * 32] for thread in range(LANES)]
 
 
 def test_a_value_that_depends_on_what_nobody_knows_is_not_known() -> None:

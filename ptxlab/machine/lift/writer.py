@@ -104,6 +104,8 @@ class Writer:
         self.written: set[str] = set()
         self.first: dict[str, None] = {}
         """Lines that stand before the first instruction."""
+        self.strangers: set[int] = set()
+        """Predicates that say last of each lane whether it holds something else than the first."""
         self._used: Counter[str] = Counter()
         self._guard = ""
 
@@ -113,6 +115,7 @@ class Writer:
         """Stand at an instruction."""
         self.i, self.modifiers = i, Modifiers(i.sass.modifiers)
         self._used.clear()
+        self.strangers.difference_update(out.number for out in i.outs)
         self._guard = ""
         guard = i.guard
         if guard is not None and is_true(guard):

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from ptxlab import open_device
-from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.machine.launch import reciprocal
+from ptxlab.machine.lift import table
+from ptxlab.machine.lift.writer import TRUE, Writer
 from ptxlab.main import main
 
 LOOP = """
@@ -74,6 +76,23 @@ CLUSTERS = """
 }
 """
 """What constant memory has of the clusters of a launch, which Blackwell finds through a register."""
+
+VOTE = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 masks, .param .u64 given, .param .u64 out)
+{
+    .reg .b64 at, from; .reg .b32 thread, mask, word; .reg .pred holds;
+    mov.u32 thread, %tid.x; mul.wide.u32 at, thread, 4;
+    ld.param.u64 from, [masks]; add.u64 from, from, at; ld.global.u32 mask, [from];
+    ld.param.u64 from, [given]; add.u64 from, from, at; ld.global.u32 word, [from];
+    setp.ne.u32 holds, word, 0;
+    vote.sync.ballot.b32 word, holds, mask;
+    ld.param.u64 from, [out]; add.u64 from, from, at; st.global.u32 [from], word;
+}
+"""
+"""For a mask of which nothing is known ptxas asks whether all lanes have the same (R2UR), and are it (BRA.DIV)."""
 
 COPIES = """
 .version 8.0
@@ -155,6 +174,31 @@ def test_lanes_that_differ_in_one_word_of_several_ask_for_their_own() -> None:
     rows = device.upload(np.zeros((32, 4), np.uint32))
     device.load(COPIES).kernel("k").launch(1, 32, [rows])
     assert rows.numpy()[:, 0].tolist() == [*range(32)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 8, 32])
+def test_lanes_vote_with_those_of_their_mask(parts: int) -> None:
+    lanes = np.arange(32)
+    together = lanes[:, None] * parts // 32 == lanes * parts // 32
+    masks = (together << lanes).sum(1).astype(np.uint32)
+    given = np.random.default_rng(parts).integers(0, 2, 32, np.uint32)
+    device = open_device("emulator", arch="sm_80", engine="sass")
+    out = device.zeros(32, np.uint32)
+    arguments = [device.upload(masks), device.upload(given), out]
+    device.load(VOTE).kernel("k").launch(1, 32, arguments)
+    assert out.numpy().tolist() == (masks & (given << lanes).sum()).tolist()
+
+
+def test_a_guard_that_is_not_known_to_be_about_the_mask_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgetful(w: Writer) -> None:
+        w.tell(w.i.outs[0], TRUE)
+
+    monkeypatch.setitem(table.RULES, "R2UR", forgetful)
+    device = open_device("emulator", arch="sm_80", engine="sass")
+    with pytest.raises(Unsupported, match=r"@!P\d BRA.DIV UR.* what the guard means here is not"):
+        device.load(VOTE).kernel("k").launch(1, 32, [device.zeros(32, np.uint32)] * 3)
 
 
 def test_a_fault_names_the_line_of_machine_code() -> None:

@@ -28,9 +28,12 @@ def _go(w: Writer, number: int | None) -> None:
 
 def _branch(w: Writer) -> None:
     i, m = w.i, w.modifiers
-    m.ignore("U", "CONV", "DIV", "ANY", "INC", "DEC", "NOINC", "NODEC")
+    m.ignore("U", "CONV", "ANY", "INC", "DEC", "NOINC", "NODEC")
     condition = _condition(w)
     if condition == FALSE:
+        return
+    if m.has("DIV"):
+        _if_apart(w)
         return
     if "ANY" in m.names:
         _if_any(w, condition)
@@ -39,6 +42,18 @@ def _branch(w: Writer) -> None:
         _go(w, i.target)
         return
     _if(w, condition, f"bra {label(i.target or 0)}")
+
+
+def _if_apart(w: Writer) -> None:
+    """BRA.DIV: go where lanes that are not all that a mask names wait for the others, and which those that are may go.
+
+    The guard holds back who names other lanes than the first one, so that those who do not are fewer than all: then
+    too the warp goes there as one.
+    """
+    guard = w.i.guard
+    if guard is not None and not (guard.negated and guard.number in w.strangers):
+        raise w.refused("what the guard means here is not modelled")
+    w.unguarded(f"bra {label(w.i.target or 0)}")
 
 
 def _condition(w: Writer) -> str:

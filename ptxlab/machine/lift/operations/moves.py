@@ -104,24 +104,24 @@ def _load_constant(w: Writer) -> None:
 def _uniform(w: Writer) -> None:
     """R2UR: what the first of the lanes holds; a predicate says of each whether it holds something else.
 
-    That it is so follows from the loops that ptxas makes: lanes of which it holds go round again.
+    That it is so follows from the loops that ptxas makes: lanes of which it holds go round again. Without a guard
+    it is asked of the mask of a vote or shuffle, and holds those back of whom BRA.DIV asks whether they are all.
     """
     i, guard = w.i, w.i.guard
     *outs, to, source = i.operands
     w.modifiers.ignore("BROADCAST", "FILL")
     joined = w.modifiers.has("OR")
     value, held = w.word(source), w.dest(to)
-    if guard is None or is_true(guard):
-        if outs:
-            raise w.refused("whether all lanes hold it is not modelled here")
+    if not outs and (guard is None or is_true(guard)):
         w.emit(f"mov.b32 {held}, {value}")
         return
     with w.for_all():
-        _of_first(w, held, value, w.source(w.given(guard)))
+        _of_first(w, held, value, w.source(w.given(guard) if guard else TRUE))
     for out in outs:
         assert isinstance(out, Predicate)
         other = w.made("setp.ne.b32", value, held, kind="q")
         w.tell(out, w.either(other, w.given(out)) if joined else other)
+        w.strangers.add(out.number)
 
 
 def _of_first(w: Writer, to: str, value: str, condition: str) -> None:
