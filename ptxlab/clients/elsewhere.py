@@ -9,13 +9,19 @@ import ml_dtypes  # noqa: F401, whose types NumPy then knows by name
 import numpy as np
 
 from ptxlab.clients.borrowed import Borrowed
-from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel, MachineCodeModule
+from ptxlab.device.emulator import (
+    EmulatorDevice,
+    EmulatorKernel,
+    EmulatorModule,
+    MachineCodeModule,
+)
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Module
 from ptxlab.emulator.prepare.scope import names_in
 from ptxlab.emulator.run.memory import Allocation
-from ptxlab.errors import Unsupported
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.machine.binary import machine_code
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.names import called
@@ -45,10 +51,13 @@ class Elsewhere(NamedTuple):
     module: Module
     variables: Mapping[str, Any]
 
-    def fill(self) -> None:
-        """Have its variables hold what those of the launch did."""
-        for name, value in self.variables.items():
-            self.module.variable(name).upload(value)
+    def kernel(self, name: str) -> EmulatorKernel:
+        """Return a kernel of it, whose variables hold what those of the launch did."""
+        for variable, value in self.variables.items():
+            self.module.variable(variable).upload(value)
+        kernel = self.module.kernel(name)
+        assert isinstance(kernel, EmulatorKernel)
+        return kernel
 
 
 def elsewhere(kernel: EmulatorKernel, arch: str) -> Elsewhere:
@@ -61,11 +70,29 @@ def elsewhere(kernel: EmulatorKernel, arch: str) -> Elsewhere:
             f"{called(kernel.name)} came as machine code for {kernel.device.target.name}, which no other GPU runs",
             hint="have the program compiled to PTX",
         )
-    device = open_device("emulator", arch=arch, console=kernel.device.console)
-    assert isinstance(device, EmulatorDevice)
-    device.memory = kernel.device.memory
+    device = _beside(kernel.device, arch)
     source = kernel.program.module.source
     return Elsewhere(device, device.load(parse(source.text, source.path)), dict(_variables(kernel)))
+
+
+def as_brought(kernel: EmulatorKernel, arch: str) -> Elsewhere | None:
+    """Load the machine code for ``arch`` that came with the PTX of ``kernel``, with the memory of its own; None where none did."""
+    assert isinstance(kernel.module, EmulatorModule)
+    device, path = _beside(kernel.device, arch), kernel.program.module.source.path
+    try:
+        cubins = machine_code(kernel.module.brought, device.target, path)
+    except PtxlabError:
+        return None
+    module = MachineCodeModule.of_cubins(device, cubins, path)
+    return Elsewhere(device, module, dict(_variables(kernel)))
+
+
+def _beside(device: EmulatorDevice, arch: str) -> EmulatorDevice:
+    """Return an emulated GPU of ``arch`` that has the same memory."""
+    other = open_device("emulator", arch=arch, console=device.console)
+    assert isinstance(other, EmulatorDevice)
+    other.memory = device.memory
+    return other
 
 
 def _variables(kernel: EmulatorKernel) -> Iterator[tuple[str, Any]]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ptxlab.clients.borrowed import Borrowed
-from ptxlab.clients.elsewhere import HeldMemory, allocations, elsewhere
+from ptxlab.clients.elsewhere import HeldMemory, allocations, as_brought, elsewhere
 from ptxlab.device.emulator import EmulatorKernel, MachineCodeModule
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
-from ptxlab.prediction.predict import of_launch
+from ptxlab.prediction.predict import made_otherwise, of_launch
 from ptxlab.toolchain import link_ptx
 
 
@@ -32,19 +32,23 @@ def predicted(
     gpu: str,
     clock: int | None,
 ) -> Prediction:
-    """Predict a launch, whose ``memory`` is mapped, on a GPU by its name."""
+    """Predict a launch, whose ``memory`` is mapped, on a GPU by its name.
+
+    Where assembling its PTX leaves out what a compiler does not, the machine code that it came with is taken.
+    """
     chip = find(gpu)
     compiled, arch = kernel.device.target.name, chip.gpu.target.name
     reached = allocations(kernel, memory)
-    if arch != compiled:
-        other = elsewhere(kernel, arch)
-        other.fill()
-        chosen = other.module.kernel(kernel.name)
-        assert isinstance(chosen, EmulatorKernel)
-        kernel = chosen
-    held = [HeldMemory(kernel.device, each.begin, each.end, dtype) for each, dtype in reached]
-    prediction = of_launch(assembly(kernel, arch), kernel, config, parameters, chip, clock, held)
-    if arch != compiled:
+    other = elsewhere(kernel, arch) if arch != compiled else None
+    there = other.kernel(kernel.name) if other else kernel
+    code = assembly(there, arch)
+    own = as_brought(kernel, arch) if made_otherwise(code.cubin) else None
+    if own:
+        there = own.kernel(kernel.name)
+        code = assembly(there, arch)
+    held = [HeldMemory(there.device, each.begin, each.end, dtype) for each, dtype in reached]
+    prediction = of_launch(code, there, config, parameters, chip, clock, held)
+    if other and not own:
         unlike = f"what a compiler makes for {arch} itself: this was compiled for {compiled}"
         prediction = replace(prediction, not_modelled=(*prediction.not_modelled, unlike))
     return prediction

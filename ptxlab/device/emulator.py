@@ -112,11 +112,13 @@ class EmulatorKernel(Kernel):
 class EmulatorModule(Module):
     """A program on the emulator: a kernel is prepared, with what it reaches, when it is asked for.
 
-    ``addresses`` are those of its variables that have a place in memory.
+    ``addresses`` are those of its variables that have a place in memory. ``brought`` is the fatbin that its PTX came in,
+    which may have machine code too.
     """
 
     device: EmulatorDevice
     tree: ptx.PtxModule
+    brought: bytes = b""
 
     def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule) -> None:
         self.addresses: dict[str, int] = {}

@@ -114,10 +114,11 @@ def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
 
 def open_image(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
     """Load PTX, or machine code: of a fatbin its PTX, as far as the GPU can run it."""
-    if fatbin.starts_as_machine_code(image):
-        code, image = image, newest_ptx(image, gpu.target)
+    brought = image if fatbin.starts_as_machine_code(image) else b""
+    if brought:
+        image = newest_ptx(brought, gpu.target)
         if not image:
-            return _of_machine_code(gpu, code, label)
+            return _of_machine_code(gpu, brought, label)
     try:
         text = image.decode()
     except UnicodeDecodeError:
@@ -127,9 +128,10 @@ def open_image(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
     if ".version" not in text:
         raise Refused(DriverResult.INVALID_IMAGE, "a module is neither PTX nor machine code")
     module = gpu.session.load(text, label)
+    assert isinstance(module, EmulatorModule)
     if module.variables:  # those of each module are its own
-        assert isinstance(module, EmulatorModule)
         module = EmulatorModule(gpu.session.device, module.tree)
+    module.brought = brought
     return module
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.toolchain import link_ptx
+from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.predict import predict
+from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
 from tests.clients.driver.calls import Driver
 from tests.toolchain.binaries import CUBIN, container, member
+from tests.toolchain.binaries import PTX as PTX_MEMBER
 
 PTX = """.version 8.0
 .target sm_80
@@ -69,6 +72,55 @@ def test_machine_code_is_loaded_and_runs(what: str, driver: Driver) -> None:
     assert repr(code) == "<machine code for sm_80>"
     assert code.as_text().startswith("scaled on sm_80\n")
     assert "STG.E" in code.as_text()
+
+
+SPECIALISED = """
+extern "C" __global__ void __launch_bounds__(384) deal(float *out, int turns)
+{
+    float held[200];
+    if (threadIdx.x < 256) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+#pragma unroll
+    for (int n = 0; n < 200; ++n) held[n] = out[threadIdx.x + 384 * n];
+    for (int turn = 0; turn < turns; ++turn)
+#pragma unroll
+        for (int n = 0; n < 200; ++n) held[n] = held[n] * held[(n + 1) % 200] + 1.0f;
+#pragma unroll
+    for (int n = 0; n < 200; ++n) out[threadIdx.x + 384 * n] = held[n];
+}
+"""
+
+
+def test_a_prediction_takes_machine_code_beside_ptx_where_setmaxnreg_counts(tmp_path: Path) -> None:
+    """nvJitLink ignores it in PTX; a compiler of CUDA C does not."""
+    driver = Driver("sm_90a")
+    ptx = compile_cuda(SPECIALISED, path="deal.cu", arch="sm_90a").encode() + b"\0"
+    whole = assemble_cuda(SPECIALISED, path="deal.cu", arch="sm_90a")[1].image
+    alone = container(member(PTX_MEMBER, 90, ptx, suffix="a"))
+    both = container(member(PTX_MEMBER, 90, ptx, suffix="a"), member(CUBIN, 90, whole, suffix="a"))
+    spilled, kept = (_predicted(driver, image) for image in (alone, both))
+    assert any(each.startswith("setmaxnreg") for each in spilled.not_modelled)
+    assert not any(each.startswith("setmaxnreg") for each in kept.not_modelled)
+    file = tmp_path / "deal.cubin"
+    file.write_bytes(whole)
+    itself = predict(file, "h100", 1, 384, [np.zeros(200 * 384, "f4"), np.int32(3)])
+    assert kept.cycles == itself.cycles != spilled.cycles
+
+
+def _predicted(driver: Driver, image: bytes) -> Prediction:
+    held = ctypes.create_string_buffer(image)
+    module = driver("cuModuleLoadData", ctypes.addressof(held))
+    function = driver("cuModuleGetFunction", module, b"deal")
+    out = driver.upload(bytes(4 * 200 * 384))
+    values = ctypes.c_uint64(out), ctypes.c_uint32(3)
+    pointers = (ctypes.c_uint64 * 2)(*map(ctypes.addressof, values))
+    driver("cuLaunchKernel", function, 1, 1, 1, 384, 1, 1, 0, 0, ctypes.addressof(pointers), 0)
+    launched = driver.session.last
+    assert launched is not None
+    return launched.predict("h100")
 
 
 @pytest.mark.parametrize("call", ["cuModuleLoad", "cuLibraryLoadFromFile"])
