@@ -155,7 +155,7 @@ class Checker(Watcher):
         for part in parts:
             memory = part.memory
             if access.writes and memory.name != "local":
-                self._registers.use_stored(_threads_of(threads, part))
+                self._registers.use_stored(_threads_of(threads, part), access.nbytes)
             if isinstance(memory, Allocation):
                 self._touch_global(
                     access, memory, *_placed(access, threads, part), _rows(items, part)
@@ -169,7 +169,7 @@ class Checker(Watcher):
 
     def _touch_local(self, access: Access, memory: Region, threads: Array, first: Array) -> None:
         if access.writes:
-            written = self._registers.stored(threads)
+            written = self._registers.stored(threads, access.nbytes)
             self._local.write(memory, first, access.nbytes, written)
         else:
             self._registers.load(threads, self._local.read(memory, first, access.nbytes))

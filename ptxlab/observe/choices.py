@@ -1,8 +1,9 @@
-"""In which threads an instruction takes the values of its operands, where it does not take all of them."""
+"""Of which bytes of its operands, and in which threads, an instruction makes what, where it does not take all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 
@@ -11,59 +12,109 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.numbers.types import TYPES
-from ptxlab.observe.unwritten import State
 from ptxlab.observe.value_flow import slots
-from ptxlab.syntax.tree import Integer, Not, Operand
+from ptxlab.syntax.tree import Integer, Not, Operand, Vector
+
+_BY_BITS = {"bits", "shifted", "chosen"}
 
 
-def taken(site: Site, frame: Frame, states: Sequence[State]) -> dict[int, Array]:
-    """Return for registers that an instruction does not read in all threads in which it does.
+def worst(state: Array) -> Array:
+    """Return the state of a whole register, of one of each of its bytes."""
+    least: Array = state if state.ndim == 1 else state.max(axis=0)
+    return least
 
-    ``states`` say where registers are not written.
+
+def taken(site: Site, frame: Frame, states: Mapping[int, Array]) -> dict[int, Array]:
+    """Return of registers that are not written all over where the result depends on what is not.
+
+    ``states`` are those of the registers, by number. It is said by [threads], or for each byte of the result, and of
+    registers that are not mentioned the result is made in all threads.
     """
     effects = effects_of(site.instruction)
-    if effects.passes == "chosen":
-        return _chosen(site, frame)
-    if effects.decides and form_of(site.instruction).results == ("pred",):
-        return _undecided(site, frame, states, deciding=effects.decides == "1")
+    if effects.passes in _BY_BITS:
+        return _by_bits(site, frame, states, chosen=effects.passes != "bits")
     if effects.begins == "products":
         return _added_to(site, frame)
     return {}
 
 
-def _chosen(site: Site, frame: Frame) -> dict[int, Array]:
-    """Choose as selp, slct and prmt do: what is taken of an operand shows where it has all bits and the other none."""
-    form = form_of(site.instruction)
-    *_, first, second, selector = site.instruction.operands
-    kind = TYPES[form.operands[0]].dtype
-    by = operand_value(site, frame, selector, form.operands[2])
-    if by is None:
-        return {}
-    none = np.zeros(1, kind)
-    every = (~none.view(f"u{kind.itemsize}")).view(kind)
-    chosen: dict[int, Array] = {}
-    for operand, given in ((first, (every, none)), (second, (none, every))):
-        [slot] = slots(site, operand)
-        if slot is not None and slot not in slots(site, selector):
-            chosen[slot] = chosen.get(slot, np.False_) | (form.compute(*given, by) != 0)
-    return chosen
-
-
-def _undecided(
-    site: Site, frame: Frame, states: Sequence[State], *, deciding: bool
+def _by_bits(
+    site: Site, frame: Frame, states: Mapping[int, Array], *, chosen: bool
 ) -> dict[int, Array]:
-    """Leave out the operand of ``and`` or ``or`` whose other one is written, and ``deciding``."""
-    _, *both = site.instruction.operands
-    undecided: dict[int, Array] = {}
-    for operand, other in (both, both[::-1]):
-        slot, value = _register(site, operand), operand_value(site, frame, other, "pred")
-        if slot is None or value is None:
-            continue
-        beside = _register(site, other)
-        state = None if beside is None else states[beside]
-        open_ = value != deciding
-        undecided[slot] = open_ if state is None else open_ | (state != 0)
-    return undecided
+    """Compute with all that is not written 0, and all ones: what differs is made of it.
+
+    That is exact where each bit of the result is made of one bit of each operand at most. Where one is ``chosen``, or
+    shifted, the last operand says so, of which that does not hold.
+    """
+    form = form_of(site.instruction)
+    operands = site.instruction.operands[1:]
+    names = form.operands[: len(operands)]
+    given = []
+    for operand, name in zip(operands, names, strict=True):
+        value = operand_value(site, frame, operand, name)
+        if value is None and (not chosen or operand is operands[-1]):
+            return {}
+        given.append(np.zeros(1, TYPES[name].dtype) if value is None else value)
+    registers = [_register(site, operand) for operand in operands]
+    choosing = registers[-1] if chosen else None
+    open_ = [slot for slot in states if slot in registers and slot != choosing]
+    results = {}
+    for bits in product((False, True), repeat=len(open_)):
+        filled = dict(zip(open_, bits, strict=True))
+        results[bits] = form.compute(
+            *(
+                value if slot not in filled else _filled(value, states[slot], ones=filled[slot])
+                for slot, value in zip(registers, given, strict=True)
+            )
+        )
+    return {slot: _differences(results, at) for at, slot in enumerate(open_)}
+
+
+def _filled(value: Array, state: Array, *, ones: bool) -> Array:
+    """Return a value all of whose bits that are not written are 0, or 1."""
+    if value.dtype == np.bool_:
+        return np.where(worst(state) != 0, ones, value)
+    octets = np.broadcast_to(value, state.shape[-1:]).copy().view(np.uint8)
+    octets = octets.reshape(state.shape[-1], -1)
+    unwritten = (state if len(state) == octets.shape[1] else worst(state)[None]).T != 0
+    return np.where(unwritten, np.uint8(255 * ones), octets).view(value.dtype).reshape(-1)
+
+
+def _differences(results: Mapping[tuple[bool, ...], Array], at: int) -> Array:
+    """Say which bytes of results, [bytes, threads], or which of predicates, change with what was filled at one place."""
+    differs = np.zeros(1, bool)
+    for bits, result in results.items():
+        if bits[at]:
+            other = results[(*bits[:at], False, *bits[at + 1 :])]
+            pairs = np.broadcast_arrays(result, other)
+            first, second = (_octets(each) for each in pairs)
+            differs = differs | (first != second)
+    return differs
+
+
+def _octets(result: Array) -> Array:
+    if result.dtype == np.bool_:
+        return result
+    octets: Array = np.ascontiguousarray(result).view(np.uint8).reshape(result.size, -1).T
+    return octets
+
+
+def moved(site: Site, states: Mapping[int, Array]) -> dict[int, Array]:
+    """Return the states of the results of a move, which puts registers together, or one asunder."""
+    targets, sources = (slots(site, operand) for operand in site.instruction.operands[:2])
+    of_sources = [None if slot is None else states.get(slot) for slot in sources]
+    if len(targets) == len(sources):
+        pairs = zip(targets, of_sources, strict=True)
+        return {to: state for to, state in pairs if to is not None and state is not None}
+    nbytes = TYPES[site.instruction.modifiers[-1]].bytes
+    size = nbytes // len(sources)
+    width = max(state.shape[-1] for state in states.values())
+    parts = np.zeros((len(sources), size, width), np.int32)
+    for part, state in zip(parts, of_sources, strict=True):
+        if state is not None:
+            part[:] = state if len(state) == size else worst(state)
+    whole = parts.reshape(len(targets), nbytes // len(targets), width)
+    return {to: state for to, state in zip(targets, whole, strict=True) if to is not None}
 
 
 def _added_to(site: Site, frame: Frame) -> dict[int, Array]:
@@ -78,6 +129,8 @@ def _added_to(site: Site, frame: Frame) -> dict[int, Array]:
 
 
 def _register(site: Site, operand: Operand) -> int | None:
+    if isinstance(operand, Vector):
+        return None
     [slot] = slots(site, operand.operand if isinstance(operand, Not) else operand)
     return slot
 

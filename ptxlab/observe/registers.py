@@ -7,7 +7,8 @@ in what decides where threads go, or in what a function returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,7 +22,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.ldmatrix import RowMove
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.observe.check_context import CheckContext, Wording
-from ptxlab.observe.choices import taken
+from ptxlab.observe.choices import moved, taken, worst
 from ptxlab.observe.unwritten import UNREAD, LocalMemory, Reads, State
 from ptxlab.observe.value_flow import NamedRegister, ValueFlow, flow_of, loaded_rows, multiplied
 
@@ -66,10 +67,14 @@ class RegisterStates:
             ]
             if any(state is not None for _, state in stored):
                 self._stored += stored
-        tainted = [register for register in flow.sources if states[register[0]] is not None]
+        tainted = {}
+        for register in flow.sources:
+            state = states[register[0]]
+            if state is not None and (passing.mask & (state != 0)).any():
+                tainted[register] = np.where(passing.mask, state, 0)
         results: dict[int, Array] = {}
         if tainted:
-            results = self._results(site, flow, tainted, frame, states, passing)
+            results = self._results(site, flow, tainted, frame)
         self._carried = None if flow.exchanged is None else results.get(flow.exchanged)
         for slot in flow.writes:
             self._write(states, slot, passing, results.get(slot))
@@ -97,7 +102,7 @@ class RegisterStates:
     def _arrive(self, name: str, state: State, threads: Threads) -> None:
         """See the value of a register used by the instruction at hand."""
         if state is not None:
-            states = self._read(name, np.where(threads.mask, state, 0))
+            states = self._read(name, np.where(threads.mask, worst(state), 0))
             if states.any():
                 self._reads.arrive(states[states != 0])
 
@@ -108,10 +113,10 @@ class RegisterStates:
             return state
 
         def words() -> Wording:
-            who = self._context.thread(int(unread.argmax()))
+            who = self._context.thread(int(worst(unread).argmax()))
             return f"{who} uses register {name}, which holds nothing it has written", _HINT
 
-        number = self._reads.note(name, int(unread.sum()), words, "threads")
+        number = self._reads.note(name, int(worst(unread).sum()), words, "threads")
         return np.where(unread, np.int32(number), state)
 
     # ---- what results are made of ----
@@ -120,33 +125,30 @@ class RegisterStates:
         self,
         site: Site,
         flow: ValueFlow,
-        tainted: Iterable[NamedRegister],
+        tainted: Mapping[NamedRegister, Array],
         frame: Frame,
-        states: list[State],
-        threads: Threads,
     ) -> dict[int, Array]:
-        """Return the states of the results where some sources are not written all over."""
+        """Return the states of the results, where some sources have those that are ``tainted``."""
         form = form_of(site.instruction)
-        reads = taken(site, frame, states)
+        if flow.moves and flow.exchanged is None:
+            return moved(site, {slot: state for (slot, _), state in tainted.items()})
+        reads = taken(site, frame, {slot: state for (slot, _), state in tainted.items()})
         results: dict[int, Array] = {}
-        for slot, name in tainted:
-            state = states[slot]
-            here = threads.mask & reads.get(slot, np.True_)
-            if state is None or not (here & (state != 0)).any():
-                continue
-            state = np.where(here, state, 0)
-            moved = flow.moves or (form.effects.passes == "chosen" and slot in reads)
-            results[slot] = state if moved else self._read(name, state)
+        for (slot, name), state in tainted.items():
+            read = np.where(reads.get(slot, np.True_), worst(state), 0)
+            if read.any():
+                passed = flow.moves or (form.effects.passes == "chosen" and slot in reads)
+                results[slot] = read if passed else self._read(name, read)
         if not results:
             return {}
         product = isinstance(form.matrix, MatrixInstruction) and not form.effects.begins
         apart = multiplied(site, results) if product else None
         if apart is not None:
             return apart
-        worst: Array = np.maximum.reduce([*results.values()])
+        together = reduce(np.maximum, results.values())
         if flow.by_warp:
-            worst = np.repeat(worst.reshape(-1, WARP).max(axis=1), WARP)
-        return dict.fromkeys(flow.writes, worst)
+            together = np.repeat(together.reshape(-1, WARP).max(axis=1), WARP)
+        return dict.fromkeys(flow.writes, together)
 
     def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
         """See ``threads`` read a register of the thread ``source``, which is not ``taking_part`` in all."""
@@ -171,19 +173,24 @@ class RegisterStates:
 
     # ---- memory ----
 
-    def stored(self, threads: Array) -> Array:
-        """Return the states of what ``threads`` store: [threads, registers]; [threads, 1] if all are 0."""
-        states = [state for _, state in self._stored] or [None]
-        width = self._context.wave.width
-        return np.stack(
-            [np.broadcast_to(0 if s is None else s, width)[threads] for s in states], axis=1
-        )
+    def stored(self, threads: Array, nbytes: int) -> Array:
+        """Return the states of the ``nbytes`` that ``threads`` store: [threads, bytes]; [threads, 1] if all are 0."""
+        if not self._stored:
+            return np.zeros((threads.size, 1), np.int32)
+        size = nbytes // len(self._stored)
+        states = np.zeros((len(self._stored), size, threads.size), np.int32)
+        for register, (_, state) in zip(states, self._stored, strict=True):
+            if state is not None:
+                register[:] = _lower(state, size)[..., threads]
+        return states.reshape(nbytes, -1).T
 
-    def use_stored(self, threads: Threads) -> None:
-        """See what the instruction at hand stores used: it goes to where others read it."""
+    def use_stored(self, threads: Threads, nbytes: int) -> None:
+        """See the ``nbytes`` that the instruction at hand stores used: they go to where others read them."""
+        whole = form_of(self._context.site.instruction).matrix is not None  # other lanes' too
+        size = None if whole or not self._stored else nbytes // len(self._stored)
         for register, state in self._stored:
-            if register is not None:
-                self._arrive(register[1], state, threads)
+            if register is not None and state is not None:
+                self._arrive(register[1], _lower(state, size), threads)
 
     def load(self, threads: Array, states: Array) -> None:
         """See ``threads`` load what has these ``states``: [threads, parts that are equally large]."""
@@ -206,23 +213,31 @@ class RegisterStates:
             if isinstance(form_of(site.instruction).matrix, RowMove):
                 rows = np.zeros_like(self._new)
                 rows[threads] = loaded.max(axis=1)
-                columns = loaded_rows(site, rows)
+                columns = loaded_rows(site, rows)[..., None]
             else:
-                columns = np.zeros((self._new.size, len(results)), np.int32)
-                columns[threads] = _by_register(loaded, len(results))
-            for slot, column in zip(results, columns.T, strict=True):
+                parts = _by_register(loaded, len(results))
+                columns = np.zeros((self._new.size, *parts.shape[1:]), np.int32)
+                columns[threads] = parts
+            for slot, column in zip(results, np.moveaxis(columns, 0, -1), strict=True):
                 if slot is not None and column.any():
-                    before = states[slot]
-                    states[slot] = column if before is None else np.maximum(before, column)
+                    whole = len(column) == frame.registers[slot].itemsize
+                    now, before = column if whole else worst(column), states[slot]
+                    states[slot] = now if before is None else np.maximum(before, now)
         self._loaded.clear()
 
 
+def _lower(state: Array, size: int | None) -> Array:
+    """Return the state of the lower bytes of a register, of which a store takes so many, or all."""
+    return state if state.ndim == 1 else state[:size]
+
+
 def _by_register(states: Array, registers: int) -> Array:
-    """Return the states of what was loaded, [threads, registers], from those of its equal parts."""
+    """Return the states of what was loaded, [threads, registers, parts], from those of its equal parts."""
     threads, parts = states.shape
     if parts % registers == 0:
-        by_register: Array = states.reshape(threads, registers, -1).max(axis=2)
-        return by_register
+        return states.reshape(threads, registers, -1)
     if registers % parts == 0:
-        return np.repeat(states, registers // parts, axis=1)
-    return np.repeat(states.max(axis=1)[:, None], registers, axis=1)  # wmma loads part by part
+        return np.repeat(states, registers // parts, axis=1)[..., None]
+    return np.repeat(states.max(axis=1)[:, None], registers, axis=1)[
+        ..., None
+    ]  # wmma loads part by part

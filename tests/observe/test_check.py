@@ -433,6 +433,49 @@ TWINS = (
         [("error", "uninitialized x", KEEP, None)],
     ),
     Twins(
+        "bytes that prmt takes and a mask leaves out",
+        f"prmt.b32 z, i, z, 0x7610;\nand.b32 x, z, 0xffff;\n{KEEP};", "0xffff", "0x1ffff",
+        [("error", "uninitialized z", "and.b32 x, z, 0x1ffff", KEEP)],
+    ),
+    Twins(
+        "bytes that two tables of lop3 leave out",
+        f"prmt.b32 z, i, z, 0x7610;\nlop3.b32 x, 0xffff0000, z, i, 0xac;\n{KEEP};", "0xac", "0xca",
+        [("error", "uninitialized z", "lop3.b32 x, 0xffff0000, z, i, 0xca", KEEP)],
+    ),
+    Twins(
+        "what an unwritten word makes with itself",
+        f"xor.b32 y, z, z;\nadd.u32 x, y, i;\n{KEEP};", "xor.b32 y, z, z", "xor.b32 y, z, c0",
+        [("error", "uninitialized c0", "xor.b32 y, z, c0", KEEP),
+         ("info", "uninitialized z", "xor.b32 y, z, c0", None)],
+    ),
+    Twins(
+        "bytes that are shifted out",
+        f"prmt.b32 z, i, z, 0x7610;\nshl.b32 x, z, 16;\n{KEEP};", "16", "15",
+        [("error", "uninitialized z", "shl.b32 x, z, 15", KEEP)],
+    ),
+    Twins(
+        "how far unwritten words say",
+        f"mov.u32 z, 40;\nshl.b32 x, i, z;\n{KEEP};", "mov.u32 z, 40", "@odd mov.u32 z, 40",
+        [("error", "uninitialized z", "shl.b32 x, i, z", KEEP)],
+    ),
+    Twins(
+        "a half of a word that a store takes",
+        "prmt.b32 z, i, z, 0x7610;\nst.global.u16 [q], z;", "u16", "u32",
+        [("error", "uninitialized z", "st.global.u32 [q], z", None)],
+    ),
+    Twins(
+        "halves that a move takes asunder",
+        f".reg .b16 g;\nmov.b32 z, {{h, g}};\nprmt.b32 z, i, z, 0x7610;\nmov.b32 {{h, g}}, z;\n"
+        f"mov.b32 x, {{h, h}};\n{KEEP};", "{h, h}", "{h, g}",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
+        "halves that local memory holds",
+        f"prmt.b32 z, i, z, 0x7610;\nst.local.u32 [mine], z;\nld.local.u32 y, [mine];\n"
+        f"and.b32 x, y, 0xffff;\n{KEEP};", "0xffff", "0x1ffff",
+        [("error", "uninitialized y", "and.b32 x, y, 0x1ffff", KEEP)],
+    ),
+    Twins(
         "by what slct chooses",
         f"mov.u32 z, 1;\nslct.u32.s32 x, z, i, z;\n{KEEP};", "mov.u32 z, 1;", "@odd mov.u32 z, 1;",
         [("error", "uninitialized z", "slct.u32.s32 x, z, i, z", KEEP)],
@@ -458,8 +501,8 @@ TWINS = (
          ("info", "uninitialized u", "and.pred low, u, v", None)],
     ),
     Twins(
-        "an address", "add.u32 y, z, 1;\nst.shared.u32 [at], i;\nand.b32 y, y, 0;", "and.b32 y, y, 0",
-        "and.b32 y, y, 0;\nst.shared.u32 [y], 7",
+        "an address", "add.u32 y, z, 1;\nst.shared.u32 [at], i;\nmul.lo.u32 y, y, 0;", "mul.lo.u32 y, y, 0",
+        "mul.lo.u32 y, y, 0;\nst.shared.u32 [y], 7",
         [("error", "uninitialized z", "add.u32 y, z, 1", "st.shared.u32 [y], 7")], 1,
     ),
     Twins(

@@ -129,7 +129,9 @@ EFFECTS = {
     "sub.f64": Effects(contracts="difference"),
     "mul.f16": Effects(contracts="product"),
     "shfl.sync.idx.b32": Effects(passes="lane"),
-    "or.pred": Effects(decides="1"),
+    "or.pred": Effects(passes="bits"),
+    "lop3.b32": Effects(passes="bits"),
+    "shr.s32": Effects(passes="shifted"),
     "bra": Effects(leads="label"),
 }
 

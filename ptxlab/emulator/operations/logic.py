@@ -18,14 +18,14 @@ from ptxlab.numbers.types import TYPES
 
 WORDS = "b16 b32 b64"
 
-for _opcode, _function, _decides in (
-    ("and", np.bitwise_and, "0"),
-    ("or", np.bitwise_or, "1"),
-    ("xor", np.bitwise_xor, ""),
+_logic = partial(bits, effects=Effects(passes="bits"))
+for _opcode, _function in (
+    ("and", np.bitwise_and),
+    ("or", np.bitwise_or),
+    ("xor", np.bitwise_xor),
 ):
-    _effects = Effects(decides=_decides)
-    bits(f"{_opcode}.<T>", "T T -> T", _function, effects=_effects, T=f"{WORDS} pred")
-bits("not.<T>", "T -> T", np.bitwise_not, T=f"{WORDS} pred")
+    _logic(f"{_opcode}.<T>", "T T -> T", _function, T=f"{WORDS} pred")
+_logic("not.<T>", "T -> T", np.bitwise_not, T=f"{WORDS} pred")
 bits("cnot.<T>", "T -> T", lambda a: (a == 0).astype(a.dtype), T=WORDS)
 
 
@@ -57,10 +57,10 @@ def _funnel(way: str, mode: str) -> Callable[[Array, Array, Array], Array]:
 
 
 _SHIFTED = f"{WORDS} u16 u32 u64 s16 s32 s64"
-_moved = partial(bits, operands="T u32 -> T")
+_moved = partial(bits, operands="T u32 -> T", effects=Effects(passes="shifted"))
 _moved("shl.<T>", make=partial(shift, np.left_shift), T=WORDS)
 _moved("shr.<T>", make=partial(shift, np.right_shift), T=_SHIFTED)
-_both = partial(bits, operands="b32 b32 u32 -> b32", make=_funnel)
+_both = partial(_moved, operands="b32 b32 u32 -> b32", make=_funnel)
 _both("shf.<way>.<mode>.b32", way="l r", mode=MODES)
 
 
@@ -119,7 +119,7 @@ def _lop3_and_predicate(boolean: str) -> Callable[..., tuple[Array, Array]]:
     return compute
 
 
-bits("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3)
+_logic("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3)
 bits(
     "lop3.<boolean>.b32",
     "b32 b32 b32 #u32 pred -> b32?|pred",

@@ -57,8 +57,8 @@ class Effects:
     ``scope`` are those that its form names, or else those of its row.
 
     Values and control: ``passes`` that its result is an operand as it is, the "chosen" one, or bytes of those that
-    are, or that of a "lane",
-    ``decides`` the bit of an operand that is its result's whatever the other one is, "0" or "1"; ``contracts``
+    are, or that of a "lane"; or that each of its bits is made of one of each operand, the "bits" of the same place, or
+    "shifted" ones, the last operand saying how far; ``contracts``
     what of a sum of products it is that may become one fma: a "sum", a "difference" or a "product"; ``leads``
     that threads go on elsewhere: in a "function", in its "caller" or at a "label".
     """
@@ -78,7 +78,6 @@ class Effects:
     space: str = ""
     atomic: bool = False
     passes: str = ""
-    decides: str = ""
     contracts: str = ""
     leads: str = ""
     semantics: str = ""
