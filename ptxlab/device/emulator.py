@@ -41,7 +41,7 @@ from ptxlab.tensormap.tensor_map import TensorMap
 from ptxlab.workers import Progress
 
 if TYPE_CHECKING:
-    from ptxlab.machine.image import ModuleImage
+    from ptxlab.machine.image import KernelImage, ModuleImage
     from ptxlab.toolchain.cubin import Cubin, Used
 
 
@@ -187,9 +187,13 @@ class MachineCodeModule(EmulatorModule):
         self._parts, self._checked = images, checked
         self._images = {name: image for image in images[::-1] for name in image.kernels}
 
+    def image(self, kernel: str) -> KernelImage:
+        """Return a kernel as the cubin has it that it is part of."""
+        return self._images[kernel].kernels[kernel]
+
     def cubin(self, kernel: str) -> Cubin:
         """Return the machine code that a kernel is part of."""
-        return self._images[kernel].kernels[kernel].assembly.cubin
+        return self.image(kernel).assembly.cubin
 
     @property
     def used(self) -> Mapping[str, Used]:

@@ -78,7 +78,9 @@ class KernelImage:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return self.entry.parameters
+        """The parameters, and what is made behind them."""
+        made = self.entry.made
+        return self.entry.parameters + (() if made is None else (made,))
 
     @cached_property
     def functions(self) -> dict[str, int]:

@@ -58,12 +58,19 @@ def compile(text: str, name: str, kind: type[Any], *, masked: bool = True) -> An
 def _loaded(text: str, masked: bool) -> Any:
     """Return the execution engine that holds the machine code of a module."""
     import llvmlite
-    import llvmlite.binding as llvm
 
     host = _host() if masked else _host().without("avx512f")
     key = (llvmlite.__version__, host.cpu, host.features, PASSES, text)
     code = cached("native", key, lambda: _compiled(text, host))
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), host.machine())
+    return load_object(code, host)
+
+
+def load_object(code: bytes, host: _Host | None = None) -> Any:
+    """Return the execution engine that holds what is in an object file for this processor."""
+    import llvmlite.binding as llvm
+
+    machine = (host or _host()).machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine

@@ -1,4 +1,4 @@
-"""Of which bytes of its operands, and in which threads, an instruction makes what, where it does not take all of them."""
+"""Of which bits of its operands, and in which threads, an instruction makes what, where it does not take all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BY_BITS = {"bits", "shifted", "chosen"}
 
 
 def worst(state: Array) -> Array:
-    """Return the state of a whole register, of one of each of its bytes."""
+    """Return the state of a whole register, of one of each of its bits."""
     least: Array = state if state.ndim == 1 else state.max(axis=0)
     return least
 
@@ -27,7 +27,7 @@ def worst(state: Array) -> Array:
 def taken(site: Site, frame: Frame, states: Mapping[int, Array]) -> dict[int, Array]:
     """Return of registers that are not written all over where the result depends on what is not.
 
-    ``states`` are those of the registers, by number. It is said by [threads], or for each byte of the result, and of
+    ``states`` are those of the registers, by number. It is said by [threads], or for each bit of the result, and of
     registers that are not mentioned the result is made in all threads.
     """
     effects = effects_of(site.instruction)
@@ -74,29 +74,34 @@ def _filled(value: Array, state: Array, *, ones: bool) -> Array:
     """Return a value all of whose bits that are not written are 0, or 1."""
     if value.dtype == np.bool_:
         return np.where(worst(state) != 0, ones, value)
-    octets = np.broadcast_to(value, state.shape[-1:]).copy().view(np.uint8)
-    octets = octets.reshape(state.shape[-1], -1)
-    unwritten = (state if len(state) == octets.shape[1] else worst(state)[None]).T != 0
-    return np.where(unwritten, np.uint8(255 * ones), octets).view(value.dtype).reshape(-1)
+    bits = 8 * value.itemsize
+    whole = state.ndim == 1 or len(state) != bits
+    unwritten = np.broadcast_to(worst(state) if whole else state, (bits, state.shape[-1])) != 0
+    kind = np.dtype(f"u{value.itemsize}")
+    octets = np.packbits(unwritten.T, axis=1, bitorder="little")
+    packed = np.ascontiguousarray(octets).view(kind)[:, 0]
+    word = value.view(kind)
+    filled: Array = (word | packed if ones else word & ~packed).view(value.dtype)
+    return filled
 
 
 def _differences(results: Mapping[tuple[bool, ...], Array], at: int) -> Array:
-    """Say which bytes of results, [bytes, threads], or which of predicates, change with what was filled at one place."""
+    """Say which bits of results, [bits, threads], or which of predicates, change with what was filled at one place."""
     differs = np.zeros(1, bool)
     for bits, result in results.items():
         if bits[at]:
             other = results[(*bits[:at], False, *bits[at + 1 :])]
             pairs = np.broadcast_arrays(result, other)
-            first, second = (_octets(each) for each in pairs)
+            first, second = (_bits(each) for each in pairs)
             differs = differs | (first != second)
     return differs
 
 
-def _octets(result: Array) -> Array:
+def _bits(result: Array) -> Array:
     if result.dtype == np.bool_:
         return result
-    octets: Array = np.ascontiguousarray(result).view(np.uint8).reshape(result.size, -1).T
-    return octets
+    octets = np.ascontiguousarray(result).view(np.uint8).reshape(result.size, -1)
+    return np.unpackbits(octets, axis=1, bitorder="little").T
 
 
 def moved(site: Site, states: Mapping[int, Array]) -> dict[int, Array]:
@@ -106,14 +111,14 @@ def moved(site: Site, states: Mapping[int, Array]) -> dict[int, Array]:
     if len(targets) == len(sources):
         pairs = zip(targets, of_sources, strict=True)
         return {to: state for to, state in pairs if to is not None and state is not None}
-    nbytes = TYPES[site.instruction.modifiers[-1]].bytes
-    size = nbytes // len(sources)
+    bits = TYPES[site.instruction.modifiers[-1]].bits
+    size = bits // len(sources)
     width = max(state.shape[-1] for state in states.values())
     parts = np.zeros((len(sources), size, width), np.int32)
     for part, state in zip(parts, of_sources, strict=True):
         if state is not None:
             part[:] = state if len(state) == size else worst(state)
-    whole = parts.reshape(len(targets), nbytes // len(targets), width)
+    whole = parts.reshape(len(targets), bits // len(targets), width)
     return {to: state for to, state in zip(targets, whole, strict=True) if to is not None}
 
 

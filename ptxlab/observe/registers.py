@@ -181,7 +181,8 @@ class RegisterStates:
         states = np.zeros((len(self._stored), size, threads.size), np.int32)
         for register, (_, state) in zip(states, self._stored, strict=True):
             if state is not None:
-                register[:] = _lower(state, size)[..., threads]
+                lower = _lower(state, size)[..., threads]
+                register[:] = lower if lower.ndim == 1 else lower.reshape(size, 8, -1).max(axis=1)
         return states.reshape(nbytes, -1).T
 
     def use_stored(self, threads: Threads, nbytes: int) -> None:
@@ -221,14 +222,15 @@ class RegisterStates:
             for slot, column in zip(results, np.moveaxis(columns, 0, -1), strict=True):
                 if slot is not None and column.any():
                     whole = len(column) == frame.registers[slot].itemsize
-                    now, before = column if whole else worst(column), states[slot]
+                    now = np.repeat(column, 8, axis=0) if whole else worst(column)
+                    before = states[slot]
                     states[slot] = now if before is None else np.maximum(before, now)
         self._loaded.clear()
 
 
 def _lower(state: Array, size: int | None) -> Array:
     """Return the state of the lower bytes of a register, of which a store takes so many, or all."""
-    return state if state.ndim == 1 else state[:size]
+    return state if state.ndim == 1 or size is None else state[: 8 * size]
 
 
 def _by_register(states: Array, registers: int) -> Array:

@@ -2,7 +2,7 @@
 
 PTX ISA, "State Spaces", gives memory no initial value. What is read is as unwritten as it was there.
 
-A state says of each thread of a wave whether a register is written, or of each of its bytes, [bytes, threads]: 0,
+A state says of each thread of a wave whether a register is written, or of each of its bits, [bits, threads]: 0,
 or where the value was read that it comes from, a number of ``Reads``, or UNREAD: it was only ever moved. None is 0
 for all. Where several values come together, the largest counts.
 """

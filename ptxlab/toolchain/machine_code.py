@@ -22,6 +22,11 @@ _ENTRY = 0x10  # STO_CUDA_ENTRY in st_other
 
 _REGISTERS, _FRAME, _MOST_THREADS, _THREADS, _BARRIERS = 0x2F, 0x11, 0x05, 0x10, 0x4C
 _PARAMETER, _PARAMETER_BIG, _CLUSTER = 0x17, 0x45, 0x3D
+_ALL_PARAMETERS = 0x0A  # where they begin in the bank of constants, and their bytes
+HOST_CODE = ".nv.host"
+"""The section with what is to run on the host before a kernel is launched: it makes parameters that are not told of."""
+_MAP_ALIGN = 64
+"""How parameters that are made are aligned: tensor maps are."""
 _SIZE_AT = 18  # of a parameter, in the last word; what is big has the lower half of one for it
 _SIZED = 4  # the format of an attribute whose value has a size of its own
 _BARRIERS_IN_FLAGS = 20  # of the section of the code, before CUDA 13
@@ -39,12 +44,13 @@ class Parameter:
 class CubinEntry:
     """A kernel of a cubin: what it uses, its parameters in their order, and how it may be launched.
 
-    A CTA has ``reqntid`` threads, or at most ``maxntid``, and a cluster ``cluster`` CTAs, in x, y and z: each is
+    What is ``made`` lies behind the parameters that a program gives: code of the host in the cubin makes it. A CTA has ``reqntid`` threads, or at most ``maxntid``, and a cluster ``cluster`` CTAs, in x, y and z: each is
     None where it is not said.
     """
 
     used: Used
     parameters: tuple[Parameter, ...]
+    made: Parameter | None
     reqntid: tuple[int, int, int] | None
     maxntid: tuple[int, int, int] | None
     cluster: tuple[int, int, int] | None
@@ -90,9 +96,11 @@ def _entries(elf: Elf, arch: str) -> Iterator[CubinEntry]:
             stack=numbers.get(_FRAME, 0),
             barriers=own[_BARRIERS][0] if _BARRIERS in own else in_flags,
         )
+        parameters = _parameters(said)
         yield CubinEntry(
             used,
-            _parameters(said),
+            parameters,
+            _made(parameters, own) if HOST_CODE in sections else None,
             *(_size(own.get(key)) for key in (_THREADS, _MOST_THREADS, _CLUSTER)),
         )
 
@@ -106,6 +114,14 @@ def _parameters(said: list[tuple[int, tuple[int, ...]]]) -> tuple[Parameter, ...
             size = last & 0xFFFF if attribute == _PARAMETER_BIG else last >> _SIZE_AT
             places[where & 0xFFFF] = Parameter(where >> 16, size)
     return tuple(parameter for _, parameter in sorted(places.items()))
+
+
+def _made(parameters: tuple[Parameter, ...], own: dict[int, tuple[int, ...]]) -> Parameter | None:
+    """Return what the bank of constants has room for behind the parameters."""
+    end = max((parameter.offset + parameter.size for parameter in parameters), default=0)
+    _, where = own[_ALL_PARAMETERS]
+    first, nbytes = end + -((where & 0xFFFF) + end) % _MAP_ALIGN, where >> 16
+    return Parameter(first, nbytes - first) if first < nbytes else None
 
 
 def _size(value: tuple[int, ...] | None) -> tuple[int, int, int] | None:

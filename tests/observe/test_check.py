@@ -449,6 +449,12 @@ TWINS = (
          ("info", "uninitialized z", "xor.b32 y, z, c0", None)],
     ),
     Twins(
+        "bits that are set one by one",
+        f"and.b32 z, z, 0xfffffffe;\n@odd or.b32 z, z, 1;\nand.b32 y, z, 1;\nsetp.ne.u32 low, y, 0;\n@low {KEEP};",
+        "y, z, 1", "y, z, 3",
+        [("error", "uninitialized z", "and.b32 z, z, 0xfffffffe", f"@low {KEEP}")],
+    ),
+    Twins(
         "bytes that are shifted out",
         f"prmt.b32 z, i, z, 0x7610;\nshl.b32 x, z, 16;\n{KEEP};", "16", "15",
         [("error", "uninitialized z", "shl.b32 x, z, 15", KEEP)],

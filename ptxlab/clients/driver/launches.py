@@ -24,7 +24,7 @@ _END, _BUFFER, _SIZE = range(3)  # CU_LAUNCH_PARAM_...
 
 def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
     """Return the parameter block of a launch, from pointers to each argument, or from one to all."""
-    parameters = function.kernel.parameters
+    parameters = function.parameters
     if not parameters:
         return b""
     nbytes = parameters[-1].offset + parameters[-1].size
@@ -34,7 +34,7 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
         for parameter, at in zip(parameters, places, strict=True):
             begin, size = parameter.offset, parameter.size
             block[begin : begin + size] = ctypes.string_at(at, size)
-        return bytes(block)
+        return function.completed(bytes(block))
     given: dict[int, int] = {}
     while extra and (kind := fetch(extra, "<Q")[0]) != _END:
         given[kind] = fetch(extra + 8, "<Q")[0]
@@ -43,7 +43,7 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
         raise Refused(
             DriverResult.INVALID_VALUE, f"{function.name} takes {nbytes} bytes of parameters"
         )
-    return ctypes.string_at(given[_BUFFER], nbytes)
+    return function.completed(ctypes.string_at(given[_BUFFER], nbytes))
 
 
 def run(

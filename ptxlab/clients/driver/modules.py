@@ -6,7 +6,7 @@ Source: CUDA Driver API, "Module Management", "Library Management" and "Executio
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -16,6 +16,7 @@ from ptxlab.clients.driver.devices import PORTABLE_SHARED
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, handles, store
+from ptxlab.clients.driver.tiles import host_code
 from ptxlab.device.emulator import EmulatorModule, MachineCodeModule
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.device.shapes import declared
@@ -23,7 +24,8 @@ from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import target_named
 from ptxlab.launch_config import CTA_THREADS, Dim3
 from ptxlab.machine.binary import machine_code, newest_ptx
-from ptxlab.syntax.functions import parameters
+from ptxlab.machine.image import KernelImage
+from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Function
 from ptxlab.toolchain import elf, fatbin, link_ptx
 from ptxlab.toolchain.cubin import Used
@@ -95,10 +97,31 @@ class DriverFunction:
     @cached_property
     def threads_of_tiles(self) -> Dim3 | None:
         """The threads of a CTA of a kernel of CUDA Tile, which is launched as if they were one; None of others."""
-        module = self.loaded.module
-        if not isinstance(module, MachineCodeModule) or _TILES not in module.cubin(self.name).image:
+        image = self.image
+        if image is None or _TILES not in image.assembly.cubin.image:
             return None
         return declared(self.declaration, "reqntid")
+
+    @property
+    def image(self) -> KernelImage | None:
+        """The kernel as a cubin has it, None for PTX."""
+        module = self.loaded.module
+        return module.image(self.name) if isinstance(module, MachineCodeModule) else None
+
+    @cached_property
+    def parameters(self) -> Sequence[Parameter]:
+        """The parameters that a program gives."""
+        laid_out = parameters(self.declaration)
+        return laid_out[:-1] if self.image is not None and self.image.entry.made else laid_out
+
+    def completed(self, given: bytes) -> bytes:
+        """Return the block of parameters of those that a program gives, and what code of the host makes of them."""
+        image = self.image
+        made = None if image is None else image.entry.made
+        if image is None or made is None:
+            return given
+        code = host_code(image.assembly.cubin.image)
+        return code.complete(self.name, given, made.offset + made.size)
 
     @property
     def most_shared(self) -> int:
@@ -252,7 +275,7 @@ def function_name(gpu: EmulatedGpu, function: DriverFunction) -> int:
 @answers("cuFuncGetParamInfo", "function u64 out:u64 out?:u64", needs="init")
 @answers("cuKernelGetParamInfo", "function u64 out:u64 out?:u64", needs="init")
 def parameter_info(gpu: EmulatedGpu, function: DriverFunction, index: int) -> tuple[int, int]:
-    laid_out = parameters(function.declaration)
+    laid_out = function.parameters
     if index >= len(laid_out):
         raise Refused(DriverResult.INVALID_VALUE)
     return laid_out[index].offset, laid_out[index].size

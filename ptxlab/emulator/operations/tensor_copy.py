@@ -256,8 +256,9 @@ class BoxCopies:
             as_it_is = rows.addresses.ndim == 1 and not rows.box.flips and rows.box.padding is None
             for places in self._places[at]:
                 first, owner, box = places * UNIT_BYTES, np.full(places.shape, at), rows.box
-                # A copy begins at 128 bytes, in which a swizzle keeps its units.
-                start = first.min(keepdims=True) // SHARED_ALIGNMENT * SHARED_ALIGNMENT
+                # A copy begins at 128 bytes of its CTA's own, in which a swizzle keeps its units.
+                start = first.min(keepdims=True)
+                start = start - start % (self._of_cta * UNIT_BYTES) % SHARED_ALIGNMENT
                 tiles = Tiles(box.map.swizzle, box.pitch, box.count, start)
                 offset = UNIT_BYTES * np.arange(places.size) if as_it_is else None
                 moved.append(

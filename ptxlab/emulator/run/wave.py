@@ -94,7 +94,9 @@ class Wave:
         self.clock = 0
         self.multiprocessor = MULTIPROCESSORS[self.target.capability]
         # What is reserved below, machine code has among its own.
-        base = self.shared_base = 0 if self.module.lifted else self.multiprocessor.shared_base
+        reserved = self.multiprocessor.shared_base
+        base = self.shared_base = 0 if self.module.lifted else reserved
+        self.reserved = reserved - base
         # Who watches may look at a wave's memory when it has ended.
         begun = WaveMemory if self.watched else WaveMemory.of
         self.own = own = begun(
@@ -102,9 +104,7 @@ class Wave:
         )
         if self.watcher.poison:
             own.shared.data.fill(self.watcher.poison)
-            if self.module.lifted:
-                first = self.multiprocessor.shared_base
-                own.shared.data.reshape(ctas, -1)[:, :first] = 0
+            own.shared.data.reshape(ctas, -1)[:, : self.reserved] = 0
         self.cta_of, self.shared_pitch = own.cta_of, own.shared_pitch
         size = len(self.parameters)
         given = np.frombuffer(self.parameters.ljust(pitched(size), b"\0"), np.uint8)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import target_named
@@ -120,3 +121,12 @@ def test_halves_of_the_lanes_load_and_store_rows_of_their_own(tmp_path: Path) ->
         left.append(np.load(save)["out"].tolist())
     assert left[0] == left[1]
     assert len(np.unique(left[0])) > 100
+
+
+def test_what_machine_code_notes_of_columns_is_its_own_matter(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is in shared memory that is reserved, which nobody writes first, and threads of a warp change it together."""
+    file = "ptx/tcgen05_alloc_ld_st.ptx"
+    assert main(["check", file, "--arch", "sm_100a", "--engine", "sass", "--strict"]) == 0
+    assert capsys.readouterr().out.startswith("clean")

@@ -67,13 +67,14 @@ def checked(
     first: int = 0,
     step: int = 32,
     change: str = "",
+    grid: int = 1,
 ) -> CheckReport:
     tensor = hopper.tensor_map(hopper.zeros((96, 16), "f16"), **made)
     there = hopper.upload(bytearray(tensor.data))
     body = BODY.replace("DESCRIPTOR", f"{word:#x}").replace("BEHIND", str(behind))
     body = body.replace("FIRST", str(first)).replace("STEP", str(step)).replace("CHANGE", change)
     kernel = hopper.load(hopper_text(body)).kernel("k")
-    return check(kernel, LaunchConfig.of(1, 128), [hopper.zeros(128, "f32"), there])
+    return check(kernel, LaunchConfig.of(grid, 128), [hopper.zeros(128, "f32"), there])
 
 
 def test_a_map_and_a_descriptor_of_one_swizzle(hopper: Device) -> None:
@@ -154,6 +155,15 @@ def test_a_stage_in_the_middle_of_its_pattern(hopper: Device) -> None:
     )
     assert copy.hint.startswith("have every tile and stage begin at a multiple of 256")
     assert checked(hopper, CORES, PLAIN, step=0, behind=128).verdict == "clean"
+
+
+def test_tiles_of_each_cta_begin_in_memory_of_its_own(hopper: Device) -> None:
+    """That of the second does so behind that of the first, which ends where no tile could begin."""
+    odd = ".shared .align 16 .b8 odd[16];\nmov.u32 r12, odd;"
+    report = checked(hopper, SWIZZLED, IN_32B, change=odd, grid=2)
+    assert [finding for finding in report.findings if finding.rule == "swizzle"] == []
+    moved = checked(hopper, SWIZZLED, IN_32B, change=odd, grid=2, behind=128)
+    assert [finding.count for finding in moved.findings if finding.rule == "swizzle"] == [6]
 
 
 def test_a_product_of_what_threads_stored_in_the_middle_of_a_pattern(hopper: Device) -> None:
