@@ -49,7 +49,14 @@ PREDICTED = ROOT / "benchmarks" / "predicted.json"
 PAGE = ROOT / "docs" / "predict.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 HEAD = ("kernel", "of", "GPU", "size", "clock", "published", "predicted", "time", "bound")
-TYPES = {"f32": "float32", "f16": "float16", "bf16": "float16", "u8": "uint8"}
+TYPES = {
+    "f32": "float32",
+    "s32": "int32",
+    "f16": "float16",
+    "bf16": "float16",
+    "s8": "uint8",
+    "u8": "uint8",
+}
 """What is as large: nobody asks for the values."""
 
 PANEL = 64
@@ -120,7 +127,7 @@ def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
     """Compile a kernel for its GPU and predict it, at the size of the row, and say how many seconds of a core that took."""
     folder = row["repository"].split("/")[1]
     repository = sources / (f"{folder}@{row['commit']}" if "commit" in row else folder)
-    name, chip = row["kernel"], find(row["gpu"])
+    name, chip = row["kernel"], find(row["gpu"]).found(row.get("cold", False))
     with tempfile.TemporaryDirectory() as folder:
         file, include = _copied(row, repository, Path(folder))
         wrapper = Path(folder) / "wrapper.cu"
@@ -181,7 +188,11 @@ def tensor_map(device: UnfilledDevice, matrix: Any, n: int, told: dict[str, Any]
         }
         box = (*outer, box[1] // panel, box[0], panel)
     return device.tensor_map(
-        matrix, tuple(box), dtype="bf16", swizzle=told.get("swizzle", "128B"), **view
+        matrix,
+        tuple(box),
+        dtype=told.get("dtype", "bf16"),
+        swizzle=told.get("swizzle", "128B"),
+        **view,
     )
 
 

@@ -34,6 +34,9 @@ _UNMEASURED = {
 _OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync")
 """What a file may say of a GPU, beside what it says of its chip."""
 
+_COLD = "cold"
+"""What it may say of the L2 cache: that it has nothing when a launch begins."""
+
 _LIKE = f'like = "rtx4090", and what differs: {", ".join(_OWN[:5])}; of its chip [holds], [latency], [memory]'
 
 
@@ -71,12 +74,16 @@ class MemorySystem:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A GPU as the model of an SM sees it: ``holds`` and ``latency`` in cycles, by name."""
+    """A GPU as the model of an SM sees it: ``holds`` and ``latency`` in cycles, by name.
+
+    ``cold`` says whether a launch finds nothing in its L2 cache, as under Nsight Compute, or what it left there before.
+    """
 
     gpu: Gpu
     holds: dict[str, int]
     latency: dict[str, int]
     memory: MemorySystem
+    cold: bool = False
 
     @property
     def l2_bytes(self) -> int:
@@ -89,6 +96,10 @@ class Chip:
         dram = round(near + (far - near) * clock / self.memory.clock)
         gpu = replace(self.gpu, clock=clock)
         return replace(self, gpu=gpu, latency=self.latency | {"dram": dram})
+
+    def found(self, cold: bool) -> Chip:
+        """Return the chip as a launch finds it: ``cold``, or as it is told."""
+        return replace(self, cold=cold or self.cold)
 
     def dram_seconds(self, loaded: float, stored: float) -> float:
         """Return how long DRAM takes for so many bytes in all."""
@@ -185,6 +196,7 @@ def _told(file: str) -> Chip:
         raise PtxlabError(f"{file} does not say which GPU it is like", hint=_LIKE)
     base = find(like)
     tables = {name: told.pop(name, {}) for name in ("holds", "latency", "memory")}
+    cold = _known(file, {_COLD: base.cold}, {_COLD: told.pop(_COLD, base.cold)})[_COLD]
     gpu = replace(base.gpu, **_known(file, {key: getattr(base.gpu, key) for key in _OWN}, told))
     holds, latency, memory = (
         {**table, **_known(file, table, tables[name])}
@@ -192,7 +204,7 @@ def _told(file: str) -> Chip:
             ("holds", base.holds), ("latency", base.latency), ("memory", asdict(base.memory)),
         )
     )  # fmt: skip
-    return Chip(gpu, holds, latency, MemorySystem(**memory))
+    return Chip(gpu, holds, latency, MemorySystem(**memory), cold)
 
 
 def _known(file: str, table: Mapping[str, Any], given: Any) -> dict[str, Any]:
@@ -205,8 +217,20 @@ def _known(file: str, table: Mapping[str, Any], given: Any) -> dict[str, Any]:
                 f"{file}: {name!r} is told of no GPU: {', '.join(table)} are",
                 hint=did_you_mean(name, table),
             )
-        takes = str if name == "name" else int if name in ("sms", "clock") else (int, float)
-        if not isinstance(value, takes) or value in (True, False) or str(value).startswith("-"):
+        takes = (
+            bool
+            if name == _COLD
+            else str
+            if name == "name"
+            else int
+            if name in ("sms", "clock")
+            else (int, float)
+        )
+        if (
+            not isinstance(value, takes)
+            or (isinstance(value, bool) and takes is not bool)
+            or str(value).startswith("-")
+        ):
             raise PtxlabError(f"{file}: {name} is {value!r}, and such as {table[name]!r} here")
     return given
 

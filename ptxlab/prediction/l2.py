@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,12 +45,35 @@ _HOTTEST, _LEFT_OUT = 1, 255
 class Reuse:
     """``hits`` is the part of the lines that the L2 cache has, by instruction, all where none is named.
 
-    ``loaded`` and ``stored`` are the bytes that a launch moves from and to DRAM.
+    ``begun`` is the same for the CTAs that run first, where it is cold. ``loaded`` and ``stored`` are the bytes that a
+    launch moves from and to DRAM.
     """
 
-    hits: dict[int, float] = field(default_factory=dict)
+    hits: Mapping[int, float] = field(default_factory=dict)
     loaded: float = 0.0
     stored: float = 0.0
+    begun: Mapping[int, float] | None = None
+
+    @property
+    def first(self) -> Reuse:
+        """What the CTAs that run first find."""
+        return self if self.begun is None else replace(self, hits=self.begun)
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """An L2 cache that keeps ``size`` bytes of what comes again; a ``cold`` one has nothing when a launch begins."""
+
+    size: float
+    cold: bool = False
+
+    def has_all(self, footprint: float) -> bool:
+        """Say whether a launch finds all that it touches."""
+        return footprint <= self.size and not self.cold
+
+    def left(self, footprint: float) -> float:
+        """Return the part of what a launch touches that is left from the one before."""
+        return 0.0 if self.cold else kept(footprint, self.size)
 
 
 def kept(footprint: float, size: float) -> float:
@@ -71,18 +94,20 @@ def reuse(
     numbers: Array,
     loops: Sequence[SampledLoop],
     resident: int,
-    size: float,
+    cache: Cache,
     more: Mapping[tuple[int, int], int],
+    own: Mapping[int, float],
 ) -> Reuse:
-    """Work out what a cache of ``size`` bytes has for a grid of which ``resident`` CTAs run at a time.
+    """Work out what a cache has for a grid of which ``resident`` CTAs run at a time.
 
     ``touched`` is what the whole grid does, once for each CTA; ``issued`` are the steps of a warp, ``numbers`` their instructions;
-    ``loops`` those it loses turns of, ``more`` turns that were not followed, as ``IssueOrder`` has them.
+    ``loops`` those it loses turns of, ``more`` turns that were not followed, as ``IssueOrder`` has them; ``own`` the part of what
+    an instruction asks for at first that its own CTA had asked for before.
     """
     there = touched.within(launch.regions)
-    every = there.footprint
+    every, size = there.footprint, cache.size
     loaded, stored = (sum(each.values()) for each in (there.loaded, there.stored))
-    if every <= size:
+    if cache.has_all(every):
         return Reuse({}, loaded, stored)
     steps = _loading(code, issued, numbers, loops)
     ctas = int(np.prod(launch.config.grid))
@@ -92,13 +117,14 @@ def reuse(
     )
     together = {n: first.bytes(n, _turns_for_one(loops)) for n in first.by_region}
     again = kept(sum(together.values()) + stored * resident / ctas, size)
-    once = kept(every, size)
+    once = cache.left(every)
     hits = {n: once + (again - once) * first.shared(two, n) for n in first.by_region}
     moved = sum((1 - hits[n]) * together[n] for n in together) * ctas / resident
     return Reuse(
         {number: hits[n] for number, n in first.region_of.items()},
         max(loaded, moved) + lost(touched, there, resident, size),
         stored,
+        own if cache.cold else None,
     )
 
 
@@ -122,20 +148,20 @@ def reuse_of_uneven(
     launch: Launch,
     touched: Touched,
     resident: int,
-    size: float,
+    cache: Cache,
 ) -> Reuse:
     """Work out the same for CTAs that differ: each is as likely to come to what another ``touched`` as any.
 
     ``touched`` has what several touch once for each of them. Those that run at a time come there in step.
     """
     there = touched.within(launch.regions)
-    every, asked = there.footprint, sum(touched.loaded.values())
+    every, asked, size = there.footprint, sum(touched.loaded.values()), cache.size
     loaded, stored = (sum(each.values()) for each in (there.loaded, there.stored))
-    if every <= size or not asked:
+    if cache.has_all(every) or not asked:
         return Reuse({}, loaded, stored)
     shared = 1 - loaded / asked
     in_step = min(1.0, resident / launch.ctas)
-    once, later = kept(every, size), kept(every * resident / launch.ctas, size)
+    once, later = cache.left(every), kept(every * resident / launch.ctas, size)
     again = in_step + (1 - in_step) * later
     hits = once + (again - once) * shared
     moved = (1 - hits) * asked

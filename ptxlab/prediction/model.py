@@ -22,7 +22,7 @@ from ptxlab.pictured import Readable
 from ptxlab.prediction import atomics
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.issues import PredictedIssues
-from ptxlab.prediction.l2 import Reuse, reuse_of_uneven
+from ptxlab.prediction.l2 import Cache, Reuse, reuse_of_uneven
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.resident import ResidentModel
@@ -56,7 +56,7 @@ class Changed:
 class Prediction(Readable):
     """A launch on a GPU that is not here.
 
-    ``seconds`` at the stated ``clock_mhz``, between ``low`` and ``high`` by the error the model has shown;
+    ``seconds`` at the stated ``clock_mhz``, with an L2 cache that is ``cold`` or has what a launch before left, between ``low`` and ``high`` by the error the model has shown;
     ``cycles`` of an SM's clock for the whole grid. ``bound`` is issue, pipe, lsu, l2, dram or atomics, or latency where
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
@@ -70,6 +70,7 @@ class Prediction(Readable):
     gpu: str
     arch: str
     clock_mhz: int
+    cold: bool
     cycles: float
     seconds: float
     low: float
@@ -190,8 +191,8 @@ class LaunchModel:
         else:
             together = min(fits.ctas, -(-ctas // sms))
             grid = UnevenGrid(model, self._survey, together, sms)
-            size = chip.l2_bytes
-            reuse = reuse_of_uneven(code, self._launch, grid.touched, sms * together, size)
+            cache = Cache(chip.l2_bytes, chip.cold)
+            reuse = reuse_of_uneven(code, self._launch, grid.touched, sms * together, cache)
             reuse = what_if.reuse(reuse)
             run, uneven = grid.run(reuse)
             cycles, runs = run.cycles, sms
@@ -207,7 +208,7 @@ class LaunchModel:
         stalls, by_instruction = _shares(run)
         flop, peak = operations(code, run.stalls, chip) or (None, None)
         return Prediction(
-            chip.gpu.name, self._launch.target.name, self._clock, cycles, seconds,
+            chip.gpu.name, self._launch.target.name, self._clock, chip.cold, cycles, seconds,
             seconds * (1 - MODELLED), seconds * (1 + MODELLED),
             _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
             *divmod(ctas, sms * fits.ctas), uneven,
@@ -222,15 +223,17 @@ def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, fl
     together = min(fit, -(-ctas // sms))
     followed = model.followed(model.apart(together))
     reuse = model.reuse(followed)
-    full = model.run(followed, reuse, min(ctas, sms))
-    cycles = full.cycles * generations
+    first = model.run(followed, reuse.first, min(ctas, sms))
+    full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
+    cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
     if tail:
+        found = reuse if generations else reuse.first
         left = -(-tail // sms)
         if left != together or (tail < sms and generations):
             rest = model.followed(model.apart(left)) if left != together else followed
-            cycles += model.run(rest, reuse, min(tail, sms)).cycles
+            cycles += model.run(rest, found, min(tail, sms)).cycles
         else:
-            cycles += full.cycles
+            cycles += model.run(followed, found, min(ctas, sms)).cycles
     return full, cycles, reuse
 
 

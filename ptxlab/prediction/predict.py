@@ -64,6 +64,7 @@ def predict(
     cluster: Dim | None = None,
     options: Sequence[str] = (),
     clock: int | None = None,
+    cold: bool = False,
     what_if: Sequence[str] = (),
 ) -> Prediction:
     """Predict how long a kernel would take on a GPU that is not here.
@@ -72,7 +73,7 @@ def predict(
     ``ptxlab.prediction.chip.names()``, or a file that tells of one, ``mine.toml``; the other parameters are those of
     ``LaunchConfig.of``, ``shared`` in bytes, with NumPy arrays of any shape and type where the kernel takes pointers, in a tuple
     where these are members of a struct, and ``MapOf`` for tensor maps. ``options`` are NVRTC's. ``clock`` in MHz, the
-    GPU's boost clock unless given. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
+    GPU's boost clock unless given. A ``cold`` launch finds nothing in the L2 cache, as under Nsight Compute. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
     of which ``ptxlab.prediction.what_if.CHANGES`` has all; ``"all"`` is each alone.
 
     Raises Unsupported where control flow or an address depends on data that is not computed, and for
@@ -80,7 +81,7 @@ def predict(
     and a kernel of which no CTA fits into an SM, PtxSyntaxError and ToolchainError for a program that does
     not compile.
     """
-    chip = find(gpu)
+    chip = find(gpu).found(cold)
     with closing(UnfilledDevice(chip.gpu.target)) as device:
         assembly, module = load_for(device, source, options)
         chosen = module.kernel(kernel)

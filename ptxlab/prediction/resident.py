@@ -15,12 +15,12 @@ from ptxlab.machine.launch import Launch
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.issues import Issue, RecordingSm
-from ptxlab.prediction.l2 import Reuse, reuse
+from ptxlab.prediction.l2 import Cache, Reuse, reuse
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.timing import timings
-from ptxlab.prediction.touched import Touched, touched
+from ptxlab.prediction.touched import Touched, own, touched
 from ptxlab.prediction.turns import Issued, Part, Tiles, Turns
 from ptxlab.prediction.warps import Asked, Warp
 from ptxlab.prediction.what_if import NOTHING, WhatIf
@@ -119,7 +119,7 @@ class ResidentModel:
         launch, chip, issued = self._launch, self._chip, followed.issued
         reached = self.touched(followed, launch.ctas)
         first = issued.kinds[issued.kind_of[0]]
-        together, size = len(followed.ctas) * chip.gpu.sms, chip.l2_bytes
+        together = len(followed.ctas) * chip.gpu.sms
         return reuse(
             self._code,
             launch,
@@ -128,8 +128,9 @@ class ResidentModel:
             issued.numbers,
             followed.loops,
             together,
-            size,
+            Cache(chip.l2_bytes, chip.cold),
             followed.more,
+            own(followed.requests, issued.numbers),
         )
 
     def issues(self, followed: Followed, reuse: Reuse, sms: int) -> tuple[list[Issue], int]:

@@ -128,6 +128,25 @@ def touched(
     )
 
 
+def own(requests: Mapping[int, Request | Asked], numbers: Array) -> dict[int, float]:
+    """Return the part of what each instruction asks for at first that an earlier step had asked for, by number.
+
+    ``numbers`` are the instructions of the steps, of which some are asked about, for CTAs that share an SM.
+    """
+    steps = {step: every for step, r in sorted(requests.items()) if len(every := sectors(r))}
+    if not steps:
+        return {}
+    at = np.repeat(list(steps), [len(every) for every in steps.values()])
+    every, first = np.unique(np.concatenate(list(steps.values())), return_index=True)
+    begins: dict[int, int] = {}
+    for step in steps:
+        begins.setdefault(int(numbers[step]), step)
+    return {
+        number: float(np.mean(at[first[np.searchsorted(every, steps[step])]] < step))
+        for number, step in begins.items()
+    }
+
+
 def _again(asked: Mapping[int, Array], numbers: Array, more: Array) -> dict[float, float]:
     """Return how many sectors are asked for that an earlier step had asked for, by how many others came in between.
 

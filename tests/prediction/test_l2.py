@@ -12,10 +12,11 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.l2 import kept, reuse_of_uneven
+from ptxlab.prediction.l2 import Cache, kept, reuse_of_uneven
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.touched import Touched, _again
+from ptxlab.prediction.requests import Request, Sectors
+from ptxlab.prediction.touched import Touched, _again, own
 from tests.prediction.running import joined
 
 KERNEL = """\
@@ -36,12 +37,23 @@ more:
 """
 """Each CTA walks through ``in`` in steps of 4 KiB; with SHARED 0 all read the same."""
 
+LOOP = KERNEL[KERNEL.index("more:") : KERNEL.index("  mad.lo.u32 t2, t1, 256")]
+TWICE = (
+    KERNEL.replace("p, q, w;", "p, q, w, s;")
+    .replace("more:", "mov.u64 s, p;\nmore:", 1)
+    .replace(LOOP, LOOP + "  mov.u64 p, s; mov.u32 t4, 0;\n" + LOOP.replace("more", "over"))
+)
+"""Each CTA does so twice."""
+
 TURNS = 26
 APART = KERNEL.replace("SHARED", "1024")
 PROGRAMS = joined(
     same=KERNEL.replace("SHARED", "0"),
     far_apart=KERNEL.replace("SHARED", str(4 * TURNS * 1024)),
     apart=APART,
+    own=KERNEL.replace("SHARED", "4096"),
+    both=TWICE.replace("SHARED", "0").replace("mov.u64 p, s;", "add.u64 p, s, 524288;"),
+    twice=TWICE.replace("SHARED", "0"),
     added=APART.replace("st.global.f32 [q], f0", "red.global.add.f32 [q], f0"),
 )
 
@@ -83,6 +95,69 @@ def test_what_all_ctas_read_comes_from_l2_and_what_one_reads_from_dram() -> None
     assert same.cycles / apart.cycles == pytest.approx(latency["l2"] / latency["dram"], abs=0.15)
 
 
+@pytest.mark.parametrize(("kernel", "fresh"), [("same", 100), ("twice", 100), ("both", 200)])
+def test_a_cold_cache_has_what_the_launch_itself_has_asked_for(kernel: str, fresh: int) -> None:
+    """One CTA waits for four loads at a time: at first for DRAM, the second time for L2, unless it is elsewhere."""
+    turns = 100
+    passed = [np.zeros(1 << 20, "f4"), np.zeros(256, "f4"), turns]
+    cold, warm = (
+        predict(PROGRAMS, "a100", 1, 32, passed, kernel=kernel, cold=cold) for cold in (True, False)
+    )
+    latency = find("a100").at(cold.clock_mhz).latency
+    assert (cold.cold, warm.cold) == (True, False)
+    assert cold.cycles - warm.cycles == pytest.approx(
+        fresh / 4 * (latency["dram"] - latency["l2"]), rel=0.02
+    )
+
+
+def test_the_next_generation_finds_in_a_cold_cache_what_the_first_has_loaded() -> None:
+    """Of ten generations that read the same the first waits for DRAM."""
+    turns, sms = 100, 108
+    passed = [np.zeros(turns << 10, "f4"), np.zeros(10 * sms * 256, "f4"), turns]
+    cold, warm = (
+        predict(PROGRAMS, "a100", 10 * sms, 32, passed, kernel="same", shared=160 << 10, cold=cold)
+        for cold in (True, False)
+    )
+    latency = find("a100").at(cold.clock_mhz).latency
+    assert cold.cycles - warm.cycles == pytest.approx(
+        turns / 4 * (latency["dram"] - latency["l2"]), rel=0.02
+    )
+
+
+def test_the_next_generation_does_not_find_in_a_cold_cache_what_nobody_has_loaded() -> None:
+    """Of 216 CTAs, 108 at a time, each reads 16 KiB of its own."""
+    passed = [np.zeros(216 * 4 << 10, "f4"), np.zeros(216 * 256, "f4"), 4]
+    cold, warm = (
+        predict(PROGRAMS, "a100", 216, 32, passed, kernel="own", shared=160 << 10, cold=cold)
+        for cold in (True, False)
+    )
+    latency = find("a100").at(cold.clock_mhz).latency
+    assert cold.generations == 2
+    assert cold.cycles - warm.cycles == pytest.approx(
+        2 * (latency["dram"] - latency["l2"]), rel=0.05
+    )
+
+
+def test_a_grid_of_ctas_that_differ_finds_in_a_cold_cache_what_it_shares() -> None:
+    memory = [MemoryRange(1 << 30, 1 << 20)]
+    launch = Launch(TARGETS["sm_90a"], LaunchConfig.of(132, 128), b"", memory)
+    touched, loads = Touched({0: 4.0 * (1 << 20)}, {}, {}), []
+    warm, cold = (
+        reuse_of_uneven(loads, launch, touched, 132, Cache(25 << 20, cold))
+        for cold in (False, True)
+    )
+    assert warm.loaded == cold.loaded == 1 << 20
+
+
+def test_an_instruction_comes_again_to_what_an_earlier_one_asked_for_at_first() -> None:
+    def asked(*sectors: int) -> Request:
+        return Request(np.ones(1, int), Sectors(np.array(sectors), np.array([0, len(sectors)])))
+
+    requests = {0: asked(1, 2), 1: asked(3, 4), 2: asked(2, 3, 8, 9), 3: asked(1, 2), 4: asked(50)}
+    assert own(requests, np.array([7, 7, 8, 9, 7])) == {7: 0.0, 8: 0.5, 9: 1.0}
+    assert own({}, np.array([], int)) == {}
+
+
 @pytest.mark.parametrize("gpu", ["a100", "h100"])
 def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
     """As a store that nobody waits for, with whatever its name is on that GPU."""
@@ -101,7 +176,7 @@ def test_ctas_that_differ_and_run_at_a_time_come_in_step_to_what_they_share() ->
     launch = Launch(TARGETS["sm_90a"], LaunchConfig.of(132, 128), b"", memory)
     touched = Touched({0: 33.0 * whole}, {}, {})
     persistent, generations = (
-        reuse_of_uneven([], launch, touched, resident, size).loaded for resident in (132, 66)
+        reuse_of_uneven([], launch, touched, resident, Cache(size)).loaded for resident in (132, 66)
     )
     assert whole <= persistent < 2 * whole
     assert generations > 4 * persistent

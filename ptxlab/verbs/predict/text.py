@@ -65,7 +65,8 @@ def _alone(prediction: Prediction) -> list[str]:
     rows = [
         (
             "kernel",
-            f"{called(prediction.kernel)} on {prediction.gpu} ({prediction.arch}) at {prediction.clock_mhz:,} MHz",
+            f"{called(prediction.kernel)} on {prediction.gpu} ({prediction.arch}) at {prediction.clock_mhz:,} MHz"
+            + (", L2 cold" if prediction.cold else ""),
         ),
         (
             "time",
@@ -213,7 +214,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kernel": prediction.kernel,
-        **members(prediction, "gpu", "arch", "clock_mhz"),
+        **members(prediction, "gpu", "arch", "clock_mhz", "cold"),
         "cycles": round(prediction.cycles),
         **members(prediction, "seconds", "low", "high", "tflops", "peak_tflops"),
         "bandwidth": _bandwidth(prediction),

@@ -41,6 +41,7 @@ OPTIONS = """
              again, or all, side by side (default rtx3090, or the first of --arch); an unknown name lists them
 --clock MHZ  of its SMs (default the boost clock, or what the limit of power leaves where tensor cores multiply, of those
              where that was measured)
+--cold       the L2 cache has nothing when the launch begins, as under Nsight Compute and in benchmarks that empty it
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
              are made together; again for more; "all" is each alone, the one that saves most first
 --compare FILE  another program, launched alike, that this one is compared with: the one of before
@@ -74,7 +75,7 @@ def execute(args: argparse.Namespace) -> int:
         "predict is for GPUs that are not here",
         "leave out --device; ptxlab run times a kernel on a GPU",
     )
-    gpus = chips(args.gpu, args.arch)
+    gpus = [chip.found(args.cold) for chip in chips(args.gpu, args.arch)]
     args.arch = gpus[0].gpu.target.name  # so that no header chooses one
     before = [read_launch(copied(args, args.compare))] if args.compare else []
     asked = read_launch(args)

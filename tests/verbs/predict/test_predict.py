@@ -159,6 +159,21 @@ def test_a_gpu_of_ones_own_is_told_in_a_file(
     assert (find("mine.toml").gpu.bandwidth, find("rtx4090").gpu.bandwidth) == (100, 1008)
 
 
+def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("cold.toml").write_text('like = "a100"\nname = "Cold"\ncold = true\n')
+    assert main(["predict", scale, "--gpu", "a100,cold.toml", "--json"]) == 0
+    warm, cold = json.loads(capsys.readouterr().out)["predictions"]
+    assert (warm["cold"], cold["cold"]) == (False, True)
+    assert main(["predict", scale, "--gpu", "a100", "--cold", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["cold"] is True
+    assert told["cycles"] == cold["cycles"] > warm["cycles"]
+    assert main(["predict", scale, "--gpu", "a100", "--cold"]) == 0
+    assert "at 1,410 MHz, L2 cold\n" in capsys.readouterr().out
+
+
 @in_one_test(
     ("told", "why"),
     [
@@ -170,6 +185,7 @@ def test_a_gpu_of_ones_own_is_told_in_a_file(
         ('like = "a100"\nsms = "many"', "sms is 'many'"),
         ('like = "a100"\nsms = 2.5', "sms is 2.5"),
         ('like = "a100"\nclock = true', "clock is True"),
+        ('like = "a100"\ncold = 1', "cold is 1"),
         ('like = "a100"\nl2_mib = -4', "l2_mib is -4"),
         ('like = "a100"\nlatency = 3', "3 is no table"),
         ('like = "a100"\n[latency]\nl3 = 3', "'l3' is told of no GPU"),
