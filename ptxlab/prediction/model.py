@@ -227,13 +227,13 @@ def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, fl
     full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
     cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
     if tail:
-        found = reuse if generations else reuse.first
+        there = reuse if generations else reuse.first
         left = -(-tail // sms)
         if left != together or (tail < sms and generations):
             rest = model.followed(model.apart(left)) if left != together else followed
-            cycles += model.run(rest, found, min(tail, sms)).cycles
+            cycles += model.run(rest, there, min(tail, sms)).cycles
         else:
-            cycles += model.run(followed, found, min(ctas, sms)).cycles
+            cycles += model.run(followed, there, min(ctas, sms)).cycles
     return full, cycles, reuse
 
 

@@ -141,10 +141,9 @@ def test_the_next_generation_does_not_find_in_a_cold_cache_what_nobody_has_loade
 def test_a_grid_of_ctas_that_differ_finds_in_a_cold_cache_what_it_shares() -> None:
     memory = [MemoryRange(1 << 30, 1 << 20)]
     launch = Launch(TARGETS["sm_90a"], LaunchConfig.of(132, 128), b"", memory)
-    touched, loads = Touched({0: 4.0 * (1 << 20)}, {}, {}), []
+    touched = Touched({0: 4.0 * (1 << 20)}, {}, {})
     warm, cold = (
-        reuse_of_uneven(loads, launch, touched, 132, Cache(25 << 20, cold))
-        for cold in (False, True)
+        reuse_of_uneven([], launch, touched, 132, Cache(25 << 20, cold)) for cold in (False, True)
     )
     assert warm.loaded == cold.loaded == 1 << 20
 
