@@ -84,11 +84,12 @@ class CheckContext:
         other: Site | None = None,
         site: Site | None = None,
         unit: str = "bytes",
+        computed: tuple[Computed, ...] | None = None,
         thread: int | None = None,
     ) -> None:
         """Note that ``rule`` was broken ``count`` times, at ``site`` or where the wave stands, there by a ``thread``.
 
-        Findings that are alike are one, in the words of the first.
+        What its address is made of is said by ``computed``, or by what the thread has where the wave stands. Findings that are alike are one, in the words of the first.
         """
         assert kind == "uninitialized" or rule in rules(kind), rule
         site = site or self.site
@@ -98,7 +99,8 @@ class CheckContext:
             line, other_line = site.line, None if other is None else other.line
             places = self.source(line), self.source(other_line)
             finding = Finding(kind, rule, severity, line, *words, 0, unit, other_line, *places)
-            finding = replace(finding, computed=self.computed(thread))
+            made_of = self.computed(thread) if computed is None else computed
+            finding = replace(finding, computed=made_of)
         self._findings[key] = replace(finding, count=finding.count + count)
 
     @property

@@ -112,11 +112,14 @@ class RegisterStates:
         if not unread.any():
             return state
 
+        here = worst(unread)
+        thread = int(here.argmax())
+
         def words() -> Wording:
-            who = self._context.thread(int(worst(unread).argmax()))
+            who = self._context.thread(thread)
             return f"{who} uses register {name}, which holds nothing it has written", _HINT
 
-        number = self._reads.note(name, int(worst(unread).sum()), words, "threads")
+        number = self._reads.note(name, int(here.sum()), thread, words, "threads")
         return np.where(unread, np.int32(number), state)
 
     # ---- what results are made of ----
@@ -156,16 +159,16 @@ class RegisterStates:
         result = np.int32(0) if self._carried is None else self._carried[source]
         lost = threads.mask & ~taking_part
         if lost.any():
+            reader = int(lost.argmax())
 
             def words() -> Wording:
-                reader = int(lost.argmax())
                 return (
                     f"{self._context.thread(reader)} reads a register of lane "
                     f"{int(source[reader]) % WARP}, which does not take part",
                     "a lane that has ended, or that the membermask does not name, gives nothing",
                 )
 
-            number = self._reads.note("lane", int(lost.sum()), words, "threads")
+            number = self._reads.note("lane", int(lost.sum()), reader, words, "threads")
             result = np.where(lost, np.int32(number), result)
         slot = self._flows[site].exchanged
         if slot is not None:

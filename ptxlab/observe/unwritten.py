@@ -20,6 +20,7 @@ from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.observe.check_context import CheckContext, Wording
+from ptxlab.observe.computed import Computed
 from ptxlab.observe.ordering import Touch
 
 State = Array | None
@@ -37,6 +38,7 @@ class _Read:
     rule: str
     words: Wording
     unit: str
+    computed: tuple[Computed, ...]
     count: int = 0
     arrived: Site | None = None
 
@@ -49,12 +51,15 @@ class Reads:
         self._reads: list[_Read] = []
         self._numbers: dict[tuple[Site, str], int] = {}
 
-    def note(self, rule: str, count: int, words: Callable[[], Wording], unit: str) -> int:
-        """Return the number of the read by the instruction at hand; those alike are one."""
+    def note(
+        self, rule: str, count: int, thread: int, words: Callable[[], Wording], unit: str
+    ) -> int:
+        """Return the number of the read by the instruction at hand, first by a ``thread``; those alike are one."""
         site = self._context.site
         number = self._numbers.get((site, rule))
         if number is None:
-            self._reads.append(_Read(site, rule, words(), unit))
+            computed = self._context.computed(thread)
+            self._reads.append(_Read(site, rule, words(), unit, computed))
             number = self._numbers[site, rule] = len(self._reads)
         self._reads[number - 1].count += count
         return number
@@ -73,10 +78,9 @@ class Reads:
                 severity, hint = "info", hint + _DROPPED
             elif other is read.site:
                 other = None
+            told = other, read.site, read.unit, read.computed
             words = message, hint
-            self._context.find(
-                "uninitialized", severity, read.rule, read.count, words, other, read.site, read.unit
-            )
+            self._context.find("uninitialized", severity, read.rule, read.count, words, *told)
 
 
 class SharedMemory:
@@ -96,16 +100,17 @@ class SharedMemory:
         if written.all():
             return None
         at = np.flatnonzero(~written)
+        thread = int(touch.threads[at[0]])
 
         def words() -> Wording:
-            thread, granule = int(touch.threads[at[0]]), int(touch.granules[at[0]])
-            where = self._context.shared(granule)
+            where = self._context.shared(int(touch.granules[at[0]]))
             return (
                 f"{self._context.thread(thread)} reads {where}, which nobody has written",
                 "shared memory holds what was there before: every byte is to be written first",
             )
 
-        number = self._reads.note("shared", at.size * self._context.shadow.size, words, "bytes")
+        nbytes = at.size * self._context.shadow.size
+        number = self._reads.note("shared", nbytes, thread, words, "bytes")
         return np.where(written, 0, np.int32(number))
 
 

@@ -152,6 +152,16 @@ def test_what_other_lines_computed_of_an_address_is_told_with_the_thread_s_value
         assert [(each.register, each.value) for each in raced.computed] == [("t", thread)]
 
 
+def test_a_read_of_what_nobody_wrote_is_told_with_the_thread_s_values(tmp_path: Path) -> None:
+    text = program(tmp_path).replace("st.shared.u32 [a], v;", "").replace("v, t, a;", "v, t, a, b;")
+    text = text.replace("xor.b32 a, a, 252;", "xor.b32 b, a, 252;").replace("v, [a]", "v, [b]")
+    session = Session("sm_80", check=True)
+    kernel = session.load(text, "turn.ptx").kernel("turn")
+    session.launch(kernel, CONFIG, *borrowed(np.zeros(64, np.uint32)))
+    [finding] = session.reports[0].findings
+    assert [*finding.computed] == [("b", 252, (f"{tmp_path}/kernel.py", 4))]
+
+
 def test_checked_launches_report_each_thing_once(tmp_path: Path) -> None:
     session = Session("sm_80", check=True)
     right = session.load(program(tmp_path), "right.ptx").kernel("turn")
