@@ -107,6 +107,13 @@ def expanded(name: str) -> str:
     return plain + bracket + _WORD.sub(lambda word: SHORT.get(word[0], word[0]), arguments)
 
 
+def spellings(name: str) -> tuple[str, ...]:
+    """Return what a kernel is called: mangled, by the source, without namespaces, and without a template's arguments."""
+    text = called(name)
+    plain = _unqualified(text)
+    return name, text, plain, plain.partition("<")[0]
+
+
 def matching(names: Iterable[str], wanted: str) -> list[str]:
     """Return the names that ``wanted`` means: as they are, as the source calls them, or by a part."""
     known = list(names)

@@ -49,9 +49,11 @@ class Options:
 
 
 def _torch(module: ModuleType) -> None:
+    from ptxlab.clients.torch import extensions
     from ptxlab.clients.torch.module import install
 
     install(session().device.target)
+    extensions.install(session())
 
 
 def _triton(module: ModuleType) -> None:

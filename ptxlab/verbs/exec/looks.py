@@ -34,12 +34,12 @@ OF_FILES = ("trace", "step", "sass", "counts")
 
 
 def means(wanted: str, number: int, kernel: str) -> bool:
-    """Say whether ``wanted`` is a launch: its number, or the name of its kernel or a pattern of that."""
-    from ptxlab.syntax.names import called  # here: it brings numpy, which help can spare
+    """Say whether ``wanted`` is a launch: its number, or a name of its kernel or a pattern of that."""
+    from ptxlab.syntax.names import spellings  # here: it brings numpy, which help can spare
 
     if wanted.isdecimal():
         return int(wanted) == number
-    return any(fnmatchcase(name, wanted) for name in (kernel, called(kernel)))
+    return any(fnmatchcase(name, wanted) for name in spellings(kernel))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from ptxlab.errors import LaunchError, ToolchainError
+from ptxlab.verbs.exec import child
 from tests.clients.needs import need
 
 need("torch", "triton", "setuptools")
@@ -149,3 +152,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     assert module.twice(x) is None
     assert x.tolist() == [0, 2, 4, 6, 8, 10, 12]
     assert module.sum([1, 2.5, 3.0]) == 6.5
+
+
+def test_a_program_that_imports_pytorch_alone_has_them_under_exec(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = child.Options("sm_80", check=False, timeout=1, folder=str(tmp_path))
+    monkeypatch.setenv(child.VARIABLE, json.dumps(asdict(options)))
+    opened: list[Any] = []
+    monkeypatch.setattr("ptxlab.clients.torch.module.install", opened.append)
+    monkeypatch.setattr("ptxlab.clients.torch.extensions.install", opened.append)
+    try:
+        child.HOOKS["torch"](torch)
+        assert opened == [child.session().device.target, child.session()]
+    finally:
+        child.session.cache_clear()

@@ -18,6 +18,7 @@ from ptxlab.errors import LaunchError
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.main import main
 from ptxlab.verbs.exec import child, verb
+from ptxlab.verbs.exec.looks import means
 from ptxlab.verbs.exec.text import ProgramOutcome, as_json, text
 from ptxlab.verbs.exec.verb import summed
 from tests.toolchain.binaries import CUBIN, container, executable, member
@@ -251,6 +252,23 @@ def test_a_launch_is_looked_into_by_number_name_or_pattern(
     assert [looked[name]["schema"] for name in ("trace", "step")] == [
         "ptxlab.trace/1", "ptxlab.step/1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kernel"),
+    [
+        ("scale", "__main__::scale"),
+        ("sc*", "__main__::scale"),
+        ("__main__::scale", "__main__::scale"),
+        ("k", "_ZN1n1kILi64EEEvPf"),
+        ("k<64>", "_ZN1n1kILi64EEEvPf"),
+        ("n::k<64>", "_ZN1n1kILi64EEEvPf"),
+        ("_ZN1n1k*", "_ZN1n1kILi64EEEvPf"),
+    ],
+)
+def test_a_kernel_is_meant_by_what_the_source_calls_it(wanted: str, kernel: str) -> None:
+    assert means(wanted, 1, kernel)
+    assert not means(wanted.replace("k", "m").replace("sc", "c"), 1, kernel)
 
 
 def test_a_launch_that_there_was_not_and_a_look_that_fails(
