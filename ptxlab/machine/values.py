@@ -16,6 +16,9 @@ Where = slice | Array
 """Which threads: all, or their numbers."""
 ALL = slice(None)
 
+Held = tuple[Array, "Array | bool"]
+"""The words of a register of some threads, and of which of them they are known."""
+
 _NONE, _SOME, _EVERY = 0, 1, 2
 
 
@@ -57,6 +60,19 @@ class Bank:
             known[where] = value is not None
         elif self._state[row] == _SOME:
             self._known[row][where] = value is not None
+
+    def held(self, row: int, where: Where) -> Held:
+        """Return the words of threads, and whether they are known: of all, of none, or of each."""
+        state = self._state[row]
+        known = self._known[row][where].copy() if state == _SOME else state == _EVERY
+        return self._words[row][where].copy(), known
+
+    def put(self, row: int, where: Where, held: Held) -> None:
+        """Have threads hold what ``held`` said."""
+        words, known = held
+        self._words[row][where] = words
+        if isinstance(known, np.ndarray) or self._state[row] != (_EVERY if known else _NONE):
+            self._mixed(row)[where] = known
 
     def _mixed(self, row: int) -> Array:
         """Return which threads' values are known, kept one by one from now on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -58,23 +59,26 @@ class AsynchronousCopies:
         self._parameters = launch.parameters
         self._threads = launch.threads
         self._warps = launch.warps * len(ctas)
-        self._mbarriers = SmMbarriers()
+        self.mbarriers = SmMbarriers()
         self._reserved = launch.shared_base
         self._both = 2 if pairs else 1
         self._allocated: dict[int, int] = defaultdict(int)
 
     def reached(self, waits: Sequence[Operation]) -> bool:
-        return all(self._mbarriers.phase(wait.key) >= wait.count for wait in waits)
+        return all(self.mbarriers.phase(wait.key) >= wait.count for wait in waits)
 
-    def orders(self, i: DecodedInstruction, demand: Demand) -> list[Asking]:
-        """Return what warps ask for with a demand, and which of its threads do; of all but mbarriers the first of a warp."""
+    def orders(self, i: DecodedInstruction, demand: Demand, told: bool) -> list[Asking]:
+        """Return what warps ask for with a demand, and which of its threads do; of all but mbarriers the first of a warp.
+
+        Where nobody is ``told`` it is enough that boxes come: they have no sectors.
+        """
         if not len(demand.threads):
             return []
         if i.does == "phase":
             return [*self._operations(demand)]
         warps, first = np.unique(demand.threads // WARP, return_index=True)
         orders: dict[str, Callable[..., Iterable[Order]]] = {
-            "bulk copy": self._copies,
+            "bulk copy": partial(self._copies, told=told),
             "next cluster": self._next,
             "tensor copy": self._tensor_copies,
             "tensor commit": self._commits,
@@ -121,7 +125,7 @@ class AsynchronousCopies:
                 state = np.zeros((2, count), np.int64)
                 for _, lanes, order in orders:
                     if isinstance(order, Operation) and order.kind == phases.ARRIVE:
-                        state[:, lanes] = np.array([self._mbarriers.state(order.key)]).T
+                        state[:, lanes] = np.array([self.mbarriers.state(order.key)]).T
                 nothing = np.zeros(count, np.int64)
                 return [MbarrierState(state[0], nothing, nothing, state[1]).words()]
         return []
@@ -132,11 +136,11 @@ class AsynchronousCopies:
             self._accesses.tell(order.cta, order.address, order.words)
         if isinstance(order, Copy):
             if order.key is not None:
-                self._mbarriers.landed(order.key, order.nbytes, order.ctas)
+                self.mbarriers.landed(order.key, order.nbytes, order.ctas)
         elif isinstance(order, Commit):
-            self._mbarriers.do(Operation(phases.ARRIVE, order.key, 1))
+            self.mbarriers.do(Operation(phases.ARRIVE, order.key, 1))
         elif isinstance(order, Operation) and order.kind in (phases.INIT, phases.ARRIVE):
-            self._mbarriers.do(order)
+            self.mbarriers.do(order)
 
     # ---- mbarriers --------------------------------------------------------------------------
 
@@ -163,7 +167,7 @@ class AsynchronousCopies:
             return Operation(phases.INIT, key, count)
         if effects.mbarrier == "wait":
             (parity,) = set(given)
-            ended = self._mbarriers.phase(key)
+            ended = self.mbarriers.phase(key)
             return Operation(phases.WAIT, key, ended + (ended % 2 == parity))
         if effects.mbarrier not in ("arrive", "expect_tx") or effects.behind:
             raise Unsupported(f"{demand.form.name} is not in the model of time")
@@ -174,7 +178,9 @@ class AsynchronousCopies:
 
     # ---- copies: uniform registers are those of any thread of a warp, of each its leader ----
 
-    def _copies(self, i: DecodedInstruction, demand: Demand, leaders: Array) -> list[Copy]:
+    def _copies(
+        self, i: DecodedInstruction, demand: Demand, leaders: Array, told: bool
+    ) -> list[Copy]:
         form, loads = demand.form, demand.form.effects.begins == "signals"
         if "global" not in form.modifiers or form["mode"] not in ("", "tile"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
@@ -186,7 +192,7 @@ class AsynchronousCopies:
         if form["multicast"]:
             ctas = [mask.bit_count() for mask in demand.at(last, leaders)]
         if i.known.boxes:
-            copies = self._boxes(i, demand, far, keys, ctas, leaders)
+            copies = self._boxes(i, demand, far, keys, ctas, leaders, told)
         else:
             addresses, nbytes = demand.at(far, leaders), demand.at(2, leaders)
             copies = list(map(tma.in_a_row, addresses, nbytes, keys, ctas))
@@ -202,6 +208,7 @@ class AsynchronousCopies:
         keys: Sequence[Key | None],
         ctas: Sequence[int],
         leaders: Array,
+        told: bool,
     ) -> list[Copy]:
         """Return copies of boxes of the tensor map, and at the coordinates, that a source is."""
         # The other CTA of a pair tells the same mbarrier.
@@ -211,7 +218,7 @@ class AsynchronousCopies:
             demand.at(number, leaders), keys, ctas, strict=True
         ):
             begin = tuple(word - (word >> 31 << 32) for word in coordinates)
-            copy = tma.copied(self._map(address), begin, key, count, i.sass.text)
+            copy = tma.copied(self._map(address), begin, key, count, i.sass.text, told)
             copies.append(replace(copy, nbytes=copy.nbytes * both))
         return copies
 
@@ -249,13 +256,16 @@ class AsynchronousCopies:
         words = self._registers.value(described, threads[first])
         if words is None:
             raise Unsupported(f"'{i.sass.text}' depends on data that is not computed")
-        shapes = [instruction_descriptor.shape(word) for word in words.tolist()]
-        if any(shape.sparse for shape in shapes) or any(map(i.has, tensor_work.UNTIMED)):
+        shapes = {word: instruction_descriptor.shape(word) for word in {*words.tolist()}}
+        if any(shape.sparse for shape in shapes.values()) or any(map(i.has, tensor_work.UNTIMED)):
             raise Unsupported(f"nobody says how long '{i.sass.text}' takes")
         ctas, shared = 2 if i.has("2CTA") else 1, addresses[0].what == "gdesc"
+        products = {
+            word: TensorProduct(shape.m, shape.n, ctas, shared) for word, shape in shapes.items()
+        }
         return [
-            (warp, [lane], TensorProduct(shape.m, shape.n, ctas, shared))
-            for warp, lane, shape in zip(warps.tolist(), first, shapes, strict=True)
+            (warp, [lane], products[word])
+            for warp, lane, word in zip(warps.tolist(), first, words.tolist(), strict=True)
         ]
 
     def _tensor_copies(

@@ -40,7 +40,7 @@ def operations_at_one_address(
     if not numbers:
         return 0.0
     some = np.unique(ctas[:: -(-len(ctas) // _FOLLOWED)])
-    steps = interpreter.run(code, launch, some.tolist())
+    steps = interpreter.run(code, launch, some.tolist(), again=True)
     asked = np.flatnonzero(np.isin(steps.numbers, numbers))
     times = np.ones(steps.count) if steps.times is None else steps.times
     words, warps, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]

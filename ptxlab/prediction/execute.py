@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ptxlab.machine.memory import GlobalWords
 from ptxlab.machine.operands import Operand
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.uses import PREDICATES
-from ptxlab.machine.values import Array, Where, numbers
+from ptxlab.machine.values import Array, Held, Where, numbers
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import Asking, AsynchronousCopies
 from ptxlab.prediction.lifted import Computation, Demand, Results, computations
@@ -29,11 +29,23 @@ class Executor:
     def __init__(self, launch: Launch, ctas: Sequence[int], pairs: bool = False) -> None:
         self._registers = Registers(launch, ctas)
         self._floats = launch.floats
+        self.threads_of_cta = launch.threads
         self._target = launch.target
         self._computations: dict[int, Computation | None] = {}
         self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
         self.asynchronous = AsynchronousCopies(launch, self._registers, self._accesses, ctas, pairs)
+
+    def stored(self, bits: Iterable[int], where: Where) -> dict[int, Held]:
+        """Return what threads hold, known or not, by the bits of ``machine.uses``."""
+        banks = (self._registers.words, self._registers.predicates)
+        return {bit: banks[bit >= PREDICATES].held(bit % PREDICATES, where) for bit in bits}
+
+    def restore(self, stored: Mapping[int, Held], where: Where) -> None:
+        """Have threads hold what ``stored`` said."""
+        banks = (self._registers.words, self._registers.predicates)
+        for bit, held in stored.items():
+            banks[bit >= PREDICATES].put(bit % PREDICATES, where, held)
 
     def held(self, bits: Sequence[int], where: Where) -> dict[int, Array | None]:
         """Return what threads hold of some words and predicates, by the bits of ``machine.uses``; None what is not known."""
@@ -65,9 +77,10 @@ class Executor:
             return True
         return holding
 
-    def execute(self, i: DecodedInstruction, where: Where) -> Asked:
+    def execute(self, i: DecodedInstruction, where: Where, told: bool = True) -> Asked:
         """Do what an instruction does, and return what it asks of mbarriers, or has done beside the threads.
 
+        Where nobody is ``told`` that lacks the sectors of boxes.
         What is waited for is told to have ended.
         """
         row = i.row
@@ -80,19 +93,19 @@ class Executor:
         if active is None:
             self._registers.forget(i, where)
         elif row.asks:
-            return self._demanded(i, active)
+            return self._demanded(i, active, told)
         elif isinstance(active, slice) or len(active):
             self._compute(i, active)
         return ()
 
-    def _demanded(self, i: DecodedInstruction, active: Where) -> Asked:
+    def _demanded(self, i: DecodedInstruction, active: Where, told: bool) -> Asked:
         """Do what an instruction does to memory, or has done beside the threads, and return that."""
         asked: list[Asking] = []
 
         def answer(demand: Demand) -> Results | None:
             if not i.known.asynchronous:
                 return self._accesses.answer(i, demand)
-            orders = self.asynchronous.orders(i, demand)
+            orders = self.asynchronous.orders(i, demand, told)
             asked.extend(orders)
             return self.asynchronous.do(demand, orders)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,8 +19,10 @@ from ptxlab.machine.memory import GlobalWords
 from ptxlab.machine.operands import Immediate, SassRegister
 from ptxlab.machine.values import ALL, Array, Where
 from ptxlab.prediction.execute import Executor
+from ptxlab.prediction.issue_order import IssueOrder, ThreadGroup
 from ptxlab.prediction.long_loops import PATIENCE, LongLoop
 from ptxlab.prediction.mbarriers import WAIT, Operation
+from ptxlab.prediction.periods import Periods
 from ptxlab.prediction.program_slice import ProgramSlice
 from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.requests import Request
@@ -44,78 +45,22 @@ MOST_STEPS = 3_000_000
 """So many instructions are followed, of all warps that stand together; then something is said to be endless."""
 
 
-@dataclass(slots=True, eq=False)
-class ThreadGroup:
-    """Threads that stand at the same instruction, and what they wait for there."""
-
-    pc: int
-    threads: Array
-    waits: str = ""
-    phases: tuple[Operation, ...] = ()
-    """Those of mbarriers that it waits for."""
-    barriers: Array | None = None
-    """Which barrier each of its warps waits at, of all CTAs, where as many arrive as the instruction says."""
-    warps: Array = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.warps = np.unique(self.threads // WARP)
-
-    def without(self, ended: Array) -> ThreadGroup:
-        """Return the others, one instruction further."""
-        return ThreadGroup(self.pc + 1, np.setdiff1d(self.threads, ended, assume_unique=True))
-
-
-@dataclass(slots=True)
-class IssueOrder:
-    """What was issued, in order: segments, instructions from ``first`` to before ``end``, for which warps.
-
-    ``warps`` is None where it is all of them. A step is one instruction of a segment. ``more`` are how many turns of a long
-    loop, that were not followed, a turn stands for, by its first step and that behind it.
-    """
-
-    first: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    warps: list[Array | None] = field(default_factory=list)
-    count: int = 0
-    more: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def add(self, first: int, end: int, warps: Array | None) -> None:
-        self.first.append(first)
-        self.end.append(end)
-        self.warps.append(warps)
-        self.count += end - first
-
-    @property
-    def lengths(self) -> Array:
-        lengths: Array = np.array(self.end) - np.array(self.first)
-        return lengths
-
-    @property
-    def times(self) -> Array | None:
-        """How many times each step is issued, None for once."""
-        if not self.more:
-            return None
-        times: Array = np.ones(self.count, np.int64)
-        for (first, end), turns in self.more.items():
-            times[first:end] += turns
-        return times
-
-    @property
-    def numbers(self) -> Array:
-        lengths = self.lengths
-        begun = np.cumsum(lengths) - lengths
-        numbers: Array = np.repeat(np.array(self.first) - begun, lengths) + np.arange(self.count)
-        return numbers
-
-
-def run(code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int]) -> IssueOrder:
+def run(
+    code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int], again: bool = False
+) -> IssueOrder:
     """Run a kernel's CTAs by number, all on one SM, and return what was issued.
 
-    Raises Unsupported, with the instruction, where something decides that is not known.
+    ``again`` says that it is asked later what that asks memory for. Raises Unsupported, with the instruction, where something
+    decides that is not known.
     """
-    return Interpreter(
-        code, launch, ctas, ProgramSlice(code, addresses=False, floats=launch.floats)
-    ).run()
+    addresses = again and waits(code)
+    needed = ProgramSlice(code, addresses=addresses, floats=launch.floats)
+    return Interpreter(code, launch, ctas, needed, measured=again).run()
+
+
+def waits(code: Sequence[DecodedInstruction]) -> bool:
+    """Say whether warps of a kernel wait for each other by mbarriers."""
+    return any(i.does == "phase" for i in code)
 
 
 def requests(
@@ -150,6 +95,7 @@ class Interpreter:
         asked: Array | None = None,
         tell: Tell | None = None,
         more: Mapping[tuple[int, int], int] | None = None,
+        measured: bool = False,
     ) -> None:
         self._code = code
         self._executor = Executor(launch, ctas, any(i.has("2CTA") for i in code))
@@ -172,9 +118,12 @@ class Interpreter:
         self._skipped = (
             None if more is None else {first: turns for (first, _), turns in more.items()}
         )
-        waiting = any(i.does == "phase" for i in code)
-        self._patience = -1 if waiting else PATIENCE
-        """How many turns in a row of a loop are followed; -1 for all, where warps wait for each other in it."""
+        self._periods: Periods | None = None
+        """Of loops in which warps wait for each other."""
+        if needed is not None and waits(code):
+            self._periods = Periods(
+                code, self._executor, needed, self.steps, self._arrived, measured, more
+            )
         self._turned: tuple[DecodedInstruction, ThreadGroup] | None = None
         self._turns = 0
         self._lifted: set[tuple[int, int, bool]] = set()
@@ -189,16 +138,30 @@ class Interpreter:
         """Run all threads to their end, or until the last step that is asked about."""
         try:
             with np.errstate(all="ignore"):
+                self._follow()
+        except Unsupported as error:
+            raise NotFollowed(error, self._code[self._at]) from None
+        return self.steps
+
+    def _follow(self) -> None:
+        periods = self._periods
+        while True:
+            try:
                 while self._groups and self.steps.count <= self._last:
                     self._advance(self._next())
+                    if periods and periods.overdue:
+                        break
                     if self.steps.count > MOST_STEPS:
                         raise Unsupported(
                             f"the kernel issues more than {MOST_STEPS:,} instructions",
                             hint="a smaller problem, or a loop that ends",
                         )
-        except Unsupported as error:
-            raise NotFollowed(error, self._code[self._at]) from None
-        return self.steps
+            except Unsupported:
+                if not periods or not periods.trying:
+                    raise
+            if not periods or not periods.trying:
+                return
+            self._go_on(periods.undone())
 
     def _next(self) -> ThreadGroup:
         """Return the threads that run next, joined with all that stand where they do."""
@@ -303,8 +266,7 @@ class Interpreter:
             )
         if not asked:
             for number in needed:
-                self._at = number
-                self._executor.execute(self._code[number], where)
+                self._execute(self._code[number], where, told=False)
             return
         for number in sorted(asked.union(needed)):
             self._at = number
@@ -312,9 +274,15 @@ class Interpreter:
             if number in asked and not instruction.known.asynchronous:
                 self._tell(step + number, self._executor.request(instruction, where))
             if number in needed:
-                done = self._executor.execute(instruction, where)
+                done = self._execute(instruction, where, told=number in asked)
                 if number in asked and instruction.known.asynchronous:
                     self._tell(step + number, done)
+
+    def _execute(self, i: DecodedInstruction, where: Where, told: bool) -> Asked:
+        self._at = i.number
+        if self._periods is not None:
+            self._periods.compare(i, where)
+        return self._executor.execute(i, where, told)
 
     # Each returns whether the group has changed so that another may be next.
 
@@ -332,9 +300,7 @@ class Interpreter:
         taken = self._taken(i, where, group.threads)
         if len(taken) == len(group.threads):
             group.pc = i.target
-            if i.target < i.number:
-                self._look_ahead(group, i, where)
-            return False
+            return i.target < i.number and self._look_ahead(group, i, where)
         if not len(taken):
             group.pc += 1
             return False
@@ -342,8 +308,26 @@ class Interpreter:
         self._groups += [ThreadGroup(i.target, taken), group.without(taken)]
         return True
 
-    def _look_ahead(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> None:
+    def _look_ahead(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         """Behind a turn of a loop, pass by those that need not be followed."""
+        if self._periods is None:
+            self._pass_by(group, i, where)
+            return False
+        others = self._periods.come(i, group, self._groups)
+        if others is None:
+            return False
+        self._go_on(others)
+        return True
+
+    def _go_on(self, groups: list[ThreadGroup]) -> None:
+        """Have others go on instead."""
+        self._groups = groups
+        self._alive[:] = False
+        for group in groups:
+            self._alive[group.threads] = True
+
+    def _pass_by(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> None:
+        """Behind a turn of a loop that is alone, pass by those that need not be followed."""
         assert i.target is not None
         first = self.steps.count
         if self._skipped is not None:
@@ -354,7 +338,7 @@ class Interpreter:
             self._turned, self._turns = (i, group), 0
         self._turns += 1
         alone = self._flow[bisect_left(self._flow, i.target)] == i.number and len(self._groups) == 1
-        if self._turns != self._patience or not alone:
+        if self._turns != PATIENCE or not alone:
             return
         loop = self._loop(i, where)
         if turns := loop.coming():

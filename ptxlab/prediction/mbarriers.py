@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,7 +36,9 @@ class Operation:
 
 
 @dataclass(slots=True)
-class _State:
+class State:
+    """A barrier: how many arrivals a phase has, how many are still to come, and how many phases have ended."""
+
     expected: int
     pending: int
     nbytes: int = 0
@@ -55,6 +58,10 @@ class _State:
         return True
 
 
+Stored = tuple[int, tuple[int, int, int, int, int]]
+"""What a barrier is like: how many phases have ended, and what it has and lacks in this one, as the first of ``State`` are."""
+
+
 class SmMbarriers:
     """The barriers of the CTAs on an SM.
 
@@ -64,12 +71,16 @@ class SmMbarriers:
     """
 
     def __init__(self) -> None:
-        self._states: dict[Key, _State] = {}
+        self._states: dict[int, dict[int, State]] = defaultdict(dict)
+        """By CTA and place."""
+        self._last: dict[int, int] = {}
+        """The place of that barrier of a CTA which ended a phase last."""
 
     def do(self, operation: Operation, now: float = 0.0) -> bool:
         """Do what a warp asks at a time, but wait; say whether it ended a phase."""
         if operation.kind == INIT:
-            self._states[operation.key] = _State(operation.count, operation.count)
+            cta, place = operation.key
+            self._states[cta][place] = State(operation.count, operation.count)
             return False
         state = self._state(operation.key)
         state.pending -= operation.count
@@ -77,7 +88,7 @@ class SmMbarriers:
         state.latest = max(state.latest, now)
         if state.pending < 0:
             raise Unsupported("more threads arrive at an mbarrier than it expects")
-        return state.step()
+        return self._step(operation.key, state)
 
     def leave(self, key: Key, now: float) -> bool:
         """Have one be expected no more, now or later; say whether it ended a phase."""
@@ -85,7 +96,7 @@ class SmMbarriers:
         state.expected -= 1
         state.pending -= 1
         state.latest = max(state.latest, now)
-        return state.expected > 0 and state.step()
+        return state.expected > 0 and self._step(key, state)
 
     def landed(self, key: Key, nbytes: int, ctas: int, now: float = 0.0) -> bool:
         """Count what was copied, for one or more CTAs; say whether it ended a phase."""
@@ -95,7 +106,7 @@ class SmMbarriers:
         else:
             state.nbytes -= nbytes
         state.latest = max(state.latest, now)
-        return state.step()
+        return self._step(key, state)
 
     def state(self, key: Key) -> tuple[int, int]:
         """Return how many arrivals are still to come, and in which phase."""
@@ -111,10 +122,39 @@ class SmMbarriers:
         state = self._state(key)
         return state.ended if state.phase == phases else 0.0
 
-    def _state(self, key: Key) -> _State:
-        if key not in self._states:
+    def progress(self, cta: int) -> object:
+        """Return what is the same whenever the barriers of a CTA are as far in their phases."""
+        lacking = ((state.pending, state.nbytes) for state in self._states[cta].values())
+        return self._last.get(cta), tuple(lacking)
+
+    def phases(self, cta: int) -> int:
+        """Return how many phases of a CTA's barriers have ended."""
+        return sum(state.phase for state in self._states[cta].values())
+
+    def stored(self) -> dict[Key, Stored]:
+        """Return what all barriers are like now."""
+        return {
+            (cta, place): (state.phase, (state.expected, state.pending, state.nbytes, state.multicast, state.ctas))
+            for cta, states in self._states.items()
+            for place, state in states.items()
+        }  # fmt: skip
+
+    def restore(self, stored: Mapping[Key, Stored]) -> None:
+        """Have all barriers be what ``stored`` said; when phases ended is not."""
+        for (cta, place), (phase, lacking) in stored.items():
+            self._states[cta][place] = State(*lacking, phase)
+
+    def _step(self, key: Key, state: State) -> bool:
+        ended = state.step()
+        if ended:
+            self._last[key[0]] = key[1]
+        return ended
+
+    def _state(self, key: Key) -> State:
+        cta, place = key
+        if place not in self._states[cta]:
             raise Unsupported("an mbarrier is used that nobody initialised")
-        return self._states[key]
+        return self._states[cta][place]
 
 
 def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:

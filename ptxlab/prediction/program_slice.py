@@ -36,6 +36,10 @@ class ProgramSlice:
         """What is live before each instruction."""
         self._slices: dict[tuple[int, int, bool], list[int]] = {}
 
+    def live(self, number: int) -> int:
+        """Return what is read later of what is held before an instruction, as the bits of ``machine.uses``."""
+        return self._live[number]
+
     def of(self, first: int, end: int, asked: bool) -> list[int]:
         """Return the numbers of the instructions to run of those from ``first`` to before ``end``.
 

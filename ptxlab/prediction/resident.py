@@ -21,7 +21,7 @@ from ptxlab.prediction.run import Run
 from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.timing import timings
 from ptxlab.prediction.touched import Touched, own, touched
-from ptxlab.prediction.turns import Issued, Part, Tiles, Turns
+from ptxlab.prediction.turns import Issued, Part, Passed, Tiles, Turns
 from ptxlab.prediction.warps import Asked, Warp
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 
@@ -82,7 +82,7 @@ class ResidentModel:
 
     def _follow(self, ctas: Sequence[int]) -> Followed:
         code, launch = self._code, self._launch
-        steps = interpreter.run(code, launch, ctas)
+        steps = interpreter.run(code, launch, ctas, again=True)
         kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
         issued = Issued(steps.numbers, kinds, kind_of, steps.times)
         first = kinds[kind_of[0]]
@@ -90,8 +90,9 @@ class ResidentModel:
             issued.numbers[first], self._returns, len(kind_of), issued.times_of(first)
         )
         part: Turns | Tiles
-        if any(i.does == "phase" for i in code):
-            part = Tiles(issued, trace.tiles(kinds, issued.numbers, self._returns))
+        if interpreter.waits(code):
+            tiles = trace.tiles(kinds, issued.numbers, self._returns, steps.times)
+            part = Tiles(issued, tiles, steps.more)
         else:
             part = Turns(issued, loops, self._returns)
         requests: dict[int, Request | Asked] = {}
@@ -102,10 +103,17 @@ class ResidentModel:
     def touched(self, followed: Followed, ctas: float) -> Touched:
         """Return the memory that so many CTAs touch which do as those that were followed, each apart from the others."""
         issued = followed.issued
-        every, some = (issued.executions(steps) for steps in (issued.kinds, followed.part.kept))
+        every, some = issued.executions(), issued.followed(followed.part.kept)
         more, regions = every / np.maximum(some, 1), self._launch.regions
         return touched(
-            self._code, regions, followed.requests, issued.numbers, more, len(followed.ctas), ctas
+            self._code,
+            regions,
+            followed.requests,
+            issued.numbers,
+            more,
+            len(followed.ctas),
+            ctas,
+            issued.times,
         )
 
     def reuse(self, followed: Followed) -> Reuse:
@@ -144,7 +152,8 @@ class ResidentModel:
         self.run(followed, reuse, sms, recording)
         issued, first = followed.issued, ran[0].recorded  # others have fewer turns of a loop
         of_cta = issued.kind_of[: self._launch.warps]
-        return first, sum(len(issued.kinds[kind]) for kind in of_cta) - len(first)
+        every = sum(issued.count(issued.kinds[kind]) for kind in of_cta)
+        return first, every - len(first)
 
     def run(self, followed: Followed, reuse: Reuse, sms: int, made: Callable[..., Sm] = Sm) -> Run:
         """Return what CTAs take that share an SM, where ``sms`` have any."""
@@ -165,10 +174,13 @@ class ResidentModel:
             if known == made_of:
                 return ran
 
-        def run(parts: Sequence[Part]) -> list[Run]:
+        def run(parts: Sequence[Part]) -> tuple[Passed, Run]:
             warps = _warps(issued, parts, requests, self._launch.warps)
             ran = made(chip, timed, warps, self._shared * len(followed.ctas)).run()
-            return [*(run for warp in warps for run in warp.passed), ran]
+            both = zip(issued.kind_of, warps, strict=True)
+            return {
+                (kind, at): told for kind, warp in both for at, told in warp.passed.items()
+            }, ran
 
         self._runs.append((made_of, followed.part.run(run, requests).steady()))
         return self._runs[-1][1]
@@ -188,5 +200,6 @@ def _warps(
         for number, kind in enumerate(issued.kind_of)
     ]
     for kind, part in enumerate(parts):
-        warps[issued.kind_of.index(kind)].marks = list(part.marks)
+        first = warps[issued.kind_of.index(kind)]
+        first.marks, first.ends = list(part.marks), part.ends
     return warps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction import timing as kinds
@@ -72,10 +73,19 @@ class Sm:
         return self._until(end + 1)
 
     def _until(self, now: float) -> Run:
-        stalls: dict[tuple[int, str], float] = {
-            (number, "selected"): times for number, times in self._selected.items()
-        }
-        return Run(now, self.issued, stalls | self.stalls, dict(self.busy), dict(self._lsu.sectors))
+        """Return what came of it until now, what warps still wait for included."""
+        stalls: dict[tuple[int, str], float] = defaultdict(float, self.stalls)
+        for number, times in self._selected.items():
+            stalls[number, "selected"] = times
+        for warp in chain.from_iterable(self._parts):
+            if warp.at == len(warp.trace):
+                continue
+            first, next_one = warp.issued + 1, warp.trace[warp.at]
+            for until, why in ((warp.fixed, "wait"), (warp.ready, warp.waits_for)):
+                if min(until, now) > first:
+                    stalls[next_one, why] += min(until, now) - first
+                    first = until
+        return Run(now, self.issued, stalls, dict(self.busy), dict(self._lsu.sectors))
 
     def _cycle(self, part: int, now: float) -> float:
         """Issue what a sub-partition can at ``now``; return when to look again."""
@@ -169,9 +179,9 @@ class Sm:
         asks, orders = warp.asked()
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
-            warp.marks.pop(0)
-            warp.passed.append(self._until(now))
-            self._over = not warp.marks
+            place = warp.marks.pop(0)
+            warp.passed[place] = self._until(now)
+            self._over = self._over or place == warp.ends
         kind = t.kind
         if kind in (kinds.FIXED, kinds.VARIABLE):
             if t.writes is not None:

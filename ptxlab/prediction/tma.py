@@ -36,12 +36,19 @@ class Copy:
 
 
 def copied(
-    data: bytes, coordinates: tuple[int, ...], key: Key | None, ctas: int, text: str
+    data: bytes,
+    coordinates: tuple[int, ...],
+    key: Key | None,
+    ctas: int,
+    text: str,
+    told: bool = True,
 ) -> Copy:
-    """Return the copy of a box of a tensor map, which is given by its bytes."""
+    """Return the copy of a box of a tensor map, which is given by its bytes; where nobody is ``told`` without its sectors."""
     if len(data) != MAP_BYTES:
         raise Unsupported(f"'{text}' has a tensor map that is not known")
     try:
+        if not told:
+            return Copy(key, box_of(data).counted, (), ctas)
         nbytes, sectors, lines = _box(data, coordinates)
     except ValueError as error:
         raise Unsupported(f"'{text}' has no tensor map that is one: {error}") from None

@@ -99,10 +99,12 @@ def touched(
     more: Array,
     followed: int,
     ctas: float,
+    times: Array | None = None,
 ) -> Touched:
     """Return what ``ctas`` touch if none touches what another does; some steps of the CTAs ``followed`` are asked about.
 
-    ``numbers`` are the instructions of the steps, ``more`` [instructions] how many times as often each is executed.
+    ``numbers`` are the instructions of the steps, each of them issued so many ``times``, ``more`` [instructions] how many times as
+    often each is executed.
     """
     asked: dict[int, list[Array]] = defaultdict(list)
     for step, request in sorted(requests.items()):
@@ -117,7 +119,7 @@ def touched(
         for which in (loads, stores)
     )
     steps = {step: sectors(r) for step, r in sorted(requests.items()) if loads(code[numbers[step]])}
-    again = _again(steps, numbers, more)
+    again = _again(steps, numbers, more, times)
     return Touched(
         loaded,
         stored,
@@ -147,10 +149,12 @@ def own(requests: Mapping[int, Request | Asked], numbers: Array) -> dict[int, fl
     }
 
 
-def _again(asked: Mapping[int, Array], numbers: Array, more: Array) -> dict[float, float]:
+def _again(
+    asked: Mapping[int, Array], numbers: Array, more: Array, issued: Array | None
+) -> dict[float, float]:
     """Return how many sectors are asked for that an earlier step had asked for, by how many others came in between.
 
-    ``asked`` are the sectors of some steps, in order.
+    ``asked`` are the sectors of some steps, in order; each step is ``issued`` so many times.
     """
     fresh, times = (np.zeros(len(more)) for _ in range(2))
     before: dict[int, Array] = {}
@@ -163,7 +167,8 @@ def _again(asked: Mapping[int, Array], numbers: Array, more: Array) -> dict[floa
         before[number] = every
     if not unique:
         return {}
-    passed = np.cumsum((fresh / np.maximum(times, 1))[numbers])
+    each = (fresh / np.maximum(times, 1))[numbers]
+    passed = np.cumsum(each if issued is None else each * issued)
     steps = np.repeat(list(unique), [len(every) for every in unique.values()])
     every = np.concatenate(list(unique.values()))
     order = np.lexsort((steps, every))

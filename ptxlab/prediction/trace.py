@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.machine.values import Array
-from ptxlab.prediction.interpreter import IssueOrder
+from ptxlab.prediction.issue_order import IssueOrder
 
 FEW_TURNS = 4
 MANY_TURNS = 16
@@ -149,15 +149,18 @@ def hottest(candidates: Sequence[Loop]) -> Loop | None:
     return max(candidates, key=_left_out, default=None)
 
 
-def tiles(kinds: Sequence[Array], numbers: Array, returns: Array) -> dict[int, list[int]] | None:
-    """Return where each tile of a persistent kernel begins, by kind of warps, of those that have any.
+def tiles(
+    kinds: Sequence[Array], numbers: Array, returns: Array, times: Array | None = None
+) -> dict[int, list[int]] | None:
+    """Return where each tile of a persistent kernel begins, by kind of warps, of those that have any; each step is issued so many ``times``.
 
     A tile is a run of the hottest loop. None where the warps that work do not run through equally many,
     or through too few.
     """
     tiles = {}
     for kind, issued in enumerate(kinds):
-        loop = hottest(loops(numbers[issued], returns))
+        each = None if times is None else times[issued]
+        loop = hottest(loops(numbers[issued], returns, each))
         if loop is not None:
             tiles[kind] = [run[0][0] for run in loop.runs]
     counts = {len(begun) for begun in tiles.values()}

@@ -34,15 +34,29 @@ class Issued:
     kind_of: Sequence[int]
     times: Array | None = None
 
-    def executions(self, steps: Sequence[Array]) -> Array:
-        """Return how many warps issue each instruction, by number, of some steps of each kind."""
+    def executions(self) -> Array:
+        """Return how many warps issue each instruction, by number."""
+        return self._summed(self.kinds, self.times)
+
+    def followed(self, steps: Sequence[Array]) -> Array:
+        """Return the same of some steps of each kind, each once."""
+        return self._summed(steps, None)
+
+    def _summed(self, steps: Sequence[Array], times: Array | None) -> Array:
         warps = np.bincount(self.kind_of, minlength=len(self.kinds))
         most = int(self.numbers.max()) + 1
         counts: Array = sum(
-            each * np.bincount(self.numbers[of_kind], self.times_of(of_kind), minlength=most)
+            each
+            * np.bincount(
+                self.numbers[of_kind], None if times is None else times[of_kind], minlength=most
+            )
             for each, of_kind in zip(warps, steps, strict=True)
         )
         return counts
+
+    def count(self, steps: Array) -> int:
+        """Return how many instructions a warp issues in some steps."""
+        return len(steps) if self.times is None else int(self.times[steps].sum())
 
     def times_of(self, steps: Array) -> Array | None:
         return None if self.times is None else self.times[steps]
@@ -52,12 +66,20 @@ class Issued:
 class Part:
     """The ``steps`` that are run of one kind of warps, and what is ``skipped`` before some of them.
 
-    At the steps ``marks``, by place, a warp of the kind is asked what came of it until then, and after the last all ends.
+    At the steps ``marks``, by place, a warp of the kind is asked what came of it until then; where it ``ends``, all does.
     """
 
     steps: Array
     skipped: Mapping[int, Sequence[Skipped]] = field(default_factory=dict)
     marks: Sequence[int] = ()
+    ends: int | None = None
+
+
+Passed = Mapping[tuple[int, int], Run]
+"""What came of it until kinds of warps had come to a place."""
+
+Ran = Callable[[Sequence[Part]], tuple[Passed, Run]]
+"""Runs parts, each of a kind of warps, and returns what came of it until they passed their marks, and in all."""
 
 
 class Turns:
@@ -80,19 +102,20 @@ class Turns:
             for issued, own in zip(self._issued.kinds, self._own, strict=True)
         ]
 
-    def run(self, run: Callable[[Sequence[Part]], list[Run]], requests: Requests) -> Run:
+    def run(self, run: Ran, requests: Requests) -> Run:
         """Run these turns and, for each loop, fewer of it, whose difference is what the others cost."""
 
         def ran(left: Sequence[Array]) -> Run:
             whole = zip(self._issued.kinds, self._own, left, strict=True)
-            return run(
+            _, all_of_it = run(
                 [
                     Part(issued[there], self._skipped(issued, trace.gaps(own, there), requests))
                     if len(self._loops) > 1
                     else Part(issued[there])
                     for issued, own, there in whole
                 ]
-            )[-1]
+            )
+            return all_of_it
 
         first = self._issued.kind_of[0]
         many = ran(self._more)
@@ -126,23 +149,74 @@ class Turns:
         return skipped
 
 
-class Tiles:
-    """All that is issued, or of a persistent kernel some ``tiles``: warps that wait for each other lose no turn."""
+@dataclass(frozen=True, slots=True)
+class _Period:
+    """A period behind others that were not followed: a ``kind`` of warps is at these places then, all at ``step`` when it ends."""
 
-    def __init__(self, issued: Issued, tiles: Mapping[int, Sequence[int]] | None) -> None:
+    kind: int
+    begin: int
+    end: int
+    step: int
+    times: int
+
+    def costs(self, passed: Passed) -> list[tuple[float, Run]]:
+        """Return what those that were not followed cost, as parts of a sum; nothing where all was over before."""
+        begun, ended = (passed.get((self.kind, place)) for place in (self.begin, self.end))
+        return [(self.times, ended), (-self.times, begun)] if begun and ended else []
+
+
+class Tiles:
+    """All that was followed, or of a persistent kernel some ``tiles``: warps that wait for each other lose turns together.
+
+    ``more`` are periods that were not followed, as ``IssueOrder`` has them: each takes as long as the one behind them.
+    """
+
+    def __init__(
+        self,
+        issued: Issued,
+        tiles: Mapping[int, Sequence[int]] | None,
+        more: Mapping[tuple[int, int], int],
+    ) -> None:
         self.kept = list(issued.kinds)
         self._tiles = tiles or {}
         for kind, begun in self._tiles.items():
             self.kept[kind] = self.kept[kind][: begun[trace.FEW_TILES + 1]]
+        self._longest = max(range(len(self.kept)), key=lambda kind: len(self.kept[kind]))
+        self._periods = [self._period(first, end, times) for (first, end), times in more.items()]
 
-    def run(self, run: Callable[[Sequence[Part]], list[Run]], requests: Requests) -> Run:
-        parts = [Part(steps) for steps in self.kept]
-        if not self._tiles:
-            return run(parts)[-1]
-        few = trace.FEW_TILES
-        longest = max(self._tiles, key=lambda kind: len(self.kept[kind]))
-        begun = self._tiles[longest]
-        parts[longest] = Part(self.kept[longest], marks=(begun[1], begun[few]))
-        fewer, more = run(parts)[:2]
+    def _period(self, first: int, end: int, times: int) -> _Period:
+        """Return the period behind those that were not followed, when what was before the loop is over.
+
+        The warps that issue most tell of it, or those that issue most of it where they have no part in it.
+        """
+        last = 2 * end - first
+        places = [np.searchsorted(steps, (end, last)).tolist() for steps in self.kept]
+        own = [ended - begun for begun, ended in places]
+        kind = self._longest if own[self._longest] else own.index(max(own))
+        begun, ended = places[kind]
+        return _Period(kind, begun, ended, last, times)
+
+    def run(self, run: Ran, requests: Requests) -> Run:
+        marks: list[set[int]] = [set() for _ in self.kept]
+        for period in self._periods:
+            marks[period.kind] |= {period.begin, period.end}
+        begun, few = self._tiles.get(self._longest, ()), trace.FEW_TILES
+        if begun:
+            marks[self._longest] |= {begun[1], begun[few]}
+        passed, whole = run([
+            Part(steps, marks=sorted(places), ends=begun[few] if begun and kind == self._longest else None)
+            for kind, (steps, places) in enumerate(zip(self.kept, marks, strict=True))
+        ])  # fmt: skip
+        if not begun:
+            every = [cost for period in self._periods for cost in period.costs(passed)]
+            return Run.summed([(1, whole), *every])
+        fewer, more = (self._until(place, passed) for place in (begun[1], begun[few]))
         rest = (len(begun) - few) / (few - 1)
         return Run.summed([(1, more), (rest, more), (-rest, fewer)])
+
+    def _until(self, place: int, passed: Passed) -> Run:
+        """Return what came of it until the warps that issue most had come to a place."""
+        step = self.kept[self._longest][place]
+        before = (period for period in self._periods if period.step <= step)
+        costs = [cost for period in before for cost in period.costs(passed)]
+        return Run.summed([(1, passed[self._longest, place]), *costs])

@@ -75,8 +75,10 @@ class Warp:
     board: list[float] = field(default_factory=lambda: [0.0] * 6)
     far: list[bool] = field(default_factory=lambda: [False] * 6)
     marks: list[int] = field(default_factory=list)
-    """Steps of the trace at which is still to be told what came of it until then; when none is left all stop."""
-    passed: list[Run] = field(default_factory=list)
+    """Places in the trace at which is still to be told what came of it until then."""
+    ends: int | None = None
+    """The place at which all stop."""
+    passed: dict[int, Run] = field(default_factory=dict)
     met: int = 0
     """How often it arrived at the barrier of its cluster."""
     copies: float = 0

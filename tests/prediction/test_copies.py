@@ -38,7 +38,7 @@ def copied(text: str, words: dict[int, int], parameters: bytes = b"") -> Copy:
     if computation is None:
         raise Unsupported("not in the model of time")
     ((copy,),) = copies.asked(
-        each for d in computation.demands(registers, ALL) for each in copies.orders(i, d)
+        each for d in computation.demands(registers, ALL) for each in copies.orders(i, d, told=True)
     )
     assert isinstance(copy, Copy)
     return copy

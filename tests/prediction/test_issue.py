@@ -133,10 +133,20 @@ def test_a_full_queue_is_told_by_whose_it_is() -> None:
 
 
 def test_marks_are_told_when_they_are_passed_and_the_last_ends_all() -> None:
-    warp = Warp(0, list(range(10)), marks=[2, 5])
+    warp = Warp(0, list(range(10)), marks=[2, 5], ends=5)
     run = Sm(find("rtx3090"), dict.fromkeys(range(10), PLAIN), [warp], shared=0).run()
-    assert [(passed.cycles, passed.issued) for passed in warp.passed] == [(2, 3), (5, 6)]
+    passed = {place: (told.cycles, told.issued) for place, told in warp.passed.items()}
+    assert passed == {2: (2, 3), 5: (5, 6)}
     assert run.cycles == 6
+
+
+def test_what_is_told_at_a_mark_has_what_others_still_wait_for() -> None:
+    """One waits ten clocks behind its first instruction when another has issued four of its own."""
+    slow = replace(PLAIN, stall=10)
+    first, other = Warp(0, [0, 0, 0, 0, 0], marks=[3], number=0), Warp(0, [1, 0], number=1)
+    Sm(find("rtx3090"), {0: PLAIN, 1: slow}, [first, other], shared=0).run()
+    told = first.passed[3]
+    assert told.stalls[0, "wait"] == told.cycles - 1
 
 
 def test_a_scoreboard_is_held_until_the_last_is_there() -> None:

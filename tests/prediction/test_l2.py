@@ -216,5 +216,16 @@ def test_what_l2_loses_is_loaded_again() -> None:
 def test_who_comes_again_stands_for_the_turns_that_are_left_out() -> None:
     """Instruction 0 is in a loop of which one turn of five is run, 1 in one that is run whole."""
     asked = {0: np.array([1, 2]), 1: np.array([2, 1])}
-    again = _again(asked, np.array([0, 1]), np.array([5.0, 1.0]))
+    again = _again(asked, np.array([0, 1]), np.array([5.0, 1.0]), None)
     assert sum(again.values()) == 2 * 5
+
+
+def test_what_comes_between_is_more_by_the_turns_that_are_left_out() -> None:
+    """Between two loads of a sector another loads four, in a turn that stands for eight."""
+    asked = {0: np.array([1]), 1: np.arange(4) + 10, 2: np.array([1])}
+    numbers, once = np.array([0, 1, 0]), np.ones(2)
+    near, far = (_again(asked, numbers, once, times) for times in (None, np.array([1, 8, 1])))
+    (before,), (later,) = near, far
+    assert later / before == pytest.approx(
+        32.5 / 4.5, rel=0.1
+    )  # four distances are told apart to twice as far

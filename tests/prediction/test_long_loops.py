@@ -12,7 +12,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction import interpreter, trace
-from ptxlab.prediction.interpreter import IssueOrder
+from ptxlab.prediction.issue_order import IssueOrder
 from ptxlab.prediction.trace import SampledLoop
 from tests.machine.test_operations import instruction
 

@@ -172,9 +172,9 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
             read_now.append(row if len(bank._state) > 16 else 512 + row)
         return read(bank, row, where)
 
-    def checked(executor: Executor, i: DecodedInstruction, where: Where) -> None:
+    def checked(executor: Executor, i: DecodedInstruction, where: Where, told: bool) -> None:
         read_now.clear()
-        execute(executor, i, where)
+        execute(executor, i, where, told)
         if not read_by(i).issuperset(read_now):
             texts.add(i.sass.text)
 

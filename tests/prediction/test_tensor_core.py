@@ -129,7 +129,7 @@ def asked(text: str, words: dict[int, int], pairs: bool = False) -> object:
         [computation] = computations([i], launch.target)
         assert computation is not None
         demands = computation.demands(registers, ALL)
-        orders = [each for demand in demands for each in copies.orders(i, demand)]
+        orders = [each for demand in demands for each in copies.orders(i, demand, told=True)]
     ((order,),) = copies.asked(orders)
     return order
 

@@ -31,7 +31,7 @@ from ptxlab.prediction.predict import (
 )
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
-from ptxlab.prediction.turns import Issued, Part, Tiles
+from ptxlab.prediction.turns import Issued, Part, Passed, Tiles
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.toolchain import link_ptx
@@ -292,9 +292,9 @@ def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
     followed: list[list[int]] = []
     run = interpreter.run
 
-    def watched(code: Any, launch: Any, ctas: Any) -> Any:
+    def watched(code: Any, launch: Any, ctas: Any, again: bool = False) -> Any:
         followed.append(list(ctas))
-        return run(code, launch, ctas)
+        return run(code, launch, ctas, again)
 
     monkeypatch.setattr(interpreter, "run", watched)
     chip, grid = find("h100"), 264
@@ -356,12 +356,12 @@ def test_tiles_that_are_not_run_cost_what_those_did_that_were() -> None:
     kinds = [np.arange(20)]
     begun = [0, 3, 6, 9, 12, 15]
 
-    def ran(parts: Sequence[Part]) -> list[Run]:
-        assert [(len(part.steps), part.marks) for part in parts] == [(12, (3, 9))]
-        before = [Run(100, 6, {(2, "wait"): 10}, {}), Run(400, 18, {(2, "wait"): 50}, {})]
-        return [*before, Run(500, 24, {}, {})]
+    def ran(parts: Sequence[Part]) -> tuple[Passed, Run]:
+        assert [(len(part.steps), part.marks, part.ends) for part in parts] == [(12, [3, 9], 9)]
+        before = Run(100, 6, {(2, "wait"): 10}, {}), Run(400, 18, {(2, "wait"): 50}, {})
+        return {(0, 3): before[0], (0, 9): before[1]}, Run(500, 24, {}, {})
 
-    tiles = Tiles(Issued(np.arange(20), kinds, [0, 0]), {0: begun})
+    tiles = Tiles(Issued(np.arange(20), kinds, [0, 0]), {0: begun}, {})
     predicted = tiles.run(ran, {})
     assert predicted.cycles == 400 + 3 * (400 - 100) / 2
     assert predicted.issued == 18 + 3 * (18 - 6) / 2

@@ -1,0 +1,405 @@
+"""Turns of loops that are not followed where warps wait for each other.
+
+Warps that hand each other data through mbarriers come, each in its own loop, to where they stood together before: a period
+later, when every loop has made as many turns as there are buffers, or some times as many. If all stand as they did then, and what they hold
+is the same but for words that grew, the next periods will be like this one until something that is compared comes out
+otherwise. These are left out, and the one behind them is followed: if it is not what was foretold, words that grew by as much again
+among it, all are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxlab.errors import Unsupported
+from ptxlab.machine import uses
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.values import Array, Held, Where
+from ptxlab.prediction.execute import Executor
+from ptxlab.prediction.issue_order import IssueOrder, ThreadGroup
+from ptxlab.prediction.mbarriers import Key, Stored
+from ptxlab.prediction.program_slice import ProgramSlice
+
+MEASURED = 16
+"""So many phases of a CTA's barriers end at least in a period that is to be run clock by clock."""
+
+_LONGEST = 64
+"""So many turns of a loop are looked back at, to where all stood as they do now."""
+
+_PATIENCE = 2 * _LONGEST
+"""After so many turns in which no period was found none is looked for in a loop."""
+
+_COMPARED = 512
+"""So many of the comparisons that an instruction makes are remembered."""
+
+_WORD = 1 << 32
+_REGISTERS = (1 << 528) - 1
+"""The bits of words and predicates."""
+
+_ORDERS = ("LT", "LE", "GT", "GE", "EQ", "NE")
+_ONCE = ("next cluster", "tensor allocation", "call", "return")
+"""What is done once has no place in a period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where all threads stand before a ``step``, and what those of each group hold that is read later."""
+
+    step: int
+    segment: int
+    groups: Sequence[ThreadGroup]
+    held: Sequence[Mapping[int, Held]]
+    barriers: Mapping[Key, Stored]
+    arrived: Array
+
+
+@dataclass(slots=True)
+class _Loop:
+    """Where all stood when a branch back was taken, by what could be seen of it, and how many phases had ended then."""
+
+    turns: int = 0
+    seen: dict[Any, list[tuple[Standing, int]]] = field(default_factory=lambda: defaultdict(list))
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """By how much words grow in a period, group by group."""
+
+    words: Sequence[Mapping[int, Array]]
+
+    def later(self, standing: Standing, periods: int) -> list[dict[int, Held]]:
+        """Return what threads hold so many periods later."""
+        later = []
+        for held, growth in zip(standing.held, self.words, strict=True):
+            grown = dict(held)
+            for bit, step in growth.items():
+                words, known = held[bit]
+                grown[bit] = ((words + periods * step) % _WORD).astype(np.uint32), known
+            later.append(grown)
+        return later
+
+    def room(self, standing: Standing) -> int:
+        """Return for how many periods no word goes around."""
+        room = _WORD
+        for held, growth in zip(standing.held, self.words, strict=True):
+            for bit, step in growth.items():
+                words = held[bit][0].astype(np.int64)
+                left = np.where(step > 0, _WORD - 1 - words, words) // np.maximum(abs(step), 1)
+                room = min(room, int(left[step != 0].min()))
+        return room
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What is foretold: after ``periods`` that were left out at the last of two standings one more is followed."""
+
+    branch: int
+    before: Standing
+    begun: Standing
+    growth: _Growth
+    periods: int
+
+    @property
+    def end(self) -> int:
+        return 2 * self.begun.step - self.before.step
+
+
+class Periods:
+    """Finds periods that are alike while a kernel is followed.
+
+    In those that are to be ``measured``, run clock by clock, MEASURED phases of a CTA end.
+    ``told`` are those that were left out when it was followed before, as ``IssueOrder.more`` has them: now they are again, and no others.
+    """
+
+    def __init__(
+        self,
+        code: Sequence[DecodedInstruction],
+        executor: Executor,
+        needed: ProgramSlice,
+        steps: IssueOrder,
+        arrived: Array,
+        measured: bool,
+        told: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
+        self._code, self._executor, self._needed = code, executor, needed
+        self._steps, self._arrived = steps, arrived
+        self._least = MEASURED if measured else 0
+        self._barriers = executor.asynchronous.mbarriers
+        self._loops: dict[tuple[int, int, int], _Loop] = defaultdict(_Loop)
+        self._compared: dict[tuple[int, int], deque[tuple[int, Array]]] = defaultdict(
+            lambda: deque(maxlen=_COMPARED)
+        )
+        self._leader: tuple[int, int, int] | None = None
+        self._others = 0
+        """Turns of other loops since the last of the one that leads."""
+        self._last: dict[tuple[int, int], dict[int, Held]] = {}
+        """What threads held last, by the first of them and how many they are."""
+        self._trial: _Trial | None = None
+        self._refused: set[int] = set()
+        self._told = None if told is None else {end: (first, n) for (first, end), n in told.items()}
+        self._wanted = {step for both in told or () for step in both}
+        self._stood: dict[int, Standing] = {}
+
+    @property
+    def overdue(self) -> bool:
+        """Whether what was foretold has not come."""
+        return self._trial is not None and self._steps.count > self._trial.end
+
+    @property
+    def trying(self) -> bool:
+        return self._trial is not None
+
+    def come(
+        self, branch: DecodedInstruction, group: ThreadGroup, groups: Sequence[ThreadGroup]
+    ) -> list[ThreadGroup] | None:
+        """Look at where all stand when a group has gone back by a branch; return who goes on instead, None if nobody does."""
+        if self._told is not None:
+            self._leave_out_as_told(groups)
+        elif self._trial is None:
+            self._look_back(branch, group, groups)
+        elif self._steps.count >= self._trial.end and not self._came_true(branch, groups):
+            return self.undone()
+        return None
+
+    def compare(self, i: DecodedInstruction, where: Where) -> None:
+        """Take note of what an instruction compares, to know when that comes out otherwise."""
+        if self._told is not None or not i.outs or len(i.sources) != 2 or i.has("EX"):
+            return
+        if any(map(i.has, _ORDERS)):
+            values = [self._executor.value(source, where) for source in i.sources]
+            if all(value is not None for value in values):
+                kind = np.uint32 if i.has("U32") else np.int32
+                here, there = (
+                    np.atleast_1d(np.asarray(value)).view(kind).astype(np.int64) for value in values
+                )
+                first = -1 if isinstance(where, slice) else int(where[0])
+                self._compared[i.number, first].append((self._steps.count, here - there))
+
+    def undone(self) -> list[ThreadGroup]:
+        """Have all be as before what was foretold and did not come, and return who goes on."""
+        assert self._trial is not None
+        before, begun = self._trial.before, self._trial.begun
+        self._trial = None
+        self._refused.add(begun.step)
+        self._steps.cut(begun.step, begun.segment)
+        del self._steps.more[before.step, begun.step]
+        self._barriers.restore(begun.barriers)
+        self._arrived[:] = begun.arrived
+        for group, held in zip(begun.groups, begun.held, strict=True):
+            self._executor.restore(held, group.threads)
+        return [*map(copy, begun.groups)]
+
+    # ---- finding a period -------------------------------------------------------------------
+
+    def _look_back(
+        self, branch: DecodedInstruction, group: ThreadGroup, groups: Sequence[ThreadGroup]
+    ) -> None:
+        """Leave out what comes if all stood alike some turns of a loop before, and nothing but that grew."""
+        cta = int(group.threads[0]) // self._executor.threads_of_cta
+        stand = sorted((other.pc, int(other.threads[0]), len(other.threads)) for other in groups)
+        key = (branch.number, int(group.threads[0]), len(group.threads))
+        loop = self._loops[key]
+        if loop.turns > _PATIENCE or not self._leads(key):
+            return
+        sight = (tuple(stand), self._barriers.progress(cta))
+        now, phases = self._standing(groups), self._barriers.phases(cta)
+        for then, ended in reversed(loop.seen[sight]):
+            if phases - ended >= self._least and self._begins(branch, group, then, now):
+                return
+        loop.seen[sight].append((now, phases))
+        loop.turns += 1
+        if loop.turns % _LONGEST == 0:
+            loop.seen.clear()
+
+    def _leads(self, key: tuple[int, int, int]) -> bool:
+        """Say whether it is this loop whose turns show where all stand: one does, as long as it goes on."""
+        self._others = 0 if key == self._leader else self._others + 1
+        if self._others > _LONGEST or self._leader is None:
+            self._leader, self._others = key, 0
+        return key == self._leader
+
+    def _begins(
+        self, branch: DecodedInstruction, group: ThreadGroup, then: Standing, now: Standing
+    ) -> bool:
+        """Leave out periods like that between two standings if there are any, and try whether it was right."""
+        if now.step in self._refused or not _alike(then, now):
+            return False
+        growth = _growth(then, now)
+        if growth is None or not self._can_repeat(branch, group, then, now):
+            return False
+        periods = min(growth.room(now), self._coming(then)) - 1
+        if periods < 1:
+            return False
+        self._steps.more[then.step, now.step] = periods
+        self._jump(growth, now, periods)
+        self._trial = _Trial(branch.number, then, now, growth, periods)
+        self._compared.clear()
+        return True
+
+    def _standing(self, groups: Sequence[ThreadGroup]) -> Standing:
+        ordered = sorted(groups, key=lambda group: (group.pc, int(group.threads[0])))
+        live = (uses.each(self._needed.live(group.pc) & _REGISTERS) for group in ordered)
+        held = [
+            self._stored(bits, group.threads) for bits, group in zip(live, ordered, strict=True)
+        ]
+        return Standing(
+            self._steps.count,
+            len(self._steps.first),
+            [*map(copy, ordered)],
+            held,
+            self._barriers.stored(),
+            self._arrived.copy(),
+        )
+
+    def _stored(self, bits: Iterable[int], threads: Array) -> dict[int, Held]:
+        """Return what threads hold; what they held before takes no more memory."""
+        key = int(threads[0]), len(threads)
+        last = self._last.get(key, {})
+        held = self._executor.stored(bits, threads)
+        for bit in held.keys() & last.keys():
+            if all(map(np.array_equal, held[bit], last[bit])):
+                held[bit] = last[bit]
+        self._last[key] = {**last, **held}
+        return held
+
+    def _can_repeat(
+        self, branch: DecodedInstruction, group: ThreadGroup, first: Standing, last: Standing
+    ) -> bool:
+        """Say whether all that is done between can be done again: the group stays in its loop, and nobody stores or takes."""
+        assert branch.target is not None
+        warp = group.warps[0]
+        for begin, end, warps in self._steps.between(first.segment, last.segment):
+            inside = branch.target <= begin and end <= branch.number + 1
+            if not inside and (warps is None or warp in warps):
+                return False
+            for number in {*self._needed.of(begin, end, False), end - 1}:
+                row = self._code[number].row
+                if row and (row.does in _ONCE or (row.space and not row.asynchronous)):
+                    return False
+        return True
+
+    def _coming(self, then: Standing) -> int:
+        """Return how many periods come, from one standing to now, before something that is compared comes out otherwise."""
+        coming = 0
+        for compared in self._compared.values():
+            steps, values = zip(*compared, strict=True)
+            within = len(steps) - bisect_left(steps, then.step)
+            if not within:
+                continue
+            if len(values) <= within or values[-1].shape != values[-1 - within].shape:
+                return 0
+            now = values[-1]
+            step = now - values[-1 - within]
+            nearing = (step != 0) & (now * step <= 0)
+            if nearing.any():
+                left = int(((abs(now) - 1)[nearing] // abs(step)[nearing]).min())
+                coming = min(coming, left) if coming else left
+                if not coming:
+                    return 0
+        return coming
+
+    def _jump(self, growth: _Growth, begun: Standing, periods: int) -> None:
+        later = growth.later(begun, periods)
+        for group, held in zip(begun.groups, later, strict=True):
+            self._executor.restore(held, group.threads)
+
+    # ---- what was foretold ------------------------------------------------------------------
+
+    def _came_true(self, branch: DecodedInstruction, groups: Sequence[ThreadGroup]) -> bool:
+        """Say whether the period behind those that were left out was what it should be."""
+        trial = self._trial
+        assert trial is not None
+        now = self._standing(groups)
+        same = self._steps.same(trial.before.segment, trial.begun.segment, now.segment)
+        if branch.number != trial.branch or not same or not _alike(trial.before, now):
+            return False
+        foretold = trial.growth.later(trial.before, trial.periods + 2)
+        if not all(map(_equal, foretold, now.held)):
+            return False
+        self._trial = None
+        self._loops.clear()
+        return True
+
+    def _leave_out_as_told(self, groups: Sequence[ThreadGroup]) -> None:
+        step = self._steps.count
+        if step not in self._wanted:
+            return
+        self._stood[step] = now = self._standing(groups)
+        assert self._told is not None
+        if step in self._told:
+            first, periods = self._told[step]
+            growth = _growth(self._stood[first], now)
+            if growth is None:
+                raise Unsupported("turns of a loop ask memory for what changes by no steady step")
+            self._jump(growth, now, periods)
+            self._stood = {step: now}
+
+
+def _alike(first: Standing, last: Standing) -> bool:
+    """Say whether all stand alike, and barriers lack as much."""
+    if len(first.groups) != len(last.groups) or first.barriers.keys() != last.barriers.keys():
+        return False
+    if not np.array_equal(first.arrived, last.arrived):
+        return False
+    if any(lacking != last.barriers[key][1] for key, (_, lacking) in first.barriers.items()):
+        return False
+    return all(
+        _stands_like(a, first.barriers, b, last.barriers)
+        for a, b in zip(first.groups, last.groups, strict=True)
+    )
+
+
+def _stands_like(
+    group: ThreadGroup,
+    barriers: Mapping[Key, Stored],
+    other: ThreadGroup,
+    later: Mapping[Key, Stored],
+) -> bool:
+    def named(group: ThreadGroup) -> Array:
+        return np.zeros(0, np.int64) if group.barriers is None else group.barriers
+
+    def waits(group: ThreadGroup, barriers: Mapping[Key, Stored]) -> Iterable[tuple[Key, int]]:
+        return [(wait.key, wait.count - barriers[wait.key][0]) for wait in group.phases]
+
+    return (
+        (group.pc, group.waits) == (other.pc, other.waits)
+        and np.array_equal(group.threads, other.threads)
+        and np.array_equal(named(group), named(other))
+        and waits(group, barriers) == waits(other, later)
+    )
+
+
+def _growth(then: Standing, now: Standing) -> _Growth | None:
+    """Return by how much words grew in a period, None where it is none: a predicate, or the parity of a phase is another."""
+    if any((phase - then.barriers[key][0]) % 2 for key, (phase, _) in now.barriers.items()):
+        return None
+    words = []
+    for before, after in zip(then.held, now.held, strict=True):
+        growth: dict[int, Array] = {}
+        for bit, (word, known) in after.items():
+            earlier, was_known = before[bit]
+            if not np.array_equal(known, was_known):
+                return None
+            moved = (word != earlier) & known
+            if moved.any():
+                if bit >= uses.PREDICATES:
+                    return None
+                step = (word - earlier).view(np.int32).astype(np.int64)
+                growth[bit] = np.where(moved, step, 0)
+        words.append(growth)
+    return _Growth(words)
+
+
+def _equal(foretold: Mapping[int, Held], now: Mapping[int, Held]) -> bool:
+    return all(
+        np.array_equal(known, now[bit][1])
+        and bool(((words == now[bit][0]) | ~np.broadcast_to(known, words.shape)).all())
+        for bit, (words, known) in foretold.items()
+    )

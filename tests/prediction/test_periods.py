@@ -1,0 +1,144 @@
+"""Turns that warps which wait for each other lose together: as many are issued and take as long as if all were followed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.values import Array
+from ptxlab.prediction import interpreter
+from ptxlab.prediction.chip import find
+from ptxlab.prediction.issue_order import IssueOrder
+from ptxlab.prediction.model import LaunchModel, Prediction
+from ptxlab.prediction.predict import as_machine_code, load_for
+from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
+
+TURNS, CTAS = 150, 132
+PIPELINE = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 turns)
+{
+  .reg .b64 p, q, far; .reg .b32 t, n, i, stage, parity, at, full, empty, more, step; .reg .pred first, last, done, wraps;
+  .reg .f32 sum, x;
+  .shared .align 128 .b8 s[6144]; .shared .align 8 .b64 b[6];
+  ld.param.u64 p, [in]; ld.param.u64 q, [out]; ld.param.u32 n, [turns]; mov.u32 t, %tid.x;
+  setp.ne.u32 first, t, 0; mov.u32 i, 0; mov.u32 stage, 0; mov.u32 parity, 0; mov.f32 sum, 0f00000000; mov.u32 step, 0;
+  @first bra begun;
+  mbarrier.init.shared::cta.b64 [b], 1; mbarrier.init.shared::cta.b64 [b+8], 1; mbarrier.init.shared::cta.b64 [b+16], 1;
+  mbarrier.init.shared::cta.b64 [b+24], 32; mbarrier.init.shared::cta.b64 [b+32], 32; mbarrier.init.shared::cta.b64 [b+40], 32;
+begun:
+  bar.sync 0;
+  setp.ge.u32 last, t, 32;
+  @last bra consume;
+  @first bra end;
+produce:
+  mov.u32 at, s; mov.u32 full, b; mad.lo.u32 at, stage, 2048, at; mad.lo.u32 full, stage, 8, full; add.u32 empty, full, 24;
+  xor.b32 more, parity, 1;
+p1: mbarrier.try_wait.parity.shared::cta.b64 done, [empty], more;
+  @!done bra p1;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 2048;
+  NEXT
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [at], [far], 2048, [full];
+  add.u32 stage, stage, 1; setp.eq.u32 wraps, stage, 3; selp.u32 stage, 0, stage, wraps; @wraps xor.b32 parity, parity, 1;
+  add.u32 i, i, 1; setp.lt.u32 last, i, n;
+  @last bra produce;
+  bra end;
+consume:
+  mov.u32 at, s; mov.u32 full, b; mad.lo.u32 at, stage, 2048, at; mad.lo.u32 full, stage, 8, full; add.u32 empty, full, 24;
+c1: mbarrier.try_wait.parity.shared::cta.b64 done, [full], parity;
+  @!done bra c1;
+  mad.lo.u32 at, t, 4, at; ld.volatile.shared.f32 x, [at]; fma.rn.f32 sum, sum, sum, x; fma.rn.f32 sum, sum, sum, x;
+  BETWEEN
+  mbarrier.arrive.shared::cta.b64 _, [empty];
+  add.u32 stage, stage, 1; setp.eq.u32 wraps, stage, 3; selp.u32 stage, 0, stage, wraps; @wraps xor.b32 parity, parity, 1;
+  add.u32 i, i, 1; setp.lt.u32 last, i, n;
+  @last bra consume;
+  mad.wide.u32 q, t, 4, q; st.global.f32 [q], sum;
+end:
+  ret;
+}
+"""
+EVENLY = "mad.wide.u32 far, i, 2048, p;"
+RANDOM = "mad.lo.u32 step, step, 5, 1; and.b32 more, step, 255; mad.wide.u32 far, more, 2048, p;"
+LATER = """and.b32 more, i, 64; setp.eq.u32 done, more, 0; @done bra even;
+  ld.volatile.shared.f32 x, [at+512]; fma.rn.f32 sum, sum, sum, x;
+even:"""
+"""From turn 64 on, and again from 192 on, a turn is longer: no comparison comes nearer to that."""
+
+
+def pipeline(next_one: str = EVENLY, between: str = "") -> str:
+    """Return a program of which a warp copies what another adds up, through three buffers."""
+    return PIPELINE.replace("NEXT", next_one).replace("BETWEEN", between)
+
+
+def launched(source: str) -> tuple[list[DecodedInstruction], Launch]:
+    with closing(UnfilledDevice(find("h100").gpu.target)) as device:
+        assembly, module = load_for(device, source)
+        buffers = [device.upload(Shaped((size,), "float32")) for size in (1 << 20, 64)]
+        config = LaunchConfig.of(CTAS, 64)
+        return as_machine_code(assembly, module.kernel(), config, [*buffers, TURNS])
+
+
+def executed(steps: IssueOrder, warps: int = 2) -> Array:
+    """Return how often each warp issues each instruction."""
+    counts = np.zeros((warps, max(steps.end)), int)
+    times = np.ones(steps.count, int) if steps.times is None else steps.times
+    begun = np.cumsum(steps.lengths) - steps.lengths
+    for first, end, some, at in zip(steps.first, steps.end, steps.warps, begun, strict=True):
+        counts[slice(None) if some is None else some, first:end] += times[at]
+    return counts
+
+
+def predicted(code: list[DecodedInstruction], launch: Launch) -> Prediction:
+    return LaunchModel(code, launch, find("h100"), registers=32, shared=8192).predict()
+
+
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all turns be followed."""
+
+    def none(*args: Any) -> None:
+        return None
+
+    monkeypatch.setattr(interpreter, "Periods", none)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(("next_one", "between"), [(EVENLY, ""), (EVENLY, LATER), (RANDOM, "")])
+def test_as_much_is_issued_as_if_all_were_followed(
+    next_one: str, between: str, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each turn is like the one before it, or is longer from some turn on, which nothing foretells, or copies from elsewhere."""
+    code, launch = launched(pipeline(next_one, between))
+    some = interpreter.run(code, launch, [0], again)
+    whole(monkeypatch)
+    every = interpreter.run(code, launch, [0], again)
+    assert np.array_equal(executed(some), executed(every))
+    assert not every.more
+    if (next_one, between) == (EVENLY, ""):
+        assert some.count < every.count / 2
+
+
+def test_what_changes_by_no_steady_step_is_followed() -> None:
+    """Where copies come from is random: what decides who waits is the same as ever."""
+    code, launch = launched(pipeline(RANDOM))
+    assert not interpreter.run(code, launch, [0], again=True).more
+
+
+def test_it_takes_as_long_as_if_all_were_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, launch = launched(pipeline())
+    some = predicted(code, launch)
+    whole(monkeypatch)
+    every = predicted(code, launch)
+    assert some.cycles == pytest.approx(every.cycles, rel=0.002)
+    assert some.stalls == pytest.approx(every.stalls, abs=0.003)
+    assert some.used == pytest.approx(every.used, rel=0.002)
+    assert some.dram_bytes == every.dram_bytes
+    assert some.hits == pytest.approx(every.hits)
