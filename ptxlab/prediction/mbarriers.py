@@ -72,15 +72,15 @@ class SmMbarriers:
 
     def __init__(self) -> None:
         self._states: dict[int, dict[int, State]] = defaultdict(dict)
-        """By CTA and place."""
+        """By CTA and offset."""
         self._last: dict[int, int] = {}
-        """The place of that barrier of a CTA which ended a phase last."""
+        """The offset of that barrier of a CTA which ended a phase last."""
 
     def do(self, operation: Operation, now: float = 0.0) -> bool:
         """Do what a warp asks at a time, but wait; say whether it ended a phase."""
         if operation.kind == INIT:
-            cta, place = operation.key
-            self._states[cta][place] = State(operation.count, operation.count)
+            cta, offset = operation.key
+            self._states[cta][offset] = State(operation.count, operation.count)
             return False
         state = self._state(operation.key)
         state.pending -= operation.count
@@ -134,15 +134,15 @@ class SmMbarriers:
     def stored(self) -> dict[Key, Stored]:
         """Return what all barriers are like now."""
         return {
-            (cta, place): (state.phase, (state.expected, state.pending, state.nbytes, state.multicast, state.ctas))
+            (cta, offset): (state.phase, (state.expected, state.pending, state.nbytes, state.multicast, state.ctas))
             for cta, states in self._states.items()
-            for place, state in states.items()
+            for offset, state in states.items()
         }  # fmt: skip
 
     def restore(self, stored: Mapping[Key, Stored]) -> None:
         """Have all barriers be what ``stored`` said; when phases ended is not."""
-        for (cta, place), (phase, lacking) in stored.items():
-            self._states[cta][place] = State(*lacking, phase)
+        for (cta, offset), (phase, lacking) in stored.items():
+            self._states[cta][offset] = State(*lacking, phase)
 
     def _step(self, key: Key, state: State) -> bool:
         ended = state.step()
@@ -151,10 +151,10 @@ class SmMbarriers:
         return ended
 
     def _state(self, key: Key) -> State:
-        cta, place = key
-        if place not in self._states[cta]:
+        cta, offset = key
+        if offset not in self._states[cta]:
             raise Unsupported("an mbarrier is used that nobody initialised")
-        return self._states[cta][place]
+        return self._states[cta][offset]
 
 
 def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:

@@ -179,9 +179,9 @@ class Sm:
         asks, orders = warp.asked()
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
-            place = warp.marks.pop(0)
-            warp.passed[place] = self._until(now)
-            self._over = self._over or place == warp.ends
+            mark = warp.marks.pop(0)
+            warp.passed[mark] = self._until(now)
+            self._over = self._over or mark == warp.ends
         kind = t.kind
         if kind in (kinds.FIXED, kinds.VARIABLE):
             if t.writes is not None:

@@ -161,7 +161,7 @@ class _Period:
 
     def costs(self, passed: Passed) -> list[tuple[float, Run]]:
         """Return what those that were not followed cost, as parts of a sum; nothing where all was over before."""
-        begun, ended = (passed.get((self.kind, place)) for place in (self.begin, self.end))
+        begun, ended = (passed.get((self.kind, mark)) for mark in (self.begin, self.end))
         return [(self.times, ended), (-self.times, begun)] if begun and ended else []
 
 
@@ -210,13 +210,13 @@ class Tiles:
         if not begun:
             every = [cost for period in self._periods for cost in period.costs(passed)]
             return Run.summed([(1, whole), *every])
-        fewer, more = (self._until(place, passed) for place in (begun[1], begun[few]))
+        fewer, more = (self._until(mark, passed) for mark in (begun[1], begun[few]))
         rest = (len(begun) - few) / (few - 1)
         return Run.summed([(1, more), (rest, more), (-rest, fewer)])
 
-    def _until(self, place: int, passed: Passed) -> Run:
+    def _until(self, mark: int, passed: Passed) -> Run:
         """Return what came of it until the warps that issue most had come to a place."""
-        step = self.kept[self._longest][place]
+        step = self.kept[self._longest][mark]
         before = (period for period in self._periods if period.step <= step)
         costs = [cost for period in before for cost in period.costs(passed)]
-        return Run.summed([(1, passed[self._longest, place]), *costs])
+        return Run.summed([(1, passed[self._longest, mark]), *costs])

@@ -135,7 +135,7 @@ def test_a_full_queue_is_told_by_whose_it_is() -> None:
 def test_marks_are_told_when_they_are_passed_and_the_last_ends_all() -> None:
     warp = Warp(0, list(range(10)), marks=[2, 5], ends=5)
     run = Sm(find("rtx3090"), dict.fromkeys(range(10), PLAIN), [warp], shared=0).run()
-    passed = {place: (told.cycles, told.issued) for place, told in warp.passed.items()}
+    passed = {mark: (told.cycles, told.issued) for mark, told in warp.passed.items()}
     assert passed == {2: (2, 3), 5: (5, 6)}
     assert run.cycles == 6
 
