@@ -13,6 +13,7 @@ from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import made_otherwise, of_launch
+from ptxlab.syntax.functions import Parameter
 from ptxlab.toolchain import link_ptx
 
 
@@ -45,6 +46,7 @@ def predicted(
     own = as_brought(kernel, arch) if made_otherwise(code.cubin) else None
     if own:
         there = own.kernel(kernel.name)
+        parameters = _placed(parameters, kernel.parameters, there.parameters)
         code = assembly(there, arch)
     held = [HeldMemory(there.device, each.begin, each.end, dtype) for each, dtype in reached]
     prediction = of_launch(code, there, config, parameters, chip, clock, held)
@@ -52,3 +54,11 @@ def predicted(
         unlike = f"what a compiler makes for {arch} itself: this was compiled for {compiled}"
         prediction = replace(prediction, not_modelled=(*prediction.not_modelled, unlike))
     return prediction
+
+
+def _placed(packed: bytes, declared: Sequence[Parameter], own: Sequence[Parameter]) -> bytes:
+    """Return parameters that are ``packed`` as PTX has ``declared`` them where machine code has its ``own``."""
+    block = bytearray(max((each.offset + each.size for each in own), default=0))
+    for there, here in zip(declared, own, strict=True):
+        block[here.offset : here.offset + here.size] = packed[there.offset :][: there.size]
+    return bytes(block)

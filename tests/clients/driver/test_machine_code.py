@@ -75,8 +75,11 @@ def test_machine_code_is_loaded_and_runs(what: str, driver: Driver) -> None:
 
 
 SPECIALISED = """
-extern "C" __global__ void __launch_bounds__(384) deal(float *out, int turns)
+struct __align__(128) Told { float *out; int turns; };
+extern "C" __global__ void __launch_bounds__(384) deal(const __grid_constant__ Told told)
 {
+    float *out = told.out;
+    int turns = told.turns;
     float held[200];
     if (threadIdx.x < 256) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -106,7 +109,8 @@ def test_a_prediction_takes_machine_code_beside_ptx_where_setmaxnreg_counts(tmp_
     assert not any(each.startswith("setmaxnreg") for each in kept.not_modelled)
     file = tmp_path / "deal.cubin"
     file.write_bytes(whole)
-    itself = predict(file, "h100", 1, 384, [np.zeros(200 * 384, "f4"), np.int32(3)])
+    told = (np.zeros(200 * 384, "f4"), np.int32(3), *[np.int32(0)] * 29)
+    itself = predict(file, "h100", 1, 384, [told])
     assert kept.cycles == itself.cycles != spilled.cycles
 
 
@@ -115,8 +119,8 @@ def _predicted(driver: Driver, image: bytes) -> Prediction:
     module = driver("cuModuleLoadData", ctypes.addressof(held))
     function = driver("cuModuleGetFunction", module, b"deal")
     out = driver.upload(bytes(4 * 200 * 384))
-    values = ctypes.c_uint64(out), ctypes.c_uint32(3)
-    pointers = (ctypes.c_uint64 * 2)(*map(ctypes.addressof, values))
+    told = ctypes.create_string_buffer(struct.pack("<QI116x", out, 3))
+    pointers = (ctypes.c_uint64 * 1)(ctypes.addressof(told))
     driver("cuLaunchKernel", function, 1, 1, 1, 384, 1, 1, 0, 0, ctypes.addressof(pointers), 0)
     launched = driver.session.last
     assert launched is not None
