@@ -43,6 +43,9 @@ _WORD = 1 << 32
 _REGISTERS = (1 << 528) - 1
 """The bits of words and predicates."""
 
+_ONE_BIT = (1, 1 << 31)
+"""Words of one bit, as which the parity of a phase is kept."""
+
 _ORDERS = ("LT", "LE", "GT", "GE", "EQ", "NE")
 _ONCE = ("next cluster", "tensor allocation", "call", "return")
 """What is done once has no place in a period."""
@@ -70,9 +73,10 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """By how much words grow in a period, group by group."""
+    """By how much words grow in a period, group by group; ``turns`` says that others turn to and fro, as the parity of phases does."""
 
     words: Sequence[Mapping[int, Array]]
+    turns: bool
 
     def later(self, standing: Standing, periods: int) -> list[dict[int, Held]]:
         """Return what threads hold so many periods later."""
@@ -235,6 +239,7 @@ class Periods:
         if growth is None or not self._can_repeat(branch, group, then, now):
             return False
         periods = min(growth.room(now), self._coming(then)) - 1
+        periods -= periods % 2 if growth.turns else 0
         if periods < 1:
             return False
         self._steps.more[then.step, now.step] = periods
@@ -377,9 +382,11 @@ def _stands_like(
 
 
 def _growth(then: Standing, now: Standing) -> _Growth | None:
-    """Return by how much words grew in a period, None where it is none: a predicate, or the parity of a phase is another."""
-    if any((phase - then.barriers[key][0]) % 2 for key, (phase, _) in now.barriers.items()):
-        return None
+    """Return by how much words grew in a period, None where something did that is no word.
+
+    Where phases of another parity come, predicates and what is one bit turn to and fro.
+    """
+    turns = any((phase - then.barriers[key][0]) % 2 for key, (phase, _) in now.barriers.items())
     words = []
     for before, after in zip(then.held, now.held, strict=True):
         growth: dict[int, Array] = {}
@@ -388,13 +395,15 @@ def _growth(then: Standing, now: Standing) -> _Growth | None:
             if not np.array_equal(known, was_known):
                 return None
             moved = (word != earlier) & known
+            if turns:
+                moved = moved & ~np.isin(word | earlier, _ONE_BIT)
             if moved.any():
                 if bit >= uses.PREDICATES:
                     return None
                 step = (word - earlier).view(np.int32).astype(np.int64)
                 growth[bit] = np.where(moved, step, 0)
         words.append(growth)
-    return _Growth(words)
+    return _Growth(words, turns)
 
 
 def _equal(foretold: Mapping[int, Held], now: Mapping[int, Held]) -> bool:
