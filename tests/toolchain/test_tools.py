@@ -1,6 +1,8 @@
+import ctypes
 import os
 import pickle
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -490,3 +492,26 @@ except RuntimeError:
     loaded, absent = ran.stdout.splitlines()
     assert loaded == f"NVRTC_SUCCESS {wheel_file(nvdisasm.PACKAGE, 'nvidia/*/bin/nvdisasm')}"
     assert absent == "absent"
+
+
+def test_memory_that_is_free_is_given_back() -> None:
+    """Of 64 MB in small pieces below one that is still held glibc returns nothing by itself."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "malloc_trim"):
+        pytest.skip("another C library")
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+    def held() -> int:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * resource.getpagesize()
+
+    *pieces, last = [library.malloc(1 << 16) for _ in range(1 << 10)]
+    for piece in pieces:
+        ctypes.memset(piece, 1, 1 << 16)
+    for piece in pieces:
+        library.free(piece)
+    before = held()
+    nvrtc._give_memory_back()
+    after = held()
+    library.free(last)
+    assert before - after > 1 << 25
