@@ -146,11 +146,10 @@ class DevicePart:
             self.hosted = self.needs_headers = True
             self._reject(errors)
             return bool(errors) and not any("cannot open source" in error.what for error in errors)
-        if self._reject(errors):
-            return True
         refused = set() if self.wanted else {_bare(name) for name in _INSTANCE.findall(log)}
-        if refused - self._refused:
-            self._refused |= refused
+        fewer = bool(refused - self._refused)
+        self._refused |= refused
+        if self._reject(errors) or fewer:
             return True
         if self.bridged or not any(_NO_STD.search(error.what) for error in errors):
             return False

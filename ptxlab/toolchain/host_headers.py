@@ -33,6 +33,9 @@ _LIBRARY = re.compile(
 )
 
 PRELUDE = """\
+#ifndef FP_NAN
+enum { FP_NAN, FP_INFINITE, FP_ZERO, FP_SUBNORMAL, FP_NORMAL };
+#endif
 #include <cuda/std/cfloat>
 #include <cuda/std/climits>
 #include <cuda/std/cstdint>
@@ -44,11 +47,6 @@ typedef unsigned long ulong;
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #define NAN __builtin_bit_cast(float, 0x7fc00000)
 #define HUGE_VALF INFINITY
-#define FP_NAN 0
-#define FP_INFINITE 1
-#define FP_ZERO 2
-#define FP_SUBNORMAL 3
-#define FP_NORMAL 4
 #define HUGE_VAL __builtin_bit_cast(double, 0x7ff0000000000000)
 #define M_E 2.7182818284590452354
 #define M_LOG2E 1.4426950408889634074

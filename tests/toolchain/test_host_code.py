@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ptxlab.errors import ToolchainError
-from ptxlab.toolchain import compile_cuda
+from ptxlab.toolchain import compile_cuda, host_code
 from ptxlab.toolchain.declarations import declarations, parameter_names
 
 HEADER = """\
@@ -213,6 +213,44 @@ int main() { auto local = 3.0f; k<decltype(local)><<<1, 1>>>(&local); }
     assert re.findall(r"\.entry (\w+)", ptx("#include <cstdio>\n" + source, folder)) == [
         "_Z5plainPi"
     ]
+
+
+def test_what_is_refused_is_left_out_together(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance that has no name and a class that asks for what is gone cost one attempt, of which some take seconds."""
+    logs: list[str] = []
+    reduce = host_code.DevicePart.reduce
+
+    def counted(part: host_code.DevicePart, log: str) -> bool:
+        logs.append(log)
+        return reduce(part, log)
+
+    monkeypatch.setattr(host_code.DevicePart, "reduce", counted)
+    source = """\
+#include <cstdio>
+template <class T> __global__ void k(T* a) { a[0] = 1; }
+__global__ void plain(int* a) { a[0] = 2; }
+int first() { return std::getchar(); }
+struct Uses { int a = first(); };
+int main() { auto local = 3.0f; k<decltype(local)><<<1, 1>>>(&local); }
+"""
+    assert "_Z5plainPi" in ptx(source, folder)
+    assert len(logs) == 2
+
+
+def test_enumerators_may_be_called_as_math_h_calls_its_own(folder: Path) -> None:
+    """CUTLASS has these where NVRTC compiles, as the C library has them: macros behind the first mention."""
+    source = """\
+#include <cmath>
+namespace mine { enum Kind { FP_NAN =
+#define FP_NAN 0
+    FP_NAN, FP_ZERO =
+#define FP_ZERO 2
+    FP_ZERO }; }
+__global__ void k(mine::Kind* a) { *a = mine::Kind(FP_NAN + FP_INFINITE); }
+"""
+    assert "st.global" in ptx(source, folder) or "st.u32" in ptx(source, folder)
 
 
 def test_lines_of_kernels_stay_what_they_were(folder: Path) -> None:
