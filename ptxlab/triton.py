@@ -17,6 +17,7 @@ from ptxlab.clients.session import Session
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.isa.targets import DEFAULT_TARGET
 
+_TRITON = "triton>=3.7"
 _session: Session | None = None
 
 
@@ -53,14 +54,14 @@ def last_launch() -> Launched:
 
 def _require() -> None:
     """Raise DeviceUnavailable unless Triton and PyTorch can be imported."""
-    for package, needed in (("triton", "triton>=3.9"), ("torch", "torch")):
+    for package, needed in (("triton", _TRITON), ("torch", "torch")):
         if find_spec(package) is None:
             raise DeviceUnavailable(
                 f"{package} is not installed, which programs in Triton need",
                 hint=f"pip install {needed!r}",
             )
     version = metadata.version("triton")
-    if tuple(map(int, version.split(".")[:2])) < (3, 9):
+    if tuple(map(int, version.split(".")[:2])) < (3, 7):
         raise DeviceUnavailable(
-            f"Triton {version} is older than ptxlab knows it", hint="pip install 'triton>=3.9'"
+            f"Triton {version} is older than ptxlab knows it", hint=f"pip install {_TRITON!r}"
         )

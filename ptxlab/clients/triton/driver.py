@@ -238,7 +238,7 @@ def packed(kernel: Kernel, values: Sequence[tuple[str, Any]]) -> bytes:
     if len(values) != len(parameters):
         raise PtxlabError(
             f"kernel {kernel.name} takes {len(parameters)} parameters, and Triton gives {len(values)}",
-            hint="ptxlab knows Triton 3.9",
+            hint="ptxlab knows Triton 3.7 to 3.9",
         )
     block = bytearray(parameters[-1].offset + parameters[-1].size if parameters else 0)
     for parameter, (type_, value) in zip(parameters, values, strict=True):

@@ -1,7 +1,7 @@
 """Which memory of this process a launch of Triton may use: the storage of each tensor among its arguments.
 
-Pointers may also come as integers, or out of a tensor of integers; they are looked for among the
-tensors that the program holds.
+Pointers may also come as integers, out of a tensor of integers, or as objects with a pointer; they are looked for
+among the tensors that the program holds.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def borrowed(arguments: Iterable[tuple[str, Any]]) -> list[Borrowed]:
             pointers |= _pointers_in(value)
         elif isinstance(value, int) and _lowest() <= value < _HIGHEST:
             pointers.add(value)
+        elif callable(getattr(value, "data_ptr", None)):  # what Triton takes for a tensor
+            pointers.add(value.data_ptr())
     if pointers:
         _follow(pointers, memory)
     return list(memory.values())

@@ -106,6 +106,25 @@ def test_pointers_out_of_memory(emulate: Emulate, kernels: Any, torch: Any) -> N
     assert "a tensor that is pointed to, float32[90] (360 bytes" in str(caught.value.hint)
 
 
+def test_what_triton_takes_for_a_tensor_is_looked_for_by_its_pointer(
+    emulate: Emulate, kernels: Any, torch: Any
+) -> None:
+    """FlagGems gives objects with a pointer and a type for tensors whose strides PyTorch does not allow."""
+
+    class Buffer:
+        def __init__(self, base: Any, offset: int) -> None:
+            self.dtype, self.device, self._at = base.dtype, base.device, base[offset:].data_ptr()
+
+        def data_ptr(self) -> int:
+            return int(self._at)
+
+    emulate("sm_80")
+    x = torch.arange(100, device="cuda").float()
+    out = torch.zeros(100, device="cuda")
+    kernels.add[(1,)](Buffer(x, 10), Buffer(x, 10), Buffer(out, 0), 90, BLOCK=128)
+    assert out.tolist() == [2.0 * n for n in range(10, 100)] + [0.0] * 10
+
+
 def test_pointers_are_where_the_heap_is(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,8 +280,8 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, absent: str) -
 
 def test_an_old_triton_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ptxlab.triton, "find_spec", lambda name: name)
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "3.8.1")
-    with pytest.raises(DeviceUnavailable, match=r"Triton 3\.8\.1 is older"):
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "3.6.1")
+    with pytest.raises(DeviceUnavailable, match=r"Triton 3\.6\.1 is older"):
         ptxlab.triton.use_emulator("sm_80")
 
 
