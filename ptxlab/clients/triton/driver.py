@@ -189,7 +189,8 @@ class _Utils:
         if x * y * z > 0:
             kernel, memory = function
             scratch = (global_scratch, profile_scratch)
-            given = [*zip(signature, _flat(arguments, annotations), strict=True)]
+            values = _flat(kernel.name, arguments, annotations)
+            given = [*zip(signature, values, strict=True)]
             if self.cuda_tensors:
                 _require_reachable(value for type_, value in given if type_ == "*")
             block = packed(kernel, [*given, *(("*", pointer) for pointer in scratch)])
@@ -222,14 +223,27 @@ def _require_reachable(pointers: Iterable[Any]) -> None:
             raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
 
 
-def _flat(arguments: Sequence[Any], annotations: Sequence[KernelArgument]) -> Iterator[Any]:
-    """Yield the arguments that a kernel is given, without constants, those of tuples one by one."""
-    for value, (nested, kind) in zip(arguments, annotations, strict=True):
+def _flat(
+    kernel: str, arguments: Sequence[Any], annotations: Sequence[KernelArgument]
+) -> Iterator[Any]:
+    """Yield the arguments that a kernel is given, without constants, those of tuples one by one.
+
+    As in Triton's C module a constant keeps its place and is not read, so those at the end may be left out.
+    """
+    for index, (nested, kind) in enumerate(annotations):
+        if kind == nvidia.ARG_CONSTEXPR:
+            continue
+        if index >= len(arguments):
+            raise PtxlabError(
+                f"kernel {kernel} takes {len(annotations)} arguments and is given {len(arguments)}: "
+                "on a GPU Triton reads beyond them",
+                hint="a compiled kernel takes constants (tl.constexpr) too, in their places before other arguments",
+            )
         if kind == nvidia.ARG_TUPLE:
             assert nested is not None
-            yield from _flat(value, nested)
-        elif kind == nvidia.ARG_KERNEL:
-            yield value
+            yield from _flat(kernel, arguments[index], nested)
+        else:
+            yield arguments[index]
 
 
 def packed(kernel: Kernel, values: Sequence[tuple[str, Any]]) -> bytes:

@@ -72,6 +72,12 @@ def shifted(x, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def repeated(x, TIMES: tl.constexpr, out):
+    """Multiply a number by a constant that is not the last argument."""
+    tl.store(out, tl.load(x) * TIMES)
+
+
+@triton.jit
 def counted(out, by):
     """Add to a number, which may have 16 bits."""
     tl.atomic_add(out, by)
