@@ -19,7 +19,7 @@ from ptxlab.prediction.model import LaunchModel, Prediction
 from ptxlab.prediction.predict import as_machine_code, load_for
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 
-TURNS, CTAS = 150, 132
+TURNS, CTAS = 100, 132
 PIPELINE = """\
 .version 8.0
 .target sm_90
@@ -71,7 +71,7 @@ RANDOM = "mad.lo.u32 step, step, 5, 1; and.b32 more, step, 255; mad.wide.u32 far
 LATER = """and.b32 more, i, 64; setp.eq.u32 done, more, 0; @done bra even;
   ld.volatile.shared.f32 x, [at+512]; fma.rn.f32 sum, sum, sum, x;
 even:"""
-"""From turn 64 on, and again from 192 on, a turn is longer: no comparison comes nearer to that."""
+"""From turn 64 on a turn is longer: no comparison comes nearer to that."""
 
 
 def pipeline(next_one: str = EVENLY, between: str = "") -> str:
@@ -124,12 +124,8 @@ def test_as_much_is_issued_as_if_all_were_followed(
     assert not every.more
     if (next_one, between) == (EVENLY, ""):
         assert some.count < every.count / 2
-
-
-def test_what_changes_by_no_steady_step_is_followed() -> None:
-    """Where copies come from is random: what decides who waits is the same as ever."""
-    code, launch = launched(pipeline(RANDOM))
-    assert not interpreter.run(code, launch, [0], again=True).more
+    if next_one == RANDOM and again:  # who waits is as ever, but where copies come from is random
+        assert not some.more
 
 
 def test_it_takes_as_long_as_if_all_were_run(monkeypatch: pytest.MonkeyPatch) -> None:
