@@ -37,6 +37,9 @@ _OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync")
 _COLD = "cold"
 """What it may say of the L2 cache: that it has nothing when a launch begins."""
 
+_TAKES: Mapping[str, type] = {"name": str, "sms": int, "clock": int, _COLD: bool}
+"""What is no number with a fraction."""
+
 _LIKE = f'like = "rtx4090", and what differs: {", ".join(_OWN[:5])}; of its chip [holds], [latency], [memory]'
 
 
@@ -217,20 +220,9 @@ def _known(file: str, table: Mapping[str, Any], given: Any) -> dict[str, Any]:
                 f"{file}: {name!r} is told of no GPU: {', '.join(table)} are",
                 hint=did_you_mean(name, table),
             )
-        takes = (
-            bool
-            if name == _COLD
-            else str
-            if name == "name"
-            else int
-            if name in ("sms", "clock")
-            else (int, float)
-        )
-        if (
-            not isinstance(value, takes)
-            or (isinstance(value, bool) and takes is not bool)
-            or str(value).startswith("-")
-        ):
+        takes = _TAKES.get(name, (int, float))
+        no_number = takes is not bool and value in (True, False)
+        if not isinstance(value, takes) or no_number or str(value).startswith("-"):
             raise PtxlabError(f"{file}: {name} is {value!r}, and such as {table[name]!r} here")
     return given
 

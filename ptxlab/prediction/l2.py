@@ -96,13 +96,13 @@ def reuse(
     resident: int,
     cache: Cache,
     more: Mapping[tuple[int, int], int],
-    own: Mapping[int, float],
+    begun: Mapping[int, float] | None,
 ) -> Reuse:
     """Work out what a cache has for a grid of which ``resident`` CTAs run at a time.
 
     ``touched`` is what the whole grid does, once for each CTA; ``issued`` are the steps of a warp, ``numbers`` their instructions;
-    ``loops`` those it loses turns of, ``more`` turns that were not followed, as ``IssueOrder`` has them; ``own`` the part of what
-    an instruction asks for at first that its own CTA had asked for before.
+    ``loops`` those it loses turns of, ``more`` turns that were not followed, as ``IssueOrder`` has them; ``begun`` is
+    what those that run first find in a cold cache: the part of what an instruction asks for at first that its own CTA had asked for before.
     """
     there = touched.within(launch.regions)
     every, size = there.footprint, cache.size
@@ -124,7 +124,7 @@ def reuse(
         {number: hits[n] for number, n in first.region_of.items()},
         max(loaded, moved) + lost(touched, there, resident, size),
         stored,
-        own if cache.cold else None,
+        begun,
     )
 
 

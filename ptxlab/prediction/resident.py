@@ -138,7 +138,7 @@ class ResidentModel:
             together,
             Cache(chip.l2_bytes, chip.cold),
             followed.more,
-            own(followed.requests, issued.numbers),
+            own(followed.requests, issued.numbers) if chip.cold else None,
         )
 
     def issues(self, followed: Followed, reuse: Reuse, sms: int) -> tuple[list[Issue], int]:

@@ -186,6 +186,7 @@ def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
         ('like = "a100"\nsms = 2.5', "sms is 2.5"),
         ('like = "a100"\nclock = true', "clock is True"),
         ('like = "a100"\ncold = 1', "cold is 1"),
+        ('like = "a100"\nsms = 0', "sms is 0"),
         ('like = "a100"\nl2_mib = -4', "l2_mib is -4"),
         ('like = "a100"\nlatency = 3', "3 is no table"),
         ('like = "a100"\n[latency]\nl3 = 3', "'l3' is told of no GPU"),
