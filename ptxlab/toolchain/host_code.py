@@ -21,6 +21,9 @@ PRELUDE_NAME = "ptxlab_host_prelude.h"
 INSTANCES = "__nv_name_map"
 """What NVRTC calls the place of the instances it was asked for."""
 
+_ALL_ERRORS = "-Xcudafe=--error_limit=2000"
+"""NVRTC ends at 100 errors else, which the headers of one program have of the host, and reads them all once more for the next."""
+
 _DEVICE = frozenset({"__constant__", "__device__", "__global__", "__managed__", "__shared__"})
 _CONSTEXPR = frozenset({"constexpr"})
 _PURE_VIRTUAL = re.compile(r"=\s*0\s*$")
@@ -132,7 +135,7 @@ class DevicePart:
         return changed
 
     def options(self) -> list[str]:
-        return [f"--pre-include={PRELUDE_NAME}"] if self.hosted else []
+        return [f"--pre-include={PRELUDE_NAME}", _ALL_ERRORS] if self.hosted else []
 
     def reduce(self, log: str) -> bool:
         """Take out what the log rejects of the host; False when all of it is of the device.

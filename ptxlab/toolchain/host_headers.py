@@ -42,6 +42,7 @@ enum { FP_NAN, FP_INFINITE, FP_ZERO, FP_SUBNORMAL, FP_NORMAL };
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
+namespace std { using ::size_t; using ::ptrdiff_t; }
 #undef INFINITY
 #undef NAN
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)

@@ -10,6 +10,8 @@ from ptxlab.toolchain.declarations import CppDeclaration, declarations, paramete
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TEMPLATE = re.compile(r"template\s*<")
+_DECLTYPE = re.compile(r"\bdecltype\s*\(([^()]*)\)")
 _DEEPEST = 4
 """How often a constant may be told by another."""
 
@@ -44,15 +46,35 @@ def _templates(
 
 
 def launched(host: str, known: Iterable[Template]) -> Iterator[str]:
-    """Yield the instances that ``host`` names of ``known`` templates, its constants put in."""
+    """Yield the instances that ``host`` names of ``known`` templates, its constants put in.
+
+    Left out are those that only a function of the host can name, by its parameters and variables.
+    """
     host = _COMMENT.sub(" ", host)
+    functions = [each for outer in declarations(host) for each in outer.all() if each.parameters]
     for template in known:
         plain = template.name.split("::")[-1]
         for match in re.finditer(rf"\b{plain}\s*<(?!<)", host):
             arguments = _closed(host[match.end() :])
             if arguments is not None:
                 told = _told(arguments, host, match.start(), _DEEPEST)
-                yield f"{template.name}<{' '.join(told.split())}>"
+                within = [each for each in functions if each.start <= match.start() < each.end]
+                if not any(_names_its_own(told, host[: match.start()], each) for each in within):
+                    yield f"{template.name}<{' '.join(told.split())}>"
+
+
+def _names_its_own(told: str, host: str, function: CppDeclaration) -> bool:
+    """Say whether template arguments name a parameter of a function, which ``host`` ends in, or the type of a variable of it."""
+    assert function.parameters is not None
+    opened, closed = function.parameters
+    head = _TEMPLATE.match(host, function.start)
+    own = set(parameter_names(host[opened:closed]))
+    own |= set(parameter_names(_closed(host[head.end() :]) or "")) if head else set()
+    body = host[function.head :]
+    variables = (word for asked in _DECLTYPE.findall(told) for word in _WORD.findall(asked))
+    return not own.isdisjoint(_WORD.findall(told)) or any(
+        re.search(rf"[\w>&*]\s+[&*]*{word}\s*[=({{;]", body) for word in variables
+    )
 
 
 def _closed(text: str) -> str | None:

@@ -208,35 +208,56 @@ def test_an_instance_that_is_refused_twice_is_told(folder: Path) -> None:
     source = """\
 template <class T> __global__ void k(T* a) { a[0] = 1; }
 __global__ void plain(int* a) { a[0] = 2; }
-int main() { auto local = 3.0f; k<decltype(local)><<<1, 1>>>(&local); }
+int main() { struct Local {} local; k<Local><<<1, 1>>>(&local); }
 """
     assert re.findall(r"\.entry (\w+)", ptx("#include <cstdio>\n" + source, folder)) == [
         "_Z5plainPi"
     ]
 
 
-def test_what_is_refused_is_left_out_together(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An instance that has no name and a class that asks for what is gone cost one attempt, of which some take seconds."""
-    logs: list[str] = []
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What NVRTC says when it rejects something, of which each may have taken it seconds."""
+    said: list[str] = []
     reduce = host_code.DevicePart.reduce
 
     def counted(part: host_code.DevicePart, log: str) -> bool:
-        logs.append(log)
+        said.append(log)
         return reduce(part, log)
 
     monkeypatch.setattr(host_code.DevicePart, "reduce", counted)
+    return said
+
+
+def test_what_is_refused_is_left_out_together(folder: Path, logs: list[str]) -> None:
+    """An instance that has no name and a class that asks for what is gone cost one attempt."""
     source = """\
 #include <cstdio>
 template <class T> __global__ void k(T* a) { a[0] = 1; }
 __global__ void plain(int* a) { a[0] = 2; }
 int first() { return std::getchar(); }
 struct Uses { int a = first(); };
-int main() { auto local = 3.0f; k<decltype(local)><<<1, 1>>>(&local); }
+int main() { struct Local {} local; k<Local><<<1, 1>>>(&local); }
 """
     assert "_Z5plainPi" in ptx(source, folder)
     assert len(logs) == 2
+
+
+def test_all_of_the_host_is_left_out_at_once(folder: Path, logs: list[str]) -> None:
+    """More errors than NVRTC tells unasked, functions after one with a ``std::size_t``, and an instance by types of the host's."""
+    (folder / "host.h").write_text(
+        "int print(std::size_t count, std::ptrdiff_t at) { return printf(count, at); }\n"
+        + "".join(f"int host{number}() {{ return getchar(); }}\n" for number in range(150))
+    )
+    source = """\
+#include <cstdio>
+#include "host.h"
+template <class T> __global__ void k(T a) { *a = 1; }
+template <class T> void launch(T a) { auto other = a; k<T><<<1, 1>>>(a); k<decltype(other)><<<1, 1>>>(a); }
+int main() { launch(host149()); k<float*><<<1, 1>>>(nullptr); }
+"""
+    assert re.findall(r"\.entry (\w+)", ptx(source, folder)) == ["_Z1kIPfEvT_"]
+    assert len(logs) == 1
 
 
 def test_enumerators_may_be_called_as_math_h_calls_its_own(folder: Path) -> None:

@@ -11,6 +11,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.main import main
 from ptxlab.syntax.names import called, matching
+from ptxlab.toolchain.source_kernels import Template, launched
 from tests.together import in_one_test
 
 NAMES = {
@@ -100,6 +101,40 @@ def test_what_the_host_launches_is_there(file: Path) -> None:
         with pytest.raises(PtxlabError, match="several kernels that scale may mean") as caught:
             module.kernel("scale")
         assert caught.value.hint == "name one of scale<double, 17>, scale<float, 4>"
+
+
+HOST = """\
+template <class TA, int Count = 4> void launch(TA* a, float beta) {
+  auto &shape = make_shape(1);
+  Layout<int> tiles{2};
+  Tiler tiler(3);
+  using Own = decltype(global);
+  constexpr int wide = 2;
+  %s
+}
+"""
+
+
+@in_one_test(
+    ("launch", "instances"),
+    [
+        ("scale<TA, 3>", []),
+        ("scale<float, Count>", []),
+        ("scale<decltype(beta), 3>", []),
+        ("scale<Pair<decltype(shape), int>, 3>", []),
+        ("scale<decltype(tiles), 3>", []),
+        ("scale<decltype(tiler), 3>", []),
+        ("scale<decltype(later), 3>; auto later = 1", ["scale<decltype(later), 3>"]),
+        ("scale<Own, wide>", ["scale<decltype(global), 2>"]),
+        ("scale<Tiler, 3>", ["scale<Tiler, 3>"]),
+        ("} template <class T> void other() { scale<Count, 3>", ["scale<Count, 3>"]),
+    ],
+)
+def test_what_only_a_function_of_the_host_can_name_is_no_instance(
+    launch: str, instances: list[str]
+) -> None:
+    known = [Template("scale", "")]
+    assert list(launched(HOST % f"{launch}<<<1, 1>>>(a);", known)) == instances
 
 
 def test_an_instance_is_made_that_nobody_launches(file: Path) -> None:
