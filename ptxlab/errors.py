@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,13 @@ class Location:
 class PtxlabError(Exception):
     """Something a user can act on: ``message``, where (``location``), and what to do (``hint``).
 
-    ``exit_status`` is what the command line returns: 1 a check or comparison failed, 2 usage,
+    ``notes`` are lines of what else is known there. ``exit_status`` is what the command line returns: 1 a check or comparison failed, 2 usage,
     3 something needed is absent, 4 the input was rejected. ``kind`` is the reason in one word.
     """
 
     exit_status = 2
     kind = "usage"
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self, message: str, *, location: Location | None = None, hint: str | None = None
@@ -47,6 +49,7 @@ class PtxlabError(Exception):
         if self.location and self.location.text:
             text, column = _around(self.location.text.expandtabs(1), self.location.column)
             parts += [f"    {text}", "    " + " " * (column - 1) + "^"]
+        parts += self.notes
         if self.hint:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)
@@ -94,11 +97,19 @@ class DeviceUnavailable(PtxlabError):
     kind = "absent"
 
 
+class WrongAccess(NamedTuple):
+    """An ``address`` at which a thread may not access memory; it has that number in its CTA, and the CTA one in the grid."""
+
+    cta: int
+    thread: int
+    address: int
+
+
 class LaunchError(PtxlabError):
     """A kernel stopped: out of bounds, misaligned, deadlocked, trapped, or wrongly called.
 
     ``kind`` names the rule it broke: "bounds", "alignment", "async", "barrier", "deadlock" or "tensor memory
-    leak"; "launch" is another. ``lane`` is the position in its wave of the thread that broke it, where it is one.
+    leak"; "launch" is another. ``access`` is the first that is wrong, where one is.
     """
 
     exit_status = 4
@@ -111,11 +122,26 @@ class LaunchError(PtxlabError):
         location: Location | None = None,
         hint: str | None = None,
         kind: str = "launch",
-        lane: int | None = None,
+        access: WrongAccess | None = None,
     ) -> None:
         super().__init__(message, location=location, hint=hint)
         self.kind = kind
-        self.lane = lane
+        self.access = access
+
+    def told_at(self, location: Location, notes: Iterable[str] = ()) -> LaunchError:
+        """Return the same fault at the place in the source of an instruction, which the hint then names."""
+        where = self.location
+        assert where is not None
+        hint = f"it is {' '.join(where.text.split())} on line {where.line} of {where.path}"
+        told = LaunchError(
+            self.message,
+            location=location,
+            hint=f"{self.hint}; {hint}" if self.hint else hint,
+            kind=self.kind,
+            access=self.access,
+        )
+        told.notes = tuple(notes)
+        return told
 
 
 _LONGEST = 60

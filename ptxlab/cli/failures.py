@@ -66,7 +66,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def as_data(error: BaseException) -> dict[str, Any]:
-    """Return the object; ``file``, ``line``, ``column`` and ``hint`` are None where there is none."""
+    """Return the object; ``file``, ``line``, ``column`` and ``hint`` are None where there is none, ``notes`` then empty."""
     failure = failure_of(error)
     known = error if isinstance(error, PtxlabError) else None
     location = known.location if known else None
@@ -77,6 +77,7 @@ def as_data(error: BaseException) -> dict[str, Any]:
         "file": location and location.path,
         "line": location and location.line,
         "column": location and location.column,
+        "notes": list(known.notes) if known else [],
         "hint": known.hint if known else None,
         "status": failure.status,
     }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ptxlab.clients.borrowed import Borrowed, borrowing
+from ptxlab.clients.faults import faults_at_source
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.protocol import Dump, Dumped
 from ptxlab.launch_config import Dim3, LaunchConfig
@@ -59,15 +60,15 @@ class Launched:
         """Return what every instruction did, by line of the PTX and of the source it comes from."""
         from ptxlab.observe.profile import count
 
-        with self._again():
+        with self._again() as told, told:
             return count(self.kernel, self.config, self.parameters)
 
     def trace(self, cta: Dim3 = (0, 0, 0), *, steps: int = TRACED) -> Timeline:
         """Return what a CTA, or its cluster, does in order, the first ``steps`` of it: see ``ptxlab trace``."""
         from ptxlab.observe.trace import trace
 
-        with self._again():
-            return trace(self.kernel, self.config, self.parameters, cta, steps)
+        with self._again() as told:
+            return trace(self.kernel, self.config, self.parameters, cta, steps, told)
 
     def step(
         self, cta: Dim3 = (0, 0, 0), *, warps: Sequence[int] | None = None, steps: int = RECORDED
@@ -78,8 +79,8 @@ class Launched:
         """
         from ptxlab.observe.step import step
 
-        with self._again():
-            return step(self.kernel, self.config, self.parameters, cta, warps, steps)
+        with self._again() as told:
+            return step(self.kernel, self.config, self.parameters, cta, warps, steps, told)
 
     def predict(self, gpu: str, *, clock: int | None = None) -> Prediction:
         """Predict how long it would take on a GPU that is not here ("h100"), at a ``clock`` in MHz.
@@ -96,7 +97,7 @@ class Launched:
     ) -> Dumped:
         """Return the registers of every thread at a line or an instruction, as ``ptxlab.Dump`` says."""
         wanted = Dump(at, tuple(registers), before, nth)
-        with self._again():
+        with self._again() as told, told:
             dumped = self.kernel.launch_packed(self.config, self.parameters, wanted).dump
         assert dumped is not None
         return dumped
@@ -119,15 +120,8 @@ class Launched:
         return replace(assembly(self.kernel, self.kernel.device.target.name), launched=self.config)
 
     @contextmanager
-    def _again(self) -> Iterator[None]:
+    def _again(self) -> Iterator[AbstractContextManager[None]]:
+        """Have its memory for a launch that leaves nothing, and what tells of a fault at the source."""
         device = self.kernel.device
-        console, device.console = device.console, _unheard
-        try:
-            with borrowing(device.memory, self.memory), device.memory.kept():
-                yield
-        finally:
-            device.console = console
-
-
-def _unheard(text: str) -> None:
-    """Leave out what a program prints: it did so when it was launched."""
+        with borrowing(device.memory, self.memory), device.rehearsing():
+            yield faults_at_source(self.kernel, self.config, self.parameters)

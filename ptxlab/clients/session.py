@@ -11,22 +11,20 @@ allocates or maps, and memory of this process that is borrowed for a launch.
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from ptxlab.clients.borrowed import Borrowed, borrowing
+from ptxlab.clients.faults import faults_at_source
 from ptxlab.clients.launched import Launched
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Kernel, LaunchResult, Module
 from ptxlab.emulator import print_text
-from ptxlab.errors import LaunchError, Location, Unsupported
-from ptxlab.instrument.sites import sources
+from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.parser import parse
 from ptxlab.workers import Progress
@@ -110,7 +108,8 @@ class Session:
             self.last = launched = Launched(kernel, config, parameters, tuple(memory), number)
             if self.look is not None:
                 self.look(launched)
-            with borrowing(self.device.memory, memory), faults_at_source(kernel):
+            told = faults_at_source(kernel, config, parameters)
+            with borrowing(self.device.memory, memory), told:
                 result = self._run(launched)
             used = self.usage.setdefault(kernel.name, Usage(first=number))
             used.launches += 1
@@ -147,24 +146,3 @@ def _alike(report: CheckReport, other: CheckReport) -> bool:
         return False
     places = ([(f.rule, f.line, f.other_line) for f in each.findings] for each in (report, other))
     return next(places) == next(places)
-
-
-@contextmanager
-def faults_at_source(kernel: EmulatorKernel) -> Iterator[None]:
-    """Have a fault name the line of the source, where the PTX says which it is, and then that of the PTX."""
-    try:
-        yield
-    except LaunchError as error:
-        module, location = kernel.program.module, error.location
-        line = location and sources(module, kernel.program.reachable).get(location.line)
-        if location is None or line is None:
-            raise
-        text = linecache.getline(line.path, line.line).rstrip()
-        column = len(text) - len(text.lstrip()) + 1
-        hint = f"it is {' '.join(location.text.split())} on line {location.line} of {location.path}"
-        raise LaunchError(
-            error.message,
-            location=Location(line.path, line.line, column, text),
-            hint=f"{error.hint}; {hint}" if error.hint else hint,
-            kind=error.kind,
-        ) from None

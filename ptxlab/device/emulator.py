@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from time import perf_counter
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class EmulatorKernel(Kernel):
-    """A kernel on the emulator, whose launches tell ``watcher`` what they do."""
+    """A kernel on the emulator, whose launches tell ``watcher`` what they do; with the number of a ``cta`` its cluster alone runs."""
 
     device: EmulatorDevice
     function: Function
@@ -57,6 +58,7 @@ class EmulatorKernel(Kernel):
         executable: Executable,
         function: Function,
         watcher: Watcher | None = None,
+        cta: int | None = None,
     ) -> None:
         super().__init__(
             module.device, function.name, parameters(function, module.tree.source), function
@@ -64,13 +66,14 @@ class EmulatorKernel(Kernel):
         self.module = module
         self.executable = executable
         self.watcher = watcher
+        self.cta = cta
 
     @property
     def program(self) -> Program:
         return self.executable.program
 
-    def watch(self, watcher: Watcher) -> EmulatorKernel:
-        return EmulatorKernel(self.module, self.executable, self.function, watcher)
+    def watch(self, watcher: Watcher, cta: int | None = None) -> EmulatorKernel:
+        return EmulatorKernel(self.module, self.executable, self.function, watcher, cta)
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         cluster = clusters(self.function, config)
@@ -97,6 +100,7 @@ class EmulatorKernel(Kernel):
             self.watcher,
             self.device.schedule,
             self.device.most_instructions,
+            self.cta,
         )
         return LaunchResult(perf_counter() - began, launched.counters, None, launched.unverified)
 
@@ -252,6 +256,20 @@ class EmulatorDevice(Device):
         self.most_instructions: int | None = None
         self.memory = GlobalMemory()
 
+    @contextmanager
+    def rehearsing(self, progress: Progress | None = None) -> Iterator[None]:
+        """Have memory as it is now again at the end, and nobody hear what programs print meanwhile.
+
+        Launches tell a ``progress`` of their own, if that is given.
+        """
+        heard = self.console, self.progress
+        self.console, self.progress = _unheard, progress or self.progress
+        try:
+            with self.memory.kept():
+                yield
+        finally:
+            self.console, self.progress = heard
+
     @property
     def name(self) -> str:
         return f"ptxlab emulator, {self.target.name}"
@@ -300,3 +318,7 @@ class EmulatorDevice(Device):
     def close(self) -> None:
         super().close()
         self.memory = GlobalMemory()
+
+
+def _unheard(text: str) -> None:
+    """Leave out what a program prints: it did so when it was launched."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.cache import source
-from ptxlab.clients.session import faults_at_source
+from ptxlab.clients.faults import at_source
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.loading import is_cuda, is_machine_code
 from ptxlab.device.memory import Buffer
@@ -178,11 +178,7 @@ def _at_source(
     kernel: EmulatorKernel, fault: LaunchError | Unsupported
 ) -> LaunchError | Unsupported:
     """Return a fault with the line of the source, which a report tells by that of the PTX."""
-    try:
-        with faults_at_source(kernel):
-            raise fault
-    except (LaunchError, Unsupported) as located:
-        return located
+    return at_source(kernel, fault) if isinstance(fault, LaunchError) else fault
 
 
 def _config(told: Mapping[str, Any]) -> LaunchConfig:

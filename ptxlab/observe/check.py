@@ -343,7 +343,10 @@ class Checker(Watcher):
         assert fault.location is not None
         line = fault.location.line
         words = fault.message, fault.hint or ""
-        source, computed = self._context.source(line), self._context.computed(fault.lane)
+        source, lane = self._context.source(line), None
+        if fault.access is not None:
+            lane = self._wave.lane_in(fault.access.cta, fault.access.thread)
+        computed = self._context.computed(lane)
         return Finding(
             kind, "fault", "error", line, *words, 1, "faults", source=source, computed=computed
         )

@@ -37,6 +37,11 @@ class Computed(NamedTuple):
     value: int
     source: SourceLine
 
+    def told(self, text: str) -> str:
+        """Say so, with the ``text`` of that line where it is at hand."""
+        words = f"where {self.register} is {self.value}, which line {self.source.line} computed"
+        return f"{words}: {text.strip()}" if text else words
+
 
 class Definitions:
     """Where the registers of a function are written, by its ``sources``: of each line of PTX that of the source."""

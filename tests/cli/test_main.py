@@ -209,6 +209,7 @@ def test_a_failure_is_an_object_for_programs(
         "file": "x.ptx",
         "line": 3,
         "column": 5,
+        "notes": [],
         "hint": "add",
         "status": 4,
     }

@@ -17,6 +17,7 @@ from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.emulator import Elements
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.observe import faulted
 
 # Each thread adds 1 to its element; the threads of a CTA then exchange them in shared memory, with a
 # barrier or without.
@@ -136,13 +137,14 @@ def test_what_other_lines_computed_of_an_address_is_told_with_the_thread_s_value
     for text, told in ((apart, [("t", 60, (f"{tmp_path}/kernel.py", 2))]), (twice, [])):
         session = Session("sm_80", check=True)
         kernel = session.load(text, "turn.ptx").kernel("turn")
-        with pytest.raises(LaunchError, match=r"kernel\.py:3:5"):
+        with pytest.raises(LaunchError, match=r"kernel\.py:3:5") as caught:
             session.launch(kernel, CONFIG, *borrowed(np.zeros(60, np.uint32)))
         [report] = session.reports
         [finding] = report.findings
         assert [*finding.computed] == told
         line = "\nwhere t is 60, which line 2 computed: start = x\nhint: "
-        assert (line in report.as_text()) == bool(told)
+        for words in (report.as_text(), str(caught.value)):
+            assert (line in words) == bool(told)
     session = Session("sm_80", check=True)
     kernel = session.load(apart, "turn.ptx").kernel("turn")
     session.launch(kernel, LaunchConfig.of(2, 64), *borrowed(np.zeros(64, np.uint32)))
@@ -150,6 +152,83 @@ def test_what_other_lines_computed_of_an_address_is_told_with_the_thread_s_value
     for raced in session.reports[0].findings:
         thread = int(raced.message.split("thread (")[1].split(",")[0])
         assert [(each.register, each.value) for each in raced.computed] == [("t", thread)]
+
+
+# Each CTA says that it is here; then each thread stores behind the number that it finds, its own and its CTA's.
+TAKEN = """.version 8.0
+.target sm_80
+.address_size 64
+.file 1 "{path}"
+.extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 values);
+.global .b8 here[2] = {{46, 0}};
+.visible .entry taken(.param .u64 x)
+{{
+    .reg .pred first;
+    .reg .b32 t, c, n;
+    .reg .b64 p, q, f;
+    .loc 1 2 5
+    ld.param.u64 p, [x];
+    mov.u32 t, %tid.x;
+    mov.u32 c, %ctaid.x;
+    setp.ne.u32 first, t, 0;
+    mov.u64 f, here;
+    cvta.global.u64 f, f;
+    {{
+    .param .b64 a;
+    .param .b64 b;
+    .param .b32 r;
+    st.param.b64 [a], f;
+    st.param.b64 [b], 0;
+    @first bra over;
+    call (r), vprintf, (a, b);
+    }}
+over:
+    bar.sync 0;
+    ld.global.u32 n, [p];
+    bar.sync 0;
+    {store}
+    add.u32 n, n, t;
+    mad.lo.u32 n, c, 32, n;
+    .loc 1 5 1
+    mad.wide.u32 q, n, 4, p;
+    st.global.u32 [q+4], t;
+    ret;
+}}
+"""
+
+
+def test_a_fault_is_looked_at_in_its_cluster_again_which_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernel.py").write_text(SOURCE)
+    said: list[str] = []
+    launches = []
+
+    def notes(store: str) -> tuple[str, ...]:
+        session = Session("sm_80", console=said.append)
+        text = TAKEN.format(path=tmp_path / "kernel.py", store=store)
+        kernel = session.load(text, "taken.ptx").kernel("taken")
+        x = np.zeros(81, np.uint32)
+        thread = r"by thread \(16, 0, 0\) of CTA \(2, 0, 0\)"
+        with pytest.raises(LaunchError, match=thread) as caught:
+            session.launch(kernel, LaunchConfig.of(4, 32), *borrowed(x))
+        assert x[0] == bool(store), "memory is as the launch left it"
+        assert session.last is not None
+        launches.append(session.last)
+        return caught.value.notes
+
+    told = ("where n is 80, which line 2 computed: start = x",)
+    assert notes("") == told
+    assert said == ["."] * 4, "each CTA is heard once"
+    [launched] = launches
+    with pytest.raises(LaunchError) as again:
+        launched.profile()
+    assert again.value.notes == told
+    assert told[0] in str(launched.trace().fault)
+    assert told[0] in str(launched.step().timeline.fault)
+    assert notes("@!first st.global.u32 [p], 1;") == (), "memory no longer leads there"
+    monkeypatch.setattr(faulted, "LONGEST", -1.0)
+    assert notes("") == (), "nobody waits for long"
 
 
 def test_a_read_of_what_nobody_wrote_is_told_with_the_thread_s_values(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
-from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.isa.targets import TARGETS
 
@@ -139,3 +140,34 @@ def test_guarded_off_for_all_is_still_seen() -> None:
     )
     device.load(text).kernel("producer").watch(log).launch(1, 64)
     assert ("bar.sync", 64, 0) in log.lines
+
+
+RANKS = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry ranks(.param .u64 out)
+{
+    .reg .b32 c;
+    .reg .b64 p;
+    ld.param.u64 p, [out];
+    mov.u32 c, %ctaid.x;
+    mad.wide.u32 p, c, 4, p;
+    mov.u32 c, %cluster_ctarank;
+    add.u32 c, c, 1;
+    st.global.u32 [p], c;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("cluster", "cta", "ran"),
+    [(1, 2, [0, 0, 1, 0, 0, 0]), (2, 3, [0, 0, 1, 2, 0, 0]), (2, None, [1, 2] * 3)],
+)
+def test_the_cluster_of_a_cta_runs_alone(cluster: int, cta: int | None, ran: list[int]) -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    kernel = device.load(RANKS).kernel()
+    assert isinstance(kernel, EmulatorKernel)
+    out = device.zeros(6, "u32")
+    kernel.watch(Watcher(), cta).launch(6, 1, [out], cluster=cluster)
+    assert out.numpy().tolist() == ran

@@ -22,7 +22,7 @@ from ptxlab.emulator.prepare.program import Access
 from ptxlab.emulator.run.memory import ITEM, Allocation, Part, Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
-from ptxlab.errors import LaunchError
+from ptxlab.errors import LaunchError, WrongAccess
 from ptxlab.numbers.formats import alone
 
 LARGEST = 16
@@ -265,7 +265,7 @@ def _fault(
         location=wave.locate(access.line),
         hint=hint,
         kind=kind,
-        lane=lane,
+        access=WrongAccess(*wave.numbered(lane), value),
     )
 
 

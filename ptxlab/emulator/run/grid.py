@@ -64,6 +64,7 @@ def launch(
     watcher: Watcher | None = None,
     schedule: str = "late",
     most_instructions: int | None = None,
+    alone: int | None = None,
     *,
     engine: Engine,
 ) -> Launched:
@@ -73,7 +74,8 @@ def launch(
     ``memory``. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints, ``watcher`` is told all that happens. When asynchronous work
     lands, ``schedule`` says (``run.in_flight``). Blocks become machine code of the ``engine``. With ``most_instructions``
-    a launch is stopped, sooner or later, whose threads have executed more than so many in all.
+    a launch is stopped, sooner or later, whose threads have executed more than so many in all. The cluster of a CTA
+    can run ``alone``.
     Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is, or a cooperative launch that cannot run all at once.
     """
@@ -123,7 +125,7 @@ def launch(
         wave.own.hand_on()
         return scheduler.instructions
 
-    instructions, unlaunched = 0, Unlaunched(config)
+    instructions, unlaunched = 0, Unlaunched(config, alone)
     unverified = {line for function in program.functions.values() for line in function.unverified}
     launching, own_workspace = engine.launching(program, config), _workspace(config, memory)
     with np.errstate(all="ignore"), launching as hot, own_workspace as workspace:
@@ -173,11 +175,17 @@ def _workspace(config: LaunchConfig, memory: GlobalMemory) -> Iterator[int]:
 
 
 class Unlaunched:
-    """The CTAs of a launch that have not begun, cluster by cluster; ``launched`` counts the others."""
+    """The CTAs of a launch that have not begun, cluster by cluster; ``launched`` counts the others.
 
-    def __init__(self, config: LaunchConfig) -> None:
+    They are all of the grid, or those of the cluster alone that one is in.
+    """
+
+    def __init__(self, config: LaunchConfig, alone: int | None = None) -> None:
         self._order = _in_clusters(config)
         self._cluster = config.cluster_ctas
+        if alone is not None:
+            at = self._order.index(alone)
+            self._order = self._order[at - at % self._cluster :][: self._cluster]
         self.launched = 0
 
     def __bool__(self) -> bool:

@@ -159,8 +159,8 @@ class Wave:
 
     def thread(self, lane: int) -> str:
         """Name the thread at position ``lane`` of the wave by its CTA and thread index."""
-        cta, inside = divmod(lane, self.cta_width)
-        return self.member(self.numbers[cta] * self.cta_width + inside)
+        cta, inside = self.numbered(lane)
+        return self.member(cta * self.cta_width + inside)
 
     def member(self, thread: int) -> str:
         """Name a thread of the grid, whose CTAs are padded to whole warps."""
@@ -168,10 +168,18 @@ class Wave:
         block, grid = self.config.block, self.config.grid
         return f"thread {unravel(inside, block)} of CTA {unravel(cta, grid)}"
 
+    def numbered(self, lane: int) -> tuple[int, int]:
+        """Return the number in the grid of the CTA of the thread at a position of this wave, and its own there."""
+        cta, inside = divmod(lane, self.cta_width)
+        return self.numbers[cta], inside
+
     def lane(self, thread: int) -> int:
         """Return the position in this wave of a thread of the grid that is one of its own."""
-        cta, inside = divmod(thread, self.cta_width)
-        return int(np.flatnonzero(np.asarray(self.numbers) == cta)[0]) * self.cta_width + inside
+        return self.lane_in(*divmod(thread, self.cta_width))
+
+    def lane_in(self, cta: int, thread: int) -> int:
+        """Return the position in this wave of a thread of a CTA, by their numbers."""
+        return int(np.flatnonzero(np.asarray(self.numbers) == cta)[0]) * self.cta_width + thread
 
     def cta(self, position: int) -> str:
         """Name the CTA at ``position`` of the wave by its index in the grid."""

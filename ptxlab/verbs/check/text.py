@@ -69,8 +69,7 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
     yield f"{finding.severity}: {finding.kind}{amount}"
     yield from _line(report, finding.message, finding.line, finding.source, sources)
     for each in finding.computed:
-        _, line = indented(sources, *each.source)
-        yield f"where {each.register} is {each.value}, which line {each.source.line} computed: {line.strip()}"
+        yield each.told(indented(sources, *each.source)[1])
     if finding.other_line is not None:
         yield from _line(report, "the other", finding.other_line, finding.other_source, sources)
     if len(group) > 1:

@@ -72,7 +72,6 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.device.memory import Buffer
     from ptxlab.observe.diff import DeviceLaunch, Repeatable, diff
     from ptxlab.verbs.diff import text as view
-    from ptxlab.verbs.launching.faults import told_by_source
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
 
     if args.device is not None:
@@ -101,7 +100,7 @@ def execute(args: argparse.Namespace) -> int:
             return DeviceLaunch(launch.kernel, launch.passed, launch.variables, arrays)
 
         repeatable = Repeatable(module, first.kernel.name, first.config, bound)
-        with told_by_source(first.kernel, asked.file, asked.options):
+        with first.told_by_source():
             report = diff(repeatable, a, b)
     emit(args, lambda: view.text(args.file, report), lambda: view.as_json(args.file, report))
     return 0 if report.same else 1

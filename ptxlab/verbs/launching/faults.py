@@ -1,57 +1,61 @@
-"""Why a launch of CUDA C stopped, told at the line of its source and not of the PTX or machine code it became."""
+"""Why a launch of CUDA C stopped, told at the line of its source, not of the PTX or machine code it became, with what led there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.loading import is_cuda
-from ptxlab.device.protocol import Kernel
+from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.errors import LaunchError, Location
 from ptxlab.instrument.sites import instructions
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.view.sources import indented, read_sources
 
 
 @contextmanager
-def told_by_source(kernel: Kernel, file: str, options: Sequence[str]) -> Iterator[None]:
-    """Have a LaunchError of ``kernel``, of a ``file`` compiled with ``options``, name the line of CUDA C."""
+def told_by_source(
+    kernel: Kernel, file: str, options: Sequence[str], config: LaunchConfig, args: Arguments
+) -> Iterator[None]:
+    """Have a LaunchError of ``kernel``, of a ``file`` compiled with ``options``, name the line of CUDA C.
+
+    What other lines computed of a wrong address is told with it, as the launch with ``args`` has it when it is made again.
+    """
     try:
         yield
     except LaunchError as fault:
-        line = _source_line(fault.location, kernel, file, options)
-        if line is None:
+        if fault.location is None or not isinstance(kernel, EmulatorKernel) or not is_cuda(file):
             raise
-        where = fault.location
-        assert where is not None
-        column, text = indented(read_sources([line.path]), *line)
-        hint = f"it is {' '.join(where.text.split())} on line {where.line} of {where.path}"
-        raise LaunchError(
-            fault.message,
-            location=Location(*line, column, text),
-            hint=f"{fault.hint}; {hint}" if fault.hint else hint,
-            kind=fault.kind,
-        ) from None
+        lines = _sources(kernel, file, options)
+        if fault.location.line not in lines:
+            raise
+        from ptxlab.observe.faulted import address_made_of  # here: most launches have no fault
+
+        made_of = address_made_of(kernel, config, kernel.packed(args), fault, lines)
+        line = lines[fault.location.line]
+        texts = read_sources([line.path, *(each.source.path for each in made_of)])
+        column, text = indented(texts, *line)
+        notes = [each.told(indented(texts, *each.source)[1]) for each in made_of]
+        raise fault.told_at(Location(*line, column, text), notes) from None
 
 
-def _source_line(
-    where: Location | None, kernel: Kernel, file: str, options: Sequence[str]
-) -> SourceLine | None:
-    """Return where an instruction comes from, as the same program says that is compiled to tell its lines."""
-    if where is None or not isinstance(kernel, EmulatorKernel) or not is_cuda(file):
-        return None
+def _sources(kernel: EmulatorKernel, file: str, options: Sequence[str]) -> Mapping[int, SourceLine]:
+    """Return where the lines of a program come from, as the same says that is compiled to tell it."""
     from ptxlab.toolchain import LINE_INFO  # here: a launch without faults can spare it
 
     telling = kernel.module.device.load(Path(file), options=[*dict.fromkeys((*options, LINE_INFO))])
     twin = telling.kernel(kernel.name)
     assert isinstance(twin, EmulatorKernel)
-    program, same = kernel.program.module, twin.program.module
-    at = [number for number, _, _ in _placed(program)].index(where.line)
-    instruction, (_, other, line) = _placed(program)[at][1], _placed(same)[at]
-    return line if instruction == other else None
+    placed = zip(_placed(kernel.program.module), _placed(twin.program.module), strict=False)
+    return {
+        number: line
+        for (number, name, _), (_, other, line) in placed
+        if name == other and line is not None
+    }
 
 
 def _placed(module: PtxModule) -> list[tuple[int, str, SourceLine | None]]:

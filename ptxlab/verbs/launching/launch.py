@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Container, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -117,9 +117,13 @@ class PreparedLaunch:
         """Launch the kernel and wait for its end, on a GPU no longer than the user allows."""
         timed = self.device.kind == "cuda"  # the emulator's progress has a limit of its own
         name, file, timeout = self.kernel.name, self.asked.file, self.asked.timeout
-        by_source = told_by_source(self.kernel, file, self.asked.options)
-        with by_source, limited(name, file, timeout) if timed else nullcontext():
+        with self.told_by_source(), limited(name, file, timeout) if timed else nullcontext():
             return self.kernel.run(self.config, self.passed, dump)
+
+    def told_by_source(self) -> AbstractContextManager[None]:
+        """Return what has a fault of this launch name the line of CUDA C."""
+        asked = self.asked
+        return told_by_source(self.kernel, asked.file, asked.options, self.config, self.passed)
 
     def arguments(self) -> tuple[Argument, ...]:
         """Return the arguments in the order of the parameters, then arrays that only tensor maps and structs lead to."""

@@ -60,7 +60,6 @@ def key(text: str) -> str:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.profile import count as count_launch
-    from ptxlab.verbs.launching.faults import told_by_source
     from ptxlab.verbs.profile import page as profile_page
     from ptxlab.verbs.profile import text as view
     from ptxlab.view import colour
@@ -72,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
             "ptxlab counts on the emulator; a GPU counts with Nsight Compute",
             f"leave out --device, or run\n{NCU} {shlex.join(run_there(args))}",
         ) as launch,
-        told_by_source(launch.kernel, args.file, launch.asked.options),
+        launch.told_by_source(),
     ):
         profile = count_launch(launch.kernel, launch.config, launch.passed)
     by = view.counted_by(profile, args.by, args.file)

@@ -43,7 +43,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.step import step
-    from ptxlab.verbs.launching.faults import told_by_source
     from ptxlab.verbs.step import text as view
     from ptxlab.verbs.step.page import page
 
@@ -54,8 +53,7 @@ def execute(args: argparse.Namespace) -> int:
         "leave out --device; ptxlab dump looks at registers of a GPU, at one line",
     ) as launch:
         shape = launch.config, launch.passed, whole_cta(args)
-        told = told_by_source(launch.kernel, args.file, launch.asked.options)
-        recording = step(launch.kernel, *shape, args.warp, args.steps, told)
+        recording = step(launch.kernel, *shape, args.warp, args.steps, launch.told_by_source())
     emit(
         args,
         lambda: view.text(recording),

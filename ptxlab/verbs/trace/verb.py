@@ -49,7 +49,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.trace import trace
-    from ptxlab.verbs.launching.faults import told_by_source
     from ptxlab.verbs.trace import page as trace_page
     from ptxlab.verbs.trace import text as view
 
@@ -60,8 +59,7 @@ def execute(args: argparse.Namespace) -> int:
         "leave out --device; Nsight Compute samples what warps of a GPU wait for",
     ) as launch:
         shape = launch.config, launch.passed, whole_cta(args)
-        told = told_by_source(launch.kernel, args.file, launch.asked.options)
-        timeline = trace(launch.kernel, *shape, args.steps, told)
+        timeline = trace(launch.kernel, *shape, args.steps, launch.told_by_source())
         predicted = issued(launch.asked, args.gpu, args.steps) if args.gpu else None
     sources = view.sources_of(timeline)
     emit(
