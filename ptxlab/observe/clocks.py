@@ -72,6 +72,16 @@ class Clocks:
             times = np.where(own, np.maximum(times, self._fenced[by * own]), times)
         return times
 
+    def alike(self, by: Array, layer: int) -> Array:
+        """Return numbers of rows, below twice as many, that are the same for rows which have heard the same of all others.
+
+        Threads of a warp have that know nothing apart; of what is fenced each has what it did itself.
+        """
+        warps = self._wave.warps
+        of_warp = np.minimum(by // WARP, warps)
+        together = ~self._known.alone[of_warp] & (of_warp < warps) & (layer == HEARD)
+        return np.where(together, of_warp, warps + by)
+
     def common(self) -> Array:
         """Return up to when all of a cluster have heard of an agent: [layers, clusters, columns]."""
         floor, size = self._known.floor.data, self._wave.config.cluster_ctas

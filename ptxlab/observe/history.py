@@ -21,6 +21,9 @@ from ptxlab.observe.shadow import Shadow
 MOST_UNSORTED = 1 << 23
 """Accesses that are noted before they are sorted, if nobody asks."""
 
+FEW = 8
+"""Earlier accesses to a place up to which each access is held against them by itself."""
+
 _AGENT_BITS = 32
 _AGENTS = (1 << _AGENT_BITS) - 1
 _COLUMN_BITS = 24
@@ -47,6 +50,12 @@ class Log:
     def forget(self, before: int) -> None:
         self.new = [entry for entry in self.new if entry[0] >= before]
         self.unsorted = sum(touch.granules.size for _, touch, _ in self.new)
+
+    def within(self, granules: Array) -> tuple[Array, Array]:
+        """Return where in the sorted log the accesses to each granule begin, and where they end."""
+        start: Array = np.searchsorted(self.keys, granules << _COLUMN_BITS)
+        stop: Array = np.searchsorted(self.keys, granules + 1 << _COLUMN_BITS)
+        return start, stop
 
     def sort(self) -> None:
         """Sort in what is new, which takes the place of what the same agents did before."""
@@ -174,33 +183,54 @@ class History:
         if not at.size:
             return None
         log = self._sorted(kind)
-        granules = touch.granules[at]
-        start = np.searchsorted(log.keys, granules << _COLUMN_BITS)
-        stop = np.searchsorted(log.keys, granules + 1 << _COLUMN_BITS)
-        # One row for each pair of an access and one that was there before.
+        by = touch.by[at]
+        first, group = self._groups(touch.granules[at], by, layer, log)
+        granules, asking = touch.granules[at[first]], by[first]
+        start, stop = log.within(granules)
+        # One row for each pair of a group and an access that was there before.
         pair = np.repeat(np.arange(start.size), stop - start)
         begins = np.cumsum(stop - start) - (stop - start)
         entry = np.arange(pair.size) - begins[pair] + start[pair]
-        at = at[pair]
-        by = touch.by[at]
-        other = self._clocks.agents.of(self._ctas(touch.granules[at]), log.keys[entry] & _COLUMNS)
+        asking = asking[pair]
+        other = self._clocks.agents.of(self._ctas(granules[pair]), log.keys[entry] & _COLUMNS)
         times = log.times[entry]
-        unheard = (other != by) & (times >= self._clocks.of(other, by))
-        earlier = unheard
+        earlier = unheard = times >= self._clocks.of(other, asking)
         if layer == FENCED:
-            earlier = times >= self._clocks.of(other, by, layer)
-            earlier &= unheard | (times >= self._overwritten(touch.granules[at]))
+            unheard = unheard & (other != asking)
+            earlier = times >= self._clocks.of(other, asking, layer)
+            earlier &= unheard | (times >= self._overwritten(granules[pair]))
         if not earlier.any():
             return None
-        at, entry, by, other, unheard = (
-            column[earlier] for column in (at, entry, by, other, unheard)
+        pair, entry, times, asking, other, unheard = (
+            column[earlier] for column in (pair, entry, times, asking, other, unheard)
         )
-        other_warp = by // WARP != other // WARP
-        best = np.lexsort((log.times[entry], other_warp, unheard, at))
-        best = best[np.flatnonzero(np.diff(at[best], append=-1))]
-        partly = unheard & (log.times[entry] < self._clocks.of(other, by, part=True))
-        columns = (at, other, log.places[entry], ~unheard, partly)
-        return EarlierAccesses(*(column[best] for column in columns))
+        order = np.lexsort((times, asking // WARP != other // WARP, unheard, pair))
+        pair, other = pair[order], other[order]
+        best = np.searchsorted(pair, group, side="right") - 1
+        if layer == HEARD:  # nobody comes before himself
+            best -= (pair[best] == group) & (other[best] == by)
+        chosen = np.flatnonzero((best >= 0) & (pair[best] == group))
+        if not chosen.size:
+            return None
+        at, by, best = at[chosen], by[chosen], best[chosen]
+        other, order = other[best], order[best]
+        unheard = unheard[order]
+        partly = unheard & (times[order] < self._clocks.of(other, by, part=True))
+        return EarlierAccesses(at, other, log.places[entry[order]], ~unheard, partly)
+
+    def _groups(self, granules: Array, by: Array, layer: int, log: Log) -> tuple[Array, Array]:
+        """Put accesses together that come after the same others: return the first of each group, and the group of each.
+
+        Where hundreds of threads write one place, those of a warp are looked at once. Of few others each access
+        is its own group.
+        """
+        start, stop = log.within(granules)
+        if int(np.sum(stop - start)) <= FEW * granules.size:
+            each = np.arange(granules.size)
+            return each, each
+        alike = granules << _COLUMN_BITS | self._clocks.alike(by, layer)
+        first, group = np.unique(alike, return_index=True, return_inverse=True)[1:]
+        return first, group
 
     def _overwritten(self, granules: Array) -> Array:
         """Return when an engine last wrote to each granule, 0 where none did."""

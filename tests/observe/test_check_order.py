@@ -17,7 +17,7 @@ import pytest
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.observe import check
+from ptxlab.observe import check, history
 from tests.together import thorough
 
 WARPS = 3
@@ -248,7 +248,11 @@ def test_barriers_of_whole_ctas_and_warps(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [*range(10), *thorough(range(10, 20))])
-def test_barriers_of_any_kind(seed: int) -> None:
+def test_barriers_of_any_kind(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 2:
+        monkeypatch.setattr(
+            history, "FEW", 0
+        )  # what many threads are held by in few steps finds the same
     steps = random_steps(seed, whole=False)
     assert checked(steps) == judge(steps)
 

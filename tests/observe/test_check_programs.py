@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.cli.parser import Parser
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.protocol import LaunchResult
@@ -26,6 +27,7 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import Checker, check
 from ptxlab.observe.check_report import CHECKS, CheckReport
+from ptxlab.observe.clocks import Clocks
 from ptxlab.syntax.header import read_header
 from ptxlab.verbs.check.verb import configure
 from ptxlab.verbs.launching.launch import bind_launch, read_launch
@@ -306,3 +308,38 @@ def test_samples_are_told_apart(name: str, tmp_path: Path) -> None:
         assert finding.other_source == (None if other is None else (finding.source[0], other))
     assert source.count(part) == 1
     assert checked(source.replace(part, right), tmp_path / "right.cu", threads).verdict == "clean"
+
+
+ALIKE = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k()
+{
+    .reg .b32 i, x;
+    .reg .pred odd;
+    .shared .align 4 .b32 word;
+    mov.u32 i, %tid.x;
+    setp.eq.u32 odd, i, 300;
+    selp.u32 x, 8, 7, odd;
+    st.shared.u32 [word], x;
+    ret;
+}
+"""
+
+
+def test_many_threads_that_write_one_place_are_looked_at_by_warps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def of(self: Clocks, heard: Array, by: Array, *layer: int, part: bool = False) -> Array:
+        asked.append(heard.size)
+        return known(self, heard, by, *layer, part=part)
+
+    known = Clocks.of
+    monkeypatch.setattr(Clocks, "of", of)
+    report = check(EmulatorDevice(TARGETS["sm_80"]).load(ALIKE).kernel(), LaunchConfig.of(1, 512))
+    # Each is held against the last thread of another warp: 511, and 479 for those of its warp.
+    found = {(each.rule, each.severity): each.count for each in report.findings}
+    assert found == {("WAW", "error"): 4, ("WAW", "info"): 4 * 511}
+    assert sum(asked) <= 512 * (512 // 32) + 2 * 512, "each warp is asked of each thread"
