@@ -340,6 +340,6 @@ def test_many_threads_that_write_one_place_are_looked_at_by_warps(
     monkeypatch.setattr(Clocks, "of", of)
     report = check(EmulatorDevice(TARGETS["sm_80"]).load(ALIKE).kernel(), LaunchConfig.of(1, 512))
     # Each is held against the last thread of another warp: 511, and 479 for those of its warp.
-    found = {(each.rule, each.severity): each.count for each in report.findings}
-    assert found == {("WAW", "error"): 4, ("WAW", "info"): 4 * 511}
+    counts = {(each.rule, each.severity): each.count for each in report.findings}
+    assert counts == {("WAW", "error"): 4, ("WAW", "info"): 4 * 511}
     assert sum(asked) <= 512 * (512 // 32) + 2 * 512, "each warp is asked of each thread"
