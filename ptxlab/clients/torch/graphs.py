@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ptxlab.clients.torch import recording, streams
+from ptxlab.clients.torch import library, recording, streams
 from ptxlab.clients.torch.errors import cuda_error
 from ptxlab.clients.torch.recording import Recording
 
@@ -56,11 +56,13 @@ class GraphBase:
             raise RuntimeError("Only one capture at a time is allowed in a process.")
         self._pool = pool or pool_handle()
         self._recording = recording.active = Recording()
+        library.copy_at_once(may=False)
 
     def capture_end(self) -> None:
         if self._recording is None or recording.active is not self._recording:
             raise RuntimeError("capture_end() called before capture_begin().")
         recording.active = None
+        library.copy_at_once()
         if self._recording.invalid:
             raise cuda_error("cudaErrorStreamCaptureInvalidated")
         if not self._recording.work:

@@ -6,14 +6,18 @@ say whether there is CUDA at all. The library brings a guard for a device that i
 tensors that are only traced, and puts it in the place of one that counts no devices; it refuses events,
 which here it has. Of the hooks it brings those that say no; here some of them say yes.
 
-Sources: c10/core/impl/DeviceGuardImplInterface.h, and the headers of the hooks, which come with PyTorch and are
-read, as they say at which place of the table of virtual functions a hook is.
+Who has a ``copy_`` of his own on "cuda" leaves copies between devices to PyTorch's for all devices, for which
+nobody else can register one: it asks a stub for the copy of CUDA, which here is that of the CPU, on the same memory.
+
+Sources: c10/core/impl/DeviceGuardImplInterface.h, ATen/native/DispatchStub.h, and the headers of the hooks, which come
+with PyTorch and are read, as they say at which place of the table of virtual functions a hook is.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,8 @@ _CUDA = 1
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _HOOKS = "_ZTVN2at18CUDAHooksInterfaceE"
 _GET_HOOKS = "_ZN2at6detail12getCUDAHooksEv"
+_COPY_STUB = "_ZN2at6native9copy_stubE"
+_COPY_OF_CPU = "_ZN2at6native12DispatchStubIPFvRNS_14TensorIteratorEbENS0_31copy_stub_DECLARE_DISPATCH_typeEE7DEFAULTE"
 _TRUE = ("hasCUDA", "hasPrimaryContext", "init", "isBuilt", "isAvailable", "versionRuntimeCuDNN")
 """The hooks that say yes, one of which nothing is asked but to return, and a version too old for all."""
 _DECLARED = re.compile(r"virtual\s+~(?P<destructor>\w+)|virtual\s[^;{]*?(?P<name>\w+)\(")
@@ -48,12 +54,27 @@ def enable() -> None:
     try:
         guard, yes = _guard(ctypes.CDLL(str(folder / "lib" / "libc10.so")))
         _give_events(guard, folder)
-        _hook(ctypes.CDLL(str(folder / "lib" / "libtorch_cpu.so")), folder, yes)
+        _hook(_torch_cpu(), folder, yes)
     except (OSError, ValueError, AttributeError) as error:
         raise DeviceUnavailable(
             f"PyTorch {torch.__version__} cannot be given a device that is not there: {error}",
             hint="ptxlab knows PyTorch 2.13; use_emulator(cuda_tensors=False) goes with any",
         ) from error
+
+
+def copy_at_once(*, may: bool = True) -> None:
+    """Say whether the library ``may`` copy between devices by itself, of which no graph that is captured would know.
+
+    A library that has no such stub, of another PyTorch, goes on refusing.
+    """
+    with suppress(ValueError):
+        stub = (ctypes.c_void_p * (_CUDA + 1)).in_dll(_torch_cpu(), _COPY_STUB)
+        copy = ctypes.c_void_p.in_dll(_torch_cpu(), _COPY_OF_CPU)
+        stub[_CUDA] = copy.value if may else None
+
+
+def _torch_cpu() -> ctypes.CDLL:
+    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
 
 
 def _guard(c10: ctypes.CDLL) -> tuple[int, int]:

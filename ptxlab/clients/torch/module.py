@@ -100,6 +100,7 @@ def install(target: Target) -> None:
     Raises DeviceUnavailable for a PyTorch that ptxlab does not know.
     """
     library.enable()
+    library.copy_at_once()
     register(SPECIAL)
     for name, value in _members(target).items():
         setattr(torch._C, name, value)

@@ -122,3 +122,31 @@ def test_what_gpus_alone_have(torch: Any) -> None:
     for make in (x.to_sparse, lambda: torch.quantize_per_tensor(x.float(), 1.0, 0, torch.quint8)):
         with pytest.raises(Unsupported, match=r"^sparse and quantized tensors"):
             make()
+
+
+def test_pytorch_s_copy_for_all_devices_copies_between_them(torch: Any) -> None:
+    """It is what FlagGems leaves copies to that its own kernel is not for."""
+    copy = torch.ops.aten.copy_.default
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+    numbers = torch.arange(6.0).reshape(2, 3)
+    for source, into in (("cuda", "cpu"), ("cpu", "cuda"), ("cuda", "cuda")):
+        for dtype in (torch.float32, torch.bfloat16, torch.complex64):
+            there = torch.zeros(3, 2, device=into, dtype=dtype)
+            result = copy.redispatch(keys, there, numbers.to(source).t(), False)
+            assert result is there
+            assert torch.equal(there.cpu(), numbers.t().to(dtype))
+    imaginary = torch.tensor([1 + 2j], device="cuda").conj()
+    assert copy.redispatch(keys, torch.zeros(1, dtype=torch.complex64), imaginary, False) == 1 - 2j
+
+
+def test_what_the_library_copies_by_itself_is_no_part_of_a_graph(torch: Any) -> None:
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+    into, source = torch.zeros(2, device="cuda"), torch.ones(2, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = source + 1
+        with pytest.raises(RuntimeError, match="missing kernel for cuda"):
+            torch.ops.aten.copy_.default.redispatch(keys, into, kept, False)
+    graph.replay()
+    torch.ops.aten.copy_.default.redispatch(keys, into, kept, False)
+    assert into.tolist() == [2, 2]
