@@ -84,6 +84,8 @@ def dispatch(arguments: list[str]) -> int:
         raise PtxlabError(
             f"no verb {verb!r}{suggestion(verb, names)}", hint=f"verbs are {', '.join(names)}"
         )
+    if verb == "run" and (program := of_program(arguments[1:])) is not None:
+        return dispatch(program)
     verb_parser, execute = find_verb(verb)
     args = verb_parser.parse_args(arguments[1:])
     if isolation.is_wanted(args):
@@ -91,6 +93,13 @@ def dispatch(arguments: list[str]) -> int:
     alone = verb not in OF_OTHERS or (verb == "lab" and args.output is not None)
     with ticking(verb, arguments) if alone else nullcontext(), toolchain(args):
         return execute(args)
+
+
+def of_program(words: Sequence[str]) -> list[str] | None:
+    """Return the command that ``ptxlab run`` with these words stands for where they name a program and not a kernel."""
+    from ptxlab.verbs.run.program import as_exec
+
+    return as_exec(words)
 
 
 def toolchain(args: argparse.Namespace) -> AbstractContextManager[None]:

@@ -262,7 +262,8 @@ def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
         raise PtxlabError(f"{path} has {len(kernels)} kernels", hint=f"name one of {known}")
     raise PtxlabError(
         f"{path} has no kernel (.entry)",
-        hint='an instance of a template is named with its arguments, as "scale<bf16,64>"',
+        hint='an instance of a template is named with its arguments, as "scale<bf16,64>"; '
+        "ptxlab exec -- FILE.cu runs a program by its main",
     )
 
 

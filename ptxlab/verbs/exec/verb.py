@@ -18,7 +18,9 @@ from ptxlab.cli.options import add
 from ptxlab.cli.readers import output_path, seconds, target
 from ptxlab.errors import PtxlabError
 from ptxlab.files import write_whole
+from ptxlab.verbs.exec import source
 from ptxlab.verbs.exec.looks import FIRST, LOOKS, OF_FILES
+from ptxlab.verbs.launching.options import OF_CUDA
 from ptxlab.verbs.launching.watching import on_emulator
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ example:
   ptxlab exec --profile --arch sm_80 -- python train.py
   ptxlab exec --trace page.html --predict h100 --launch 'attn*' -- python train.py
   ptxlab exec --arch sm_80 -- ./program
+  ptxlab exec --arch sm_80 --check -I include -- program.cu 256 128 64
 
 Runs a program in Python that was written for a GPU: kernels in Triton are compiled by Triton as for the
 target of --arch, and run on the emulator, to the bit; so are those of cuda.core, Numba and tinygrad, which
@@ -40,7 +43,8 @@ the memory of this machine. No GPU, no driver and no change of the program are n
 What it launches is slow: choose small sizes.
 
 A compiled program runs too, on Linux, if it shares the CUDA runtime of CUDA 12 or 13 (nvcc -cudart shared), or
-calls the driver: it finds those of ptxlab. Its PTX is what runs, and without any its machine code.
+calls the driver: it finds those of ptxlab. Its PTX is what runs, and without any its machine code. A .cu file
+with a main is compiled for --arch first, with the nvcc and the compiler of C++ that are there.
 
 With --check every launch is checked as by ptxlab check, and what is found names the line of the program;
 with --profile a table says what each kernel took. Both, and one line at the end, go to stderr, as stdout
@@ -58,7 +62,7 @@ STDERR = 2
 
 
 OPTIONS = """
-COMMAND            the program and its arguments, after --
+COMMAND            the program, or a .cu file with a main, and its arguments, after --
 --check            check every launch
 --profile          show the launches, time and instructions by kernel
 --timeout SECONDS  how long a launch may run (default as long as it likes)
@@ -76,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     files = dict.fromkeys(OF_FILES, output_path)
     add(parser, OPTIONS, command={"nargs": "+"}, timeout=seconds, diff=target, **files)
+    add(parser, OF_CUDA, D=[str], I=[str])
     add_common(parser)
     parser.set_defaults(timeout=0.0, device="emulator", device_options=())
 
@@ -107,6 +112,7 @@ def outcome_of(args: argparse.Namespace) -> ProgramOutcome:
     args.arch = args.arch or DEFAULT_TARGET
     args.looks = {verb: getattr(args, verb) for verb in LOOKS if getattr(args, verb) is not None}
     require_looks(args)
+    source.require(args)
     with tempfile.TemporaryDirectory(prefix="ptxlab-exec-") as folder:
         status = run(args, folder)
         reports = [json.loads(path.read_bytes()) for path in Path(folder).glob("*.json")]
@@ -149,7 +155,10 @@ def run(args: argparse.Namespace, folder: str) -> int:
     from ptxlab.verbs.exec.child import VARIABLE
     from ptxlab.verbs.exec.compiled import libraries_for
 
-    libraries = libraries_for(args.command[0], Path(folder, "libraries"))
+    program, *arguments = args.command
+    if source.is_cuda(program):
+        program = source.compiled(args, folder)
+    libraries = libraries_for(program, Path(folder, "libraries"))
     options = child_options(args, folder)
     hook = str(Path(__file__).with_name("hook"))
     path = os.pathsep.join([hook, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -158,7 +167,8 @@ def run(args: argparse.Namespace, folder: str) -> int:
         own["PTXLAB_ENGINE"] = args.engine
     stdout = STDERR if args.format == "json" and not args.output else None
     try:
-        status = subprocess.run(args.command, env={**os.environ, **own}, stdout=stdout).returncode
+        command = [program, *arguments]
+        status = subprocess.run(command, env={**os.environ, **own}, stdout=stdout).returncode
     except OSError as error:
         raise PtxlabError(
             f"cannot run {args.command[0]}: {error.strerror}",

@@ -50,12 +50,14 @@ LAUNCH = """
                    when asynchronous work lands on the emulator: as late as it may (default), at once, or
                    at any time that is allowed
 """
-COMPILATION = """
+OF_CUDA = """
 -D NAME=VALUE  a macro for a .cu file
 -I FOLDER      where a .cu file's headers are
 --std NAME     the C++ of a .cu file, such as c++20
 --use_fast_math
                as nvcc has it: f32 rounds subnormal numbers to zero, divides and takes roots and sines in a short way
+"""
+ASSEMBLY = """
 --toolchain RELEASE
                the nvJitLink that assembles: of a release of CUDA, such as 12.8, or in a folder
 """
@@ -125,7 +127,8 @@ def tolerance(text: str) -> tuple[float, float]:
 
 
 def add_compilation(parser: argparse._ActionsContainer) -> None:
-    add(parser, COMPILATION, D=[str], I=[str], toolchain=release)
+    add(parser, OF_CUDA, D=[str], I=[str])
+    add(parser, ASSEMBLY, toolchain=release)
 
 
 def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:

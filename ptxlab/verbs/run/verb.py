@@ -25,6 +25,10 @@ example:
       --tolerance 1e-5,1e-5
   ptxlab run saxpy.ptx --grid 2 --block 128 --arg n=256 --arg a=2.0 \\
       --arg "x=arange(256,f32)" --arg "y=randn(256,f32,seed=1)" --save y=y.npy
+  ptxlab run program.cu -I include -- 256 128 64
+
+A .cu file with a main, of which nothing is said about a launch or with arguments after --, is a program: it is
+run by its main and with the options of ptxlab exec, such as --check, and nvcc compiles it.
 
 {ARGUMENTS}
 

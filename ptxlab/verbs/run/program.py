@@ -1,0 +1,61 @@
+"""A .cu file that is a program, with a main of its own: ``ptxlab run`` runs it as ``ptxlab exec`` does.
+
+What launches one kernel is an option that exec has not, such as ``--kernel`` and ``--block``, or a ``Run:`` line. The command
+line alone asks this: where the verb is executed on what was typed into a page, a main, which is code of this machine, is not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptxlab.cli.verbs import find_verb
+from ptxlab.errors import PtxlabError
+from ptxlab.files import read_text
+
+
+def as_exec(words: Sequence[str]) -> list[str] | None:
+    """Return the command that ``ptxlab run`` with these words stands for, None where it launches a kernel.
+
+    Raises PtxlabError for arguments behind ``--`` where there is no main to be given them.
+    """
+    at = words.index("--") if "--" in words else len(words)
+    own, arguments = list(words[:at]), list(words[at + 1 :])
+    if not any(word.endswith(".cu") for word in own):
+        return None
+    parser, _ = find_verb("exec")
+    try:
+        args, unknown = parser.parse_known_args(own)
+    except PtxlabError:  # run says it, in its own words
+        return None
+    file = args.command[0]
+    wanted = at < len(words)
+    if len(args.command) > 1 or (unknown and not wanted):
+        return None
+    if not _has_main(file):
+        if wanted:
+            raise PtxlabError(
+                f"{file} has no main to be given what follows --",
+                hint="a kernel is given --arg NAME=VALUE",
+            )
+        return None
+    own.remove(file)
+    if not wanted and _says_how_it_is_run(file):
+        return None
+    return ["exec", *own, "--", file, *arguments]
+
+
+def _has_main(file: str) -> bool:
+    from ptxlab.toolchain.declarations import declarations
+
+    try:
+        text = read_text(file)
+    except (OSError, ValueError):
+        return False
+    return any(each.kind == "function" and each.name == "main" for each in declarations(text))
+
+
+def _says_how_it_is_run(file: str) -> bool:
+    from ptxlab.verbs.launching.launch import run_lines
+
+    return bool(run_lines(Path(file)))

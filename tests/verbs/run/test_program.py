@@ -1,0 +1,52 @@
+"""Which words of ``ptxlab run`` mean a program with a main, and which the launch of a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.run.program import as_exec
+
+KERNEL = "__global__ void k(int* a) { *a = 1; }\n"
+MAIN = "int main(int, char**) { k<<<1, 1>>>(0); }\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "whole.cu").write_text(KERNEL + MAIN)
+    (tmp_path / "whole.ptx").write_text(KERNEL + MAIN)
+    (tmp_path / "kernel.cu").write_text(KERNEL + "struct S { int main(); };\n// int main() {}\n")
+    (tmp_path / "told.cu").write_text("// A title.\n//\n// Run: ptxlab run FILE --block 1\n" + MAIN)
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("whole.cu", "exec -- whole.cu"),
+        ("--arch sm_80 whole.cu -I x --check", "exec --arch sm_80 -I x --check -- whole.cu"),
+        (
+            "-o whole.json whole.cu -- 1 --block -- 2",
+            "exec -o whole.json -- whole.cu 1 --block -- 2",
+        ),
+        ("told.cu -- 1", "exec -- told.cu 1"),
+        ("whole.cu --block 3 --", "exec --block 3 -- whole.cu"),  # which exec has not
+        ("whole.cu --kernel k", None),
+        ("whole.cu --arg a=zeros(1,s32) --arch sm_80", None),
+        ("whole.cu --arch", None),
+        ("whole.cu other.cu", None),
+        ("told.cu", None),
+        ("kernel.cu", None),
+        ("absent.cu", None),
+        ("whole.ptx", None),
+    ],
+)
+def test_a_program_is_run_by_its_main(words: str, command: str | None) -> None:
+    assert as_exec(words.split()) == (None if command is None else command.split())
+
+
+def test_arguments_are_for_a_main() -> None:
+    with pytest.raises(PtxlabError, match=r"kernel\.cu has no main to be given what follows --"):
+        as_exec(["kernel.cu", "--", "1"])
