@@ -49,7 +49,9 @@ def test_a_program_that_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatc
     line = fake_nvcc.SOURCE.splitlines()[8]
     said = f'mine.cu(9): error: identifier "apply" is undefined\n  {line}\n    ^\n'
     fake_nvcc.put(folder, monkeypatch, f"cat >&2 <<'END'\n{said}END\nexit 2")
-    with pytest.raises(ToolchainError, match=r'nvcc rejected mine\.cu for sm_90a\n.*"apply"') as told:
+    with pytest.raises(
+        ToolchainError, match=r'nvcc rejected mine\.cu for sm_90a\n.*"apply"'
+    ) as told:
         compile_mine()
     location = told.value.location
     assert location is not None
