@@ -43,7 +43,8 @@ def compile_program(
     given = [*_ALWAYS, f"-gencode=arch={target},code={target}", *options]
     given += [f"-I{folder}" for folder in include_paths]
     source, folder = read_text(path), Path(os.path.abspath(path)).parent
-    includes = scan(source, folder, [Path(os.path.abspath(entry)) for entry in include_paths])
+    searched = [Path(os.path.abspath(entry)) for entry in include_paths]
+    includes = scan(source, folder, searched, options)
 
     def make() -> bytes:
         return _compiled(path, arch, given)

@@ -80,7 +80,7 @@ def _scan(
     include_paths: Sequence[str | os.PathLike[str]],
 ) -> Includes:
     searched = [Path(os.path.abspath(entry)) for entry in (*include_paths, *_paths_in(options))]
-    return scan(source, Path(os.path.abspath(path)).parent, searched)
+    return scan(source, Path(os.path.abspath(path)).parent, searched, options)
 
 
 def _kept(

@@ -154,16 +154,64 @@ def test_header_that_appears_later_is_found(tmp_path: Path) -> None:
     assert "222" in compile_cuda(source, path=path, arch="sm_80")
 
 
-def test_include_named_by_a_macro_is_never_cached(tmp_path: Path, compilations: list[str]) -> None:
-    header = tmp_path / "value.cuh"
-    source = (
-        '#define HEADER "value.cuh"\n#include HEADER\n'
-        'extern "C" __global__ void k(int* p) { *p = VALUE; }'
-    )
+@pytest.mark.parametrize(
+    ("lines", "options"),
+    [
+        ('#define HEADER "value.cuh"\n#include HEADER\n', []),
+        ("#define IN(folder, name) <folder/name>\n#include IN(folder, value.cuh)\n", []),
+        ("#define IN(name) <folder/name.cuh>\n#include IN(value)\n", []),
+        ("#include HEADER\n", ['-DHEADER="value.cuh"']),
+        ("#define NAME value\n#define IN(name) <folder/name.cuh>\n#include IN(NAME)\n", []),
+        ('#include "macros.cuh"\n#include HEADER\n', []),
+    ],
+)
+def test_an_include_named_by_a_macro_is_followed_or_not_cached(
+    lines: str, options: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "macros.cuh").write_text('#define HEADER "value.cuh"\n')
+    source = lines + 'extern "C" __global__ void k(int* p) { *p = VALUE; }'
+    given = [f"-I{tmp_path}", *options]
     for number in (111, 222):
-        header.write_text(f"#define VALUE {number}\n")
-        ptx = compile_cuda(source, path=str(tmp_path / "k.cu"), arch="sm_80")
+        for folder in (tmp_path, tmp_path / "folder"):
+            (folder / "value.cuh").write_text(f"#define VALUE {number}\n")
+        ptx = compile_cuda(source, path=str(tmp_path / "k.cu"), arch="sm_80", options=given)
         assert str(number) in ptx
+
+
+@pytest.mark.parametrize(
+    ("lines", "files"),
+    [
+        ('#define X "a.cuh"\n#include X\n', ["a.cuh"]),
+        ("#define X(n) <folder/n>\n#include X(b.cuh)\n#if __has_include(X(c.cuh))\n", ["b.cuh"]),
+        ('#define X(a) "a.cuh"\n#include X(b)\n', ["a.cuh"]),
+        ('#include X\n#include "m.cuh"\n', ["a.cuh", "m.cuh"]),
+        ('#ifdef Y\n#define X "a.cuh"\n#else\n#define X <folder/b.cuh>\n#endif\n#include X\n', ["a.cuh", "b.cuh"]),
+        ("#include NOBODYS\n", None),
+        ("#define X(a, b) <a/b>\n#include X(folder, b.cuh)\n", None),
+        ("#define b.cuh\n#define folder other\n#define X <folder/b.cuh>\n#include X\n", None),
+        ('#define X "a.cuh"\n#define X Y(1)\n#include X\n', None),
+    ],
+)  # fmt: skip
+def test_which_files_a_macro_may_mean(lines: str, files: list[str] | None, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.cuh").touch()
+    (tmp_path / "folder/b.cuh").touch()
+    (tmp_path / "m.cuh").write_text('#define X "a.cuh"\n')
+    scanned = scan(lines, tmp_path, [tmp_path])
+    assert scanned.complete == (files is not None)
+    if files is not None:
+        assert [Path(name).name for name, _ in scanned.files] == files
+
+
+def test_what_a_macro_means_is_cached(tmp_path: Path, compilations: list[str]) -> None:
+    (tmp_path / "value.cuh").write_text("#define VALUE 111\n")
+    source = '#include HEADER\nextern "C" __global__ void k(int* p) { *p = VALUE; }'
+    for _ in range(2):
+        for header in ('"value.cuh"', "<value.cuh>"):
+            given = [f"-I{tmp_path}", f"-DHEADER={header}"]
+            ptx = compile_cuda(source, path=str(tmp_path / "k.cu"), arch="sm_80", options=given)
+            assert "111" in ptx
     assert len(compilations) == 2
 
 
