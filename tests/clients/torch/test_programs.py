@@ -371,6 +371,25 @@ def test_what_is_told_of_the_gpu(torch: Any) -> None:
     assert torch.accelerator.device_count() == torch.cuda.device_count() == 1
 
 
+def test_the_accelerator_is_cuda(torch: Any) -> None:
+    """As vLLM asks for memory and devices: the library has an allocator of neither."""
+    kept = torch.zeros(1000, device="cuda")
+    assert torch.accelerator.memory_allocated() == torch.cuda.memory_allocated() > kept.nbytes
+    torch.accelerator.empty_cache()
+    torch.accelerator.reset_accumulated_memory_stats()
+    torch.accelerator.set_device_index(0)
+    with torch.accelerator.device_index(0):
+        assert torch.accelerator.current_device_index() == 0
+    with pytest.raises(torch.AcceleratorError, match="invalid device ordinal"):
+        torch.accelerator.set_device_index(1)
+    stream = torch.cuda.Stream()
+    torch.accelerator.set_stream(stream)
+    assert torch.cuda.current_stream() == stream
+    assert torch.accelerator.current_stream().stream_id == stream.stream_id
+    torch.accelerator.set_stream(torch.cuda.default_stream())
+    assert torch.accelerator.current_stream().stream_id == 0
+
+
 def test_functions_of_functions(torch: Any) -> None:
     x = torch.randn(3, 4, device="cuda")
     square = torch.func.grad(lambda v: v.square().sum())
