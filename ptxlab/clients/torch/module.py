@@ -172,8 +172,6 @@ def _members(target: Target) -> Mapping[str, Any]:
         "_accelerator_setDeviceIndex": require_device,
         "_accelerator_exchangeDevice": _exchange_device,
         "_accelerator_maybeExchangeDevice": _maybe_exchange_device,
-        "_accelerator_getStream": lambda device: torch.Stream(*_stream(device)),
-        "_accelerator_setStream": lambda stream: streams.choose(stream.stream_id),
         "_accelerator_synchronizeDevice": lambda device: recording.refuse(),
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_emptyCache": allocations.empty_cache,
