@@ -128,6 +128,8 @@ def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
     folder = row["repository"].split("/")[1]
     repository = sources / (f"{folder}@{row['commit']}" if "commit" in row else folder)
     name, chip = row["kernel"], find(row["gpu"]).found(row.get("cold", False))
+    if "power" in row:
+        chip = chip.limited(row["power"])
     with tempfile.TemporaryDirectory() as folder:
         file, include = _copied(row, repository, Path(folder))
         wrapper = Path(folder) / "wrapper.cu"

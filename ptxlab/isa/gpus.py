@@ -12,7 +12,7 @@ Capabilities".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from ptxlab.isa.targets import TARGETS, Target
@@ -29,7 +29,7 @@ class Gpu:
     type of sums; numbers that share scales are ``mxfp8`` and ``nvfp4``. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has not
     all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` of its L2 cache in bytes a clock, None
     where NVIDIA does not say, and ``l2_mib`` is its size. ``l1`` are the bytes a clock of an SM's shared
-    memory and L1 cache, which are one. ``tensor_clock`` in MHz is what its limit of power leaves where tensor cores
+    memory and L1 cache, which are one. ``tensor_clock`` in MHz is what ``power``, its limit in W, leaves where tensor cores
     never wait, 0 where nobody measured that.
     """
 
@@ -46,9 +46,15 @@ class Gpu:
     mma_sync: float = 1.0
     l2_mib: int = 0
     tensor_clock: int = 0
+    power: int = 0
+
+    def limited(self, power: int) -> Gpu:
+        """Return the GPU with another limit of power in W, as whose cube root the clock that it leaves goes."""
+        left = self.tensor_clock * math.cbrt(power / self.power) if self.power else 0
+        return replace(self, power=power, tensor_clock=round(left))
 
     def clock_at(self, use: float) -> int:
-        """Return the clock in MHz that its limit of power leaves while ``use`` of its tensor cores multiply.
+        """Return the clock in MHz that its limit of power leaves while ``use`` of what its tensor cores have multiplies.
 
         They take most of the power, which grows with how much they do and, as voltage follows the clock, with its cube.
         """
@@ -130,6 +136,18 @@ _B200_MMA_SYNC = 0.25
 # "Maximum Achievable Matmul FLOPS". H100 and H200 794.5 TFLOP/s, GH200 of 900 W 828.6, B200 1745.
 _H100_CLOCK, _GH200_CLOCK, _B200_CLOCK = 1469, 1532, 1439
 
+# cuBLAS reaches 240.05 TFLOP/s of bf16 on an RTX 5090 (zzc0721/torch-performance-test-data, issue 96), which takes this clock,
+# beyond the 2407 MHz of its data sheet. Half of what its tensor cores have multiplies then; with all of it the limit leaves the
+# cube root of a half. Other cards with this chip have as much power for an SM as their limit says.
+_RTX_5090_CLOCK, _RTX_5090_POWER, _RTX_5090_SMS = 2758, 575, 170
+
+
+def _gb202_clock(power: int, sms: int) -> int:
+    """Return the clock that a limit of power in W leaves tensor cores that never wait."""
+    of_an_sm = power / sms / (_RTX_5090_POWER / _RTX_5090_SMS)
+    return round(_RTX_5090_CLOCK * math.cbrt(of_an_sm / 2))
+
+
 _hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
 
 GPUS: tuple[Gpu, ...] = (
@@ -152,11 +170,11 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("L40S", 89, 142, 2520, 256, _ADA_PRO_TENSOR, "GDDR6", 864, l2_mib=96),
     Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48),
     _hopper(
-        "H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, tensor_clock=_H100_CLOCK
+        "H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, tensor_clock=_H100_CLOCK, power=700
     ),
-    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, tensor_clock=_H100_CLOCK),
+    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, tensor_clock=_H100_CLOCK, power=700),
     _hopper("H100 PCIe", 90, 114, 1755, 256, _HOPPER_TENSOR, "HBM2e", 2039),
-    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000, tensor_clock=_GH200_CLOCK),
+    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000, tensor_clock=_GH200_CLOCK, power=900),
     Gpu(
         "B200",
         100,
@@ -169,13 +187,16 @@ GPUS: tuple[Gpu, ...] = (
         mma_sync=_B200_MMA_SYNC,
         l2_mib=126,
         tensor_clock=_B200_CLOCK,
+        power=1000,
     ),
-    Gpu("RTX 5090", 120, 170, 2407, 256, _BLACKWELL_TENSOR, "GDDR7", 1792, l2_mib=96),
+    Gpu("RTX 5090", 120, _RTX_5090_SMS, _RTX_5090_CLOCK, 256, _BLACKWELL_TENSOR, "GDDR7", 1792, l2_mib=96,
+        tensor_clock=_gb202_clock(_RTX_5090_POWER, _RTX_5090_SMS), power=_RTX_5090_POWER),
     Gpu("RTX 5080", 120, 84, 2617, 256, _BLACKWELL_TENSOR, "GDDR7", 960, l2_mib=64),
     Gpu("RTX 5070 Ti", 120, 70, 2452, 256, _BLACKWELL_TENSOR, "GDDR7", 896, l2_mib=48),
     Gpu("RTX 5070", 120, 48, 2512, 256, _BLACKWELL_TENSOR, "GDDR7", 672, l2_mib=48),
     Gpu(
-        "RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _BLACKWELL_PRO_TENSOR, "GDDR7", 1792, l2_mib=128
+        "RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _BLACKWELL_PRO_TENSOR, "GDDR7", 1792, l2_mib=128,
+        tensor_clock=_gb202_clock(300, 188), power=300,
     ),
 )
 

@@ -60,6 +60,13 @@ class DecodedInstruction:
         return self.row
 
     @property
+    def multiplies_matrices(self) -> bool:
+        """Whether tensor cores do it."""
+        return self.row is not None and (
+            self.row.pipe == "tensor" or self.row.does in ("product", "tensor product")
+        )
+
+    @property
     def written(self) -> int:
         """How many registers in a row it writes."""
         return self.known.written(self.sass.modifiers)

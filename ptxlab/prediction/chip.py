@@ -31,13 +31,13 @@ _UNMEASURED = {
 }
 """What keeps a GPU from being one of ``isa.gpus``."""
 
-_OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync")
+_OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync", "power")
 """What a file may say of a GPU, beside what it says of its chip."""
 
 _COLD = "cold"
 """What it may say of the L2 cache: that it has nothing when a launch begins."""
 
-_TAKES: Mapping[str, type] = {"name": str, "sms": int, "clock": int, _COLD: bool}
+_TAKES: Mapping[str, type] = {"name": str, "sms": int, "clock": int, "power": int, _COLD: bool}
 """What is no number with a fraction."""
 
 _LIKE = f'like = "rtx4090", and what differs: {", ".join(_OWN[:5])}; of its chip [holds], [latency], [memory]'
@@ -110,6 +110,10 @@ class Chip:
         mixed = 2 * min(loaded, stored) / (every or 1)
         reached = self.memory.dram - self.memory.turnaround * mixed
         return every / (self.gpu.bandwidth * 1e9 * reached)
+
+    def limited(self, power: int) -> Chip:
+        """Return the chip with another limit of power in W."""
+        return replace(self, gpu=self.gpu.limited(power))
 
     def used_by(self, sms: int) -> Chip:
         """Return the chip where the L2 cache is there for some of its SMs alone."""
@@ -200,7 +204,11 @@ def _told(file: str) -> Chip:
     base = find(like)
     tables = {name: told.pop(name, {}) for name in ("holds", "latency", "memory")}
     cold = _known(file, {_COLD: base.cold}, {_COLD: told.pop(_COLD, base.cold)})[_COLD]
-    gpu = replace(base.gpu, **_known(file, {key: getattr(base.gpu, key) for key in _OWN}, told))
+    own = _known(file, {key: getattr(base.gpu, key) for key in _OWN}, told)
+    if "power" in own and not base.gpu.power:
+        reason = f"nobody measured what a limit of power leaves {base.gpu.name}"
+        raise PtxlabError(f"{file}: {reason}", hint="clock, in MHz, says at which one it runs")
+    gpu = replace(base.gpu.limited(own.pop("power", base.gpu.power)), **own)
     holds, latency, memory = (
         {**table, **_known(file, table, tables[name])}
         for name, table in (

@@ -29,6 +29,7 @@ from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.run import OF_SM, PARTITIONS, Run
 from ptxlab.prediction.slow_paths import divides
 from ptxlab.prediction.survey import Survey, survey
+from ptxlab.prediction.timing import multiplying
 from ptxlab.prediction.uneven import Uneven, UnevenGrid
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.prediction.work import operations
@@ -166,10 +167,9 @@ class LaunchModel:
         Raises Unsupported where something decides that is not computed, or is not modelled.
         """
         prediction = self._predict(what_if)
-        use = prediction.used.get("tensor", 0.0)
-        if not any(i.does in ("product", "tensor product") for i in self._code):
-            use *= self._base.gpu.mma_sync
-        clock = self._base.gpu.clock_at(use)
+        products = [i for i in self._code if i.multiplies_matrices]
+        multiplied = max((multiplying(i, self._base) for i in products), default=0.0)
+        clock = self._base.gpu.clock_at(prediction.used.get("tensor", 0.0) * multiplied)
         return (
             self._at(clock)._predict(what_if)
             if not self._told and clock < self._clock

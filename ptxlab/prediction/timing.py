@@ -176,6 +176,18 @@ def peak(i: DecodedInstruction, chip: Chip) -> float | None:
     return PARTITIONS * len(pipes) * WARP * _FUSED[i.known.pipe] / hold
 
 
+def multiplying(i: DecodedInstruction, chip: Chip) -> float:
+    """Return which part of what the tensor core has multiplies while a product holds it: bits of factors in a clock.
+
+    Sums of f32 take GeForce's twice as long as those of f16, and no more is multiplied; mma.sync does not reach all on some chips.
+    """
+    if i.does in ("product", "tensor product"):
+        return 1.0
+    _, dtype, acc = _product(i)
+    most = max(rate * BITS[of] for (of, _), rate in chip.gpu.tensor.items() if of in BITS)
+    return chip.tensor_flop(dtype, acc) * PARTITIONS * BITS[dtype] / most
+
+
 def product_shape(i: DecodedInstruction) -> tuple[int, int, int]:
     """Return m, n and k of a warp's product, or of a warpgroup's."""
     return _warpgroup_shape(i) if i.does == "product" else _product(i)[0]

@@ -38,7 +38,7 @@ def operations(
 
 
 def _of_a_warp(i: DecodedInstruction) -> float:
-    if i.does == "product" or (i.row is not None and i.row.pipe == "tensor"):
+    if i.multiplies_matrices:
         m, n, k = product_shape(i)
         return 2 * m * n * k / (WARPGROUP // WARP if i.does == "product" else 1)
     moves = any(isinstance(s, SassRegister) and s.number == ZERO_REGISTER for s in i.sources[:2])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from ptxlab.isa.gpus import GPUS, gpus_of, sms_of
+from ptxlab.isa.gpus import GPUS, Gpu, gpus_of, sms_of
 from ptxlab.isa.targets import TARGETS
 
 BY_NAME = {gpu.name: gpu for gpu in GPUS}
+
+RATED = {"RTX 5090": 2407}
+"""MHz that data sheets' rates are at, of who runs at more."""
 
 PRINTED = [
     # GPU, TFLOP/s of FFMA, of bf16 -> f32, of f16 -> f16, of tf32: data sheets, dense
@@ -33,11 +38,17 @@ PRINTED = [
 ]
 
 
+def rated(name: str) -> Gpu:
+    """Return a GPU at the clock that its data sheet's rates are at."""
+    gpu = BY_NAME[name]
+    return replace(gpu, clock=RATED.get(name, gpu.clock))
+
+
 @pytest.mark.parametrize(("name", "fp32", "bf16", "f16", "tf32"), PRINTED)
 def test_the_peaks_are_those_printed(
     name: str, fp32: float, bf16: float, f16: float, tf32: float
 ) -> None:
-    gpu = BY_NAME[name]
+    gpu = rated(name)
     # Tensor cores of B200 and L40S are rated at a lower clock, those of L4 and A30 printed rounded.
     tolerance = {"B200": 0.06, "L40S": 0.013, "L4": 0.01, "A30": 0.01}.get(name, 0.006)
     assert gpu.tflops(gpu.fp32) == pytest.approx(fp32, rel=tolerance)
@@ -61,7 +72,7 @@ NARROW = [
 def test_the_peaks_of_narrow_types_are_those_printed(
     name: str, s8: float, to_f32: float | None, to_f16: float | None, scaled: float | None
 ) -> None:
-    gpu = BY_NAME[name]
+    gpu = rated(name)
     printed = {
         ("s8", "s32"): s8, ("e4m3", "f32"): to_f32, ("e4m3", "f16"): to_f16, ("e2m1", "f32"): scaled,
     }  # fmt: skip
@@ -121,3 +132,18 @@ def test_tensor_cores_that_multiply_leave_a_lower_clock() -> None:
     )
     assert gpu.clock_at(0.0) == gpu.clock_at(0.1) == gpu.clock == 1980
     assert BY_NAME["RTX 3090"].clock_at(1.0) == 1695, "nobody measured that"
+
+
+def test_the_clock_that_power_leaves_goes_as_the_cube_root_of_its_limit() -> None:
+    card = BY_NAME["RTX 5090"]
+    assert card.limited(card.power) == card
+    assert card.limited(400).tensor_clock == round(card.tensor_clock * (400 / 575) ** (1 / 3))
+    assert BY_NAME["RTX 3090"].limited(300).clock_at(1.0) == 1695, "nobody measured that"
+
+
+def test_the_power_of_one_card_says_what_another_with_its_chip_is_left() -> None:
+    """On RTX PRO 6000 Max-Q 1687 to 1695 MHz were seen at 300 W: waynehacking8/blackwell-tensorcore-kernels."""
+    card, other = BY_NAME["RTX 5090"], BY_NAME["RTX PRO 6000 Max-Q"]
+    assert card.tflops(card.tensor["bf16", "f32"]) == pytest.approx(240.05, abs=0.1)
+    assert card.clock_at(0.5) == card.clock, "cuBLAS ran at it with half of what there is"
+    assert other.tensor_clock == pytest.approx(1691, rel=0.01)

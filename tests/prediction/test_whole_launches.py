@@ -31,6 +31,7 @@ from ptxlab.prediction.predict import (
 )
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.slow_paths import passed_by
+from ptxlab.prediction.timing import multiplying
 from ptxlab.prediction.turns import Issued, Part, Passed, Tiles
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import NOTHING, WhatIf
@@ -423,3 +424,19 @@ def test_who_multiplies_all_the_time_runs_at_the_clock_that_power_leaves() -> No
     assert own == predict(*launch, clock=own.clock_mhz)
     longer = (own.seconds - LAUNCH_SECONDS) / (boosted.seconds - LAUNCH_SECONDS)
     assert longer == pytest.approx(1980 / own.clock_mhz, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "part"),
+    [
+        ("HMMA.16816.F32.BF16 R4, R8, R12, R4", "rtx5090", 1 / 2),
+        ("HMMA.16816.F16 R4, R8, R12, R4", "rtx5090", 1),
+        ("IMMA.16832.S8.S8 R4, R8.ROW, R12.COL, R4", "rtx5090", 1),
+        ("HMMA.16816.F32.BF16 R4, R8, R12, R4", "rtxpro6000maxq", 1),
+        ("HMMA.1688.F32.TF32 R4, R8, R12, R4", "a100", 1),
+        ("HMMA.16816.F32.BF16 R4, R8, R12, R4", "h100", 0.65),
+        ("HGMMA.64x128x16.F32 R8, gdesc[UR4], R8", "h100", 1),
+    ],
+)
+def test_what_a_product_has_multiply_of_a_tensor_core(text: str, gpu: str, part: float) -> None:
+    assert multiplying(instruction(text), find(gpu)) == pytest.approx(part)

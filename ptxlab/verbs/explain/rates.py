@@ -67,11 +67,7 @@ def _held(form: MatrixInstruction, chip: Chip) -> float:
         raise PtxlabError(f"{form.name} does not run on {chip.gpu.name}, {target.name}")
     cubin = link_ptx(programs([form], target.name), arch=target.name)
     code = decode(cubin, sass(cubin), f"{KERNEL}0")
-    products = [
-        number
-        for number, each in enumerate(code)
-        if each.row and (each.row.pipe == "tensor" or each.row.does == "product")
-    ]
+    products = [number for number, each in enumerate(code) if each.multiplies_matrices]
     held = sum(timing.hold for timing in timings(code, products, chip, {}).values())
     if not held:
         raise Unsupported(f"how fast {chip.gpu.name} computes {form.name} is not published")

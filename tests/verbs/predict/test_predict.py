@@ -159,6 +159,11 @@ def test_a_gpu_of_ones_own_is_told_in_a_file(
     assert (find("mine.toml").gpu.bandwidth, find("rtx4090").gpu.bandwidth) == (100, 1008)
 
 
+def test_a_file_may_say_what_limit_of_power_a_card_has() -> None:
+    Path("mine.toml").write_text('like = "rtx5090"\npower = 400\n')
+    assert find("mine.toml").gpu == find("rtx5090").gpu.limited(400)
+
+
 def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
     scale: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +192,8 @@ def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
         ('like = "a100"\nclock = true', "clock is True"),
         ('like = "a100"\ncold = 1', "cold is 1"),
         ('like = "a100"\nsms = 0', "sms is 0"),
+        ('like = "rtx5090"\npower = 0', "power is 0"),
+        ('like = "a100"\npower = 300', "what a limit of power leaves A100 SXM"),
         ('like = "a100"\nl2_mib = -4', "l2_mib is -4"),
         ('like = "a100"\nlatency = 3', "3 is no table"),
         ('like = "a100"\n[latency]\nl3 = 3', "'l3' is told of no GPU"),
