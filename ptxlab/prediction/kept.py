@@ -15,6 +15,7 @@ from ptxlab.isa.occupancy import Occupancy
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.resident import Sampled
 from ptxlab.prediction.uneven import Uneven
 from ptxlab.prediction.what_if import WhatIf
 
@@ -60,6 +61,7 @@ def _read(stored: bytes) -> Prediction:
     fields: dict[str, Any] = json.loads(stored)
     fields["occupancy"] = Occupancy(**fields["occupancy"])
     fields["uneven"] = fields["uneven"] and Uneven(**fields["uneven"])
+    fields["sampled"] = Sampled(**fields["sampled"])
     fields |= {name: tuple(fields[name]) for name in ("not_modelled", "lines", "what_if")}
     fields["by_instruction"] = {int(n): part for n, part in fields["by_instruction"].items()}
     return Prediction(**fields)

@@ -25,7 +25,7 @@ from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.l2 import Cache, Reuse, reuse_of_uneven
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.requests import SECTOR
-from ptxlab.prediction.resident import ResidentModel
+from ptxlab.prediction.resident import ResidentModel, Sampled
 from ptxlab.prediction.run import OF_SM, PARTITIONS, Run
 from ptxlab.prediction.slow_paths import divides
 from ptxlab.prediction.survey import Survey, survey
@@ -62,7 +62,7 @@ class Prediction(Readable):
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
     ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over, ``uneven`` how CTAs differ, None
-    where they do not. ``tflops`` counts what machine code computes, tensor cores and FMA pipes together, of all lanes; None
+    where they do not, ``sampled`` what of all was looked at. ``tflops`` counts what machine code computes, tensor cores and FMA pipes together, of all lanes; None
     with tcgen05, whose sizes are in descriptors; ``peak_tflops`` are those of the pipe that most of them are on.
     ``dram_bytes`` are loaded and stored, of ``peak_bandwidth`` GB/s at most. ``hits`` are the parts of the sectors that loads
     ask of L1 and of L2 which are there, by cache, of those that are asked. ``what_if`` are the changes that were asked about, first those that save most time.
@@ -85,6 +85,7 @@ class Prediction(Readable):
     generations: int
     tail: int
     uneven: Uneven | None
+    sampled: Sampled
     not_modelled: tuple[str, ...]
     tflops: float | None
     peak_tflops: float | None
@@ -211,7 +212,7 @@ class LaunchModel:
             chip.gpu.name, self._launch.target.name, self._clock, chip.cold, cycles, seconds,
             seconds * (1 - MODELLED), seconds * (1 + MODELLED),
             _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
-            *divmod(ctas, sms * fits.ctas), uneven,
+            *divmod(ctas, sms * fits.ctas), uneven, model.sampled(self._survey),
             _not_modelled(code, self._base.gpu), None if flop is None else flop * runs / seconds / 1e12,
             peak and chip.gpu.tflops(peak), reuse.loaded + reuse.stored, chip.gpu.bandwidth, _hits(run, runs, reuse),
         )  # fmt: skip

@@ -19,6 +19,7 @@ from ptxlab.prediction.l2 import Cache, Reuse, reuse
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.sm import Sm
+from ptxlab.prediction.survey import Survey
 from ptxlab.prediction.timing import timings
 from ptxlab.prediction.touched import Touched, own, touched
 from ptxlab.prediction.turns import Issued, Part, Passed, Tiles, Turns
@@ -41,6 +42,20 @@ class Followed:
     more: Mapping[tuple[int, int], int]
 
 
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What of a launch is looked at: ``followed`` of its ``ctas``, and ``run``, which were run clock by clock.
+
+    The warps of the latter issue ``issued`` instructions, of which ``ran`` were run: a few turns of a loop stand for all.
+    """
+
+    ctas: int
+    followed: int
+    run: int
+    issued: int
+    ran: int
+
+
 class ResidentModel:
     """A launch, of which the CTAs of one SM are followed; ``shared`` bytes of shared memory are a CTA's."""
 
@@ -52,6 +67,7 @@ class ResidentModel:
         self._known: dict[tuple[int, ...], Followed] = {}
         self._reuses: dict[tuple[int, ...], Reuse] = {}
         self._runs: list[tuple[Any, Run]] = []
+        self._asked: dict[tuple[int, ...], Followed] = {}
         self._returns = np.array([i.number for i in code if i.does == "return"], int)
 
     def apart(self, ctas: int) -> list[int]:
@@ -64,7 +80,7 @@ class ResidentModel:
     def changed(self, what_if: WhatIf) -> ResidentModel:
         """Return the same with changes: who has been followed need not be again."""
         other = copy(self)
-        other._what_if, other._chip = what_if, what_if.chip(self._chip)
+        other._what_if, other._chip, other._asked = what_if, what_if.chip(self._chip), {}
         return other
 
     def on(self, chip: Chip) -> ResidentModel:
@@ -79,6 +95,17 @@ class ResidentModel:
         if key not in self._known:
             self._known[key] = self._follow(ctas)
         return self._known[key]
+
+    def sampled(self, survey: Survey) -> Sampled:
+        """Return what was run since the last change, of a launch of which a ``survey`` was made."""
+        asked = self._asked.values()
+        return Sampled(
+            survey.of_all,
+            len(survey.ctas),
+            len({cta for followed in asked for cta in followed.ctas}),
+            sum(int(each.issued.executions().sum()) for each in asked),
+            sum(int(each.issued.followed(each.part.kept).sum()) for each in asked),
+        )
 
     def _follow(self, ctas: Sequence[int]) -> Followed:
         code, launch = self._code, self._launch
@@ -158,6 +185,7 @@ class ResidentModel:
     def run(self, followed: Followed, reuse: Reuse, sms: int, made: Callable[..., Sm] = Sm) -> Run:
         """Return what CTAs take that share an SM, where ``sms`` have any."""
         chip, issued = self._chip.used_by(sms), followed.issued
+        self._asked[tuple(followed.ctas)] = followed
         asked = followed.requests
         requests = self._what_if.requests(self._code, issued.numbers, asked)
         executed = np.unique(issued.numbers).tolist()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.model import MODELLED, Prediction
+from ptxlab.prediction.resident import Sampled
 from ptxlab.syntax.names import called
 from ptxlab.view.csv import as_csv
 from ptxlab.view.json import members
@@ -87,6 +88,7 @@ def _alone(prediction: Prediction) -> list[str]:
             f"all SMs full {prediction.generations:,} times{tail}",
         ),
         *_uneven(prediction),
+        ("sampled", _sampled(prediction.sampled)),
         ("not in it", ", ".join(prediction.not_modelled)),
     ]
     return fields(rows)
@@ -155,6 +157,14 @@ def _uneven(prediction: Prediction) -> list[tuple[str, str]]:
         return []
     told = f"CTAs issue {uneven.least:,} to {uneven.most:,} instructions, of {uneven.followed:,} that were followed"
     return [("uneven", f"{told}; SMs are full {uneven.busy:.0%} of the time")]
+
+
+def _sampled(sampled: Sampled) -> str:
+    part = sampled.ran / max(sampled.issued, 1)
+    return (
+        f"of {sampled.ctas:,} CTAs {sampled.followed:,} were followed and {sampled.run:,} run clock by clock, "
+        f"{part:.0%} of the {sampled.issued:,} instructions that their warps issue"
+    )
 
 
 def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | None) -> list[str]:
@@ -232,6 +242,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "occupancy": asdict(prediction.occupancy),
         **members(prediction, "generations", "tail"),
         "uneven": prediction.uneven and asdict(prediction.uneven),
+        "sampled": asdict(prediction.sampled),
         **members(prediction, "not_modelled"),
         "what_if": [asdict(each) for each in prediction.what_if],
     }

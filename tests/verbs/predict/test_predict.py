@@ -71,6 +71,28 @@ def test_json_has_what_the_contract_says(scale: str, capsys: pytest.CaptureFixtu
     assert output["not_modelled"]
 
 
+def test_it_says_what_of_a_launch_it_has_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loop of 1,000 turns, of three instructions or more, in 1,000 CTAs of two warps that do alike."""
+    file = tmp_path / "turns.cu"
+    file.write_text(
+        'extern "C" __global__ void turns(volatile float* x) {\n'
+        "#pragma unroll 1\n"
+        "    for (int i = 0; i < 1000; i++) x[threadIdx.x] += 1;\n}\n"
+    )
+    command = ["predict", str(file), "--gpu", "a100", "--grid", "1000", "--block", "64", "--arg", "x=zeros(64,f32)"]  # fmt: skip
+    assert main([*command, "--json"]) == 0
+    sampled = json.loads(capsys.readouterr().out)["sampled"]
+    assert (sampled["ctas"], sampled["followed"]) == (1000, 128)
+    assert 1 <= sampled["run"] <= 32
+    assert 2 * 3000 * sampled["run"] < sampled["issued"] < 2 * 10000 * sampled["run"]
+    assert 0 < sampled["ran"] < sampled["issued"] / 20
+    assert main(command) == 0
+    told = f"of 1,000 CTAs 128 were followed and {sampled['run']} run clock by clock, "
+    assert told in capsys.readouterr().out
+
+
 def test_several_gpus_stand_side_by_side(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", scale, "--gpu", "a100", "--gpu", "rtx4090"]) == 0
     text = capsys.readouterr().out
