@@ -100,11 +100,13 @@ class UnevenGrid:
         return self._model.run(followed, reuse, self._sms).cycles / float(costs[most])
 
     def _kinds(self, group: Array) -> list[_Kind]:
-        """Follow those of a group that issue most and, unless all are alike, some that issue less, which come first."""
+        """Follow those of a group that issue most and, unless nearly all are alike, some that issue less, which come first."""
         issued = self._survey.issued[group]
         typical = [int(np.searchsorted(issued, _LITTLE * issued[-1])), len(group) - 1]
         if issued[0] >= (1 - ALIKE) * issued[-1]:
             typical = [len(group) // 2]
+        elif issued[typical[0]] == issued[-1]:
+            del typical[0]
         nearest = np.abs(issued[:, None] - issued[typical]).argmin(axis=1)
         return [
             self._followed(group, index, group[nearest == n]) for n, index in enumerate(typical)

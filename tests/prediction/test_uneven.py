@@ -93,6 +93,19 @@ def test_who_of_two_neighbours_works_does_not_matter(
     assert odd.uneven.most > 30 * odd.uneven.least
 
 
+def test_few_that_do_less_than_others_that_are_alike_cost_no_more() -> None:
+    """The first CTAs go through a turn, and all that follow through as many: none issues some that is between."""
+    capped = LOOP.replace("setp.le.s32", f"min.s32 t6, t6, {TURNS}; setp.le.s32", 1)
+    out = np.zeros(CTAS * 256, np.float32)
+    few, every = (
+        predict(capped, "a100", CTAS, 256, [out, *passed])
+        for passed in ((1, 256 * TURNS, 0), (TURNS, 0, 0))
+    )
+    assert few.uneven is not None
+    assert few.uneven.most > 10 * few.uneven.least
+    assert few.cycles == pytest.approx(every.cycles, rel=0.03)
+
+
 def test_turns_that_rise_from_cta_to_cta_take_what_the_mean_does_and_a_tail(
     predicted: Callable[[str], Prediction],
 ) -> None:
