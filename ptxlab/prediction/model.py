@@ -225,6 +225,9 @@ def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, fl
     followed = model.followed(model.apart(together))
     reuse = model.reuse(followed)
     first = model.run(followed, reuse.first, min(ctas, sms))
+    following = model.in_succession(followed, reuse, sms) if generations > 1 else None
+    if following:
+        return following, first.cycles + following.cycles * (ctas / (sms * fit) - 1), reuse
     full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
     cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
     if tail:

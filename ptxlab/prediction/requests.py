@@ -9,6 +9,7 @@ loads from it take as many (RRZE-HPC/gpu-benches, gpu-strides, on A100, A40 and 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,6 +51,8 @@ class Request:
     lines: Array | None = None
     begin: int = 0
     """The sector from which those of the pattern are counted, and the words of ``lanes``."""
+    common: bool = False
+    """Whether what CTAs of other rounds ask for is the same, and does not lie apart from it."""
     lanes: Sectors | None = None
     """Of an atomic the word that each lane is at, by number, as ``Sectors`` has sectors."""
 
@@ -74,18 +77,26 @@ class Request:
         sectors: Array = numbers + self.begin
         return sectors
 
-    def sectors(self, warp: int) -> list[int]:
-        """Return the sectors that a warp asks for, by number."""
+    def sectors(self, warp: int, apart: int = 0) -> list[int]:
+        """Return the sectors that a warp asks for, by number, so many further."""
         if self.pattern is None:
             return []
         first, end = self.pattern.bounds[warp : warp + 2]
-        sectors: list[int] = (self.pattern.numbers[first:end] + self.begin).tolist()
+        sectors: list[int] = (self.pattern.numbers[first:end] + (self.begin + apart)).tolist()
         return sectors
 
-    def served(self, warp: int) -> Served:
-        """Return what one warp asks for."""
+    def served(self, warp: int, apart: int = 0) -> Served:
+        """Return what one warp asks for, if all that is not ``common`` lies so many sectors further."""
         lines = 0 if self.lines is None else int(self.lines[warp])
-        return int(self.passes[warp]), lines, self.sectors(warp)
+        return int(self.passes[warp]), lines, self.sectors(warp, 0 if self.common else apart)
+
+    def as_common(self, ctas: int) -> Request:
+        """Return the same, told to be common where each of several CTAs asks for the same sectors."""
+        if self.pattern is None or ctas < 2:
+            return self
+        bounds = self.pattern.bounds[:: (len(self.pattern.bounds) - 1) // ctas].tolist()
+        first, *others = (self.pattern.numbers[a:b] for a, b in pairwise(bounds))
+        return replace(self, common=all(np.array_equal(first, other) for other in others))
 
     @property
     def nbytes(self) -> int:

@@ -19,10 +19,11 @@ from ptxlab.prediction.l2 import Cache, Reuse, reuse
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.sm import Sm
+from ptxlab.prediction.succession import FAR, ROUNDS, SuccessionSm
 from ptxlab.prediction.survey import Survey
-from ptxlab.prediction.timing import timings
+from ptxlab.prediction.timing import InstructionTiming, timings
 from ptxlab.prediction.touched import Touched, own, touched
-from ptxlab.prediction.turns import Issued, Part, Passed, Tiles, Turns
+from ptxlab.prediction.turns import Issued, Part, Passed, Requests, Tiles, Turns
 from ptxlab.prediction.warps import Asked, Warp
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 
@@ -184,15 +185,8 @@ class ResidentModel:
 
     def run(self, followed: Followed, reuse: Reuse, sms: int, made: Callable[..., Sm] = Sm) -> Run:
         """Return what CTAs take that share an SM, where ``sms`` have any."""
-        chip, issued = self._chip.used_by(sms), followed.issued
-        self._asked[tuple(followed.ctas)] = followed
-        asked = followed.requests
-        requests = self._what_if.requests(self._code, issued.numbers, asked)
-        executed = np.unique(issued.numbers).tolist()
-        timed = {
-            number: self._what_if.timing(t)
-            for number, t in timings(self._code, executed, chip, reuse.hits).items()
-        }
+        issued, asked = followed.issued, followed.requests
+        chip, requests, timed = self._timed(followed, reuse, sms)
 
         # A change of what is not used is none: what an SM is made of is the same, and so is what it does.
         orders = any(isinstance(each, tuple) for each in asked.values())
@@ -212,6 +206,40 @@ class ResidentModel:
 
         self._runs.append((made_of, followed.part.run(run, requests).steady()))
         return self._runs[-1][1]
+
+    def in_succession(self, followed: Followed, reuse: Reuse, sms: int) -> Run | None:
+        """Return what CTAs take that share an SM if others were there before and come after, one where one has ended.
+
+        None where turns are left out: what is run is shorter than what overlaps.
+        """
+        issued, together = followed.issued, len(followed.ctas)
+        every = int(issued.executions().sum())
+        whole = every == int(issued.followed(followed.part.kept).sum())
+        if not whole or ROUNDS * every > trace.MOST or self._launch.cluster > 1:
+            return None
+        chip, requests, timed = self._timed(followed, reuse, sms)
+        requests = {
+            step: each.as_common(together) if isinstance(each, Request) else each
+            for step, each in requests.items()
+        }
+        parts = [Part(steps) for steps in issued.kinds]
+        warps: list[Warp] = []
+        for number in range(ROUNDS):
+            for warp in _warps(issued, parts, requests, self._launch.warps):
+                warp.cta += number * together
+                warp.apart = number * FAR
+                warps.append(warp)
+        return SuccessionSm(chip, timed, warps, self._shared * together, together).steady()
+
+    def _timed(
+        self, followed: Followed, reuse: Reuse, sms: int
+    ) -> tuple[Chip, Requests, dict[int, InstructionTiming]]:
+        """Return the chip where ``sms`` have CTAs, what these ask for, and what their instructions take there."""
+        chip, numbers = self._chip.used_by(sms), followed.issued.numbers
+        self._asked[tuple(followed.ctas)] = followed
+        requests = self._what_if.requests(self._code, numbers, followed.requests)
+        each = timings(self._code, np.unique(numbers).tolist(), chip, reuse.hits)
+        return chip, requests, {number: self._what_if.timing(t) for number, t in each.items()}
 
 
 def _warps(

@@ -19,7 +19,7 @@ FEW_TILES = 3
 ENOUGH = 24_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""
 
-MOST = 400_000
+MOST = 100_000
 """Instructions of all warps that are run clock by clock: of what issues more, other loops lose turns too."""
 
 

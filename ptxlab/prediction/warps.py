@@ -62,6 +62,8 @@ class Warp:
     number: int = 0
     skips: Mapping[int, Sequence[Skipped]] = field(default_factory=dict)
     """Loads of turns that are left out before a place of the trace."""
+    apart: int = 0
+    """Sectors by which what it asks for lies behind what ``asks`` says."""
     part: int = 0
     at: int = 0
     ready: float = 0
@@ -93,7 +95,7 @@ class Warp:
         if asks is None:
             return _NOTHING, ()
         if isinstance(asks, Request):
-            return asks.served(self.number), ()
+            return asks.served(self.number, self.apart), ()
         return _NOTHING, asks[self.number]
 
     def hold(self, board: int | None, until: float, far: bool = False) -> None:

@@ -163,7 +163,8 @@ def test_more_ctas_than_fit_come_after_each_other() -> None:
     two = launched(STREAM, "rtx3090", grid=2 * together)
     assert (single.generations, single.tail) == (1, 0)
     assert two.generations == 2
-    assert two.cycles == pytest.approx(2 * single.cycles)
+    later = two.cycles - single.cycles - find("rtx3090").latency["l2"]
+    assert 0 < later < single.cycles, "who comes later finds in L1 what all read"
     assert launched(STREAM, "rtx3090", grid=together + 1).tail == 1
 
 
