@@ -144,9 +144,11 @@ def test_code_is_compiled_for_the_features_of_a_gpu() -> None:
 
 def test_a_grid_comes_in_generations_and_a_tail() -> None:
     """Two CTAs of 1024 threads share an SM of 108."""
-    whole, two = streamed(216), streamed(432)
+    whole, two, three = (streamed(216 * n) for n in (1, 2, 3))
     assert (whole.generations, whole.tail, two.generations) == (1, 0, 2)
-    assert two.cycles == 2 * whole.cycles
+    later = two.cycles - whole.cycles
+    assert whole.cycles < later < whole.cycles + find("a100").latency["l2"]
+    assert three.cycles - two.cycles == pytest.approx(later)
     alone, few = streamed(108), streamed(5)
     assert (alone.generations, alone.tail, few.tail) == (0, 108, 5)
     assert few.cycles <= alone.cycles < whole.cycles
