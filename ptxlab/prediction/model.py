@@ -227,7 +227,8 @@ def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, fl
     first = model.run(followed, reuse.first, min(ctas, sms))
     following = model.in_succession(followed, reuse, sms) if generations > 1 else None
     if following:
-        return following, first.cycles + following.cycles * (ctas / (sms * fit) - 1), reuse
+        later = -(-ctas // sms) / fit - 1  # generations on the SM that has most
+        return following, first.cycles + following.cycles * later, reuse
     full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
     cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
     if tail:

@@ -210,12 +210,12 @@ class ResidentModel:
     def in_succession(self, followed: Followed, reuse: Reuse, sms: int) -> Run | None:
         """Return what CTAs take that share an SM if others were there before and come after, one where one has ended.
 
-        None where turns are left out: what is run is shorter than what overlaps.
+        None where they are long: where turns are left out, or warps wait for each other by mbarriers.
         """
         issued, together = followed.issued, len(followed.ctas)
         every = int(issued.executions().sum())
         whole = every == int(issued.followed(followed.part.kept).sum())
-        if not whole or ROUNDS * every > trace.MOST or self._launch.cluster > 1:
+        if isinstance(followed.part, Tiles) or not whole or ROUNDS * every > trace.MOST:
             return None
         chip, requests, timed = self._timed(followed, reuse, sms)
         requests = {
