@@ -134,18 +134,20 @@ _B200_MMA_SYNC = 0.25
 
 # The most that products of 16 bits reach of any shape, which tensor cores that never wait need: stas00/ml-engineering,
 # "Maximum Achievable Matmul FLOPS". H100 and H200 794.5 TFLOP/s, GH200 of 900 W 828.6, B200 1745.
-_H100_CLOCK, _GH200_CLOCK, _B200_CLOCK = 1469, 1532, 1439
+_H100 = {"tensor_clock": 1469, "power": 700}
+_GH200 = {"tensor_clock": 1532, "power": 900}
+_B200 = {"tensor_clock": 1439, "power": 1000}
 
 # cuBLAS reaches 240.05 TFLOP/s of bf16 on an RTX 5090 (zzc0721/torch-performance-test-data, issue 96), which takes this clock,
 # beyond the 2407 MHz of its data sheet. Half of what its tensor cores have multiplies then; with all of it the limit leaves the
 # cube root of a half. Other cards with this chip have as much power for an SM as their limit says.
-_RTX_5090_CLOCK, _RTX_5090_POWER, _RTX_5090_SMS = 2758, 575, 170
+_RTX_5090_CLOCK, _RTX_5090_POWER_OF_AN_SM = 2758, 575 / 170
 
 
-def _gb202_clock(power: int, sms: int) -> int:
-    """Return the clock that a limit of power in W leaves tensor cores that never wait."""
-    of_an_sm = power / sms / (_RTX_5090_POWER / _RTX_5090_SMS)
-    return round(_RTX_5090_CLOCK * math.cbrt(of_an_sm / 2))
+def _gb202(power: int, sms: int) -> dict[str, int]:
+    """Return a limit of power in W, and the clock that it leaves tensor cores that never wait."""
+    part = power / sms / _RTX_5090_POWER_OF_AN_SM
+    return {"tensor_clock": round(_RTX_5090_CLOCK * math.cbrt(part / 2)), "power": power}
 
 
 _hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
@@ -169,12 +171,10 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("RTX 4070", 89, 46, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=36),
     Gpu("L40S", 89, 142, 2520, 256, _ADA_PRO_TENSOR, "GDDR6", 864, l2_mib=96),
     Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48),
-    _hopper(
-        "H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, tensor_clock=_H100_CLOCK, power=700
-    ),
-    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, tensor_clock=_H100_CLOCK, power=700),
+    _hopper("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, **_H100),
+    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, **_H100),
     _hopper("H100 PCIe", 90, 114, 1755, 256, _HOPPER_TENSOR, "HBM2e", 2039),
-    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000, tensor_clock=_GH200_CLOCK, power=900),
+    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000, **_GH200),
     Gpu(
         "B200",
         100,
@@ -186,18 +186,35 @@ GPUS: tuple[Gpu, ...] = (
         7700,
         mma_sync=_B200_MMA_SYNC,
         l2_mib=126,
-        tensor_clock=_B200_CLOCK,
-        power=1000,
+        **_B200,
     ),
-    Gpu("RTX 5090", 120, _RTX_5090_SMS, _RTX_5090_CLOCK, 256, _BLACKWELL_TENSOR, "GDDR7", 1792, l2_mib=96,
-        tensor_clock=_gb202_clock(_RTX_5090_POWER, _RTX_5090_SMS), power=_RTX_5090_POWER),
+    Gpu(
+        "RTX 5090",
+        120,
+        170,
+        _RTX_5090_CLOCK,
+        256,
+        _BLACKWELL_TENSOR,
+        "GDDR7",
+        1792,
+        l2_mib=96,
+        **_gb202(575, 170),
+    ),  # fmt: skip
     Gpu("RTX 5080", 120, 84, 2617, 256, _BLACKWELL_TENSOR, "GDDR7", 960, l2_mib=64),
     Gpu("RTX 5070 Ti", 120, 70, 2452, 256, _BLACKWELL_TENSOR, "GDDR7", 896, l2_mib=48),
     Gpu("RTX 5070", 120, 48, 2512, 256, _BLACKWELL_TENSOR, "GDDR7", 672, l2_mib=48),
     Gpu(
-        "RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _BLACKWELL_PRO_TENSOR, "GDDR7", 1792, l2_mib=128,
-        tensor_clock=_gb202_clock(300, 188), power=300,
-    ),
+        "RTX PRO 6000 Max-Q",
+        120,
+        188,
+        2280,
+        256,
+        _BLACKWELL_PRO_TENSOR,
+        "GDDR7",
+        1792,
+        l2_mib=128,
+        **_gb202(300, 188),
+    ),  # fmt: skip
 )
 
 

@@ -62,4 +62,3 @@ class SuccessionSm(Sm):
                 self._parts[follower.part].append(follower)
                 follower.fixed = now + self._chip.latency["l2"]
                 self._wake(follower, follower.fixed)
-
