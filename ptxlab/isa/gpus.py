@@ -144,10 +144,16 @@ _B200 = {"tensor_clock": 1439, "power": 1000}
 _RTX_5090_CLOCK, _RTX_5090_POWER_OF_AN_SM = 2758, 575 / 170
 
 
-def _gb202(power: int, sms: int) -> dict[str, int]:
-    """Return a limit of power in W, and the clock that it leaves tensor cores that never wait."""
+def _gb202(
+    name: str, sms: int, clock: int, tensor: dict[tuple[str, str], int], power: int, l2_mib: int
+) -> Gpu:
+    """Return a card with this chip, whose limit of ``power`` in W leaves tensor cores that never wait a clock."""
     part = power / sms / _RTX_5090_POWER_OF_AN_SM
-    return {"tensor_clock": round(_RTX_5090_CLOCK * math.cbrt(part / 2)), "power": power}
+    left = round(_RTX_5090_CLOCK * math.cbrt(part / 2))
+    memory = "GDDR7", 1792
+    return Gpu(
+        name, 120, sms, clock, 256, tensor, *memory, l2_mib=l2_mib, tensor_clock=left, power=power
+    )
 
 
 _hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
@@ -188,33 +194,11 @@ GPUS: tuple[Gpu, ...] = (
         l2_mib=126,
         **_B200,
     ),
-    Gpu(
-        "RTX 5090",
-        120,
-        170,
-        _RTX_5090_CLOCK,
-        256,
-        _BLACKWELL_TENSOR,
-        "GDDR7",
-        1792,
-        l2_mib=96,
-        **_gb202(575, 170),
-    ),  # fmt: skip
+    _gb202("RTX 5090", 170, _RTX_5090_CLOCK, _BLACKWELL_TENSOR, power=575, l2_mib=96),
     Gpu("RTX 5080", 120, 84, 2617, 256, _BLACKWELL_TENSOR, "GDDR7", 960, l2_mib=64),
     Gpu("RTX 5070 Ti", 120, 70, 2452, 256, _BLACKWELL_TENSOR, "GDDR7", 896, l2_mib=48),
     Gpu("RTX 5070", 120, 48, 2512, 256, _BLACKWELL_TENSOR, "GDDR7", 672, l2_mib=48),
-    Gpu(
-        "RTX PRO 6000 Max-Q",
-        120,
-        188,
-        2280,
-        256,
-        _BLACKWELL_PRO_TENSOR,
-        "GDDR7",
-        1792,
-        l2_mib=128,
-        **_gb202(300, 188),
-    ),  # fmt: skip
+    _gb202("RTX PRO 6000 Max-Q", 188, 2280, _BLACKWELL_PRO_TENSOR, power=300, l2_mib=128),
 )
 
 
