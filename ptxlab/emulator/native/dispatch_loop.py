@@ -168,6 +168,10 @@ class DispatchLoop:
         """Whether the last run has ended so that somebody can look at the clock."""
         return bool(self._state[INSTRUCTIONS] >= self._state[BUDGET])
 
+    def _beside(self) -> bool:
+        """Say whether all that it runs may run beside products that are under way."""
+        return all(each.block.beside() for each in self.region.blocks.values())
+
     # ---- registers ----
 
     def _blank(self, slot: int) -> list[Array]:
@@ -226,7 +230,9 @@ class DispatchLoop:
         began = frame.wave.clock
         state[INSTRUCTIONS] = state[TASKS] = 0
         state[BUDGET] = max(1, BUDGET_OF_THREADS // self.width)
+        frame.wave.background.go_on(self._beside)
         left = self._run(group)
+        frame.wave.background.go_on()
         self._given.clear()
         done = state[INSTRUCTIONS] + (0 if left is None else left.instructions)
         frame.wave.clock = began + done

@@ -103,6 +103,17 @@ BEHIND = {
     "a register between": f"{MULTIPLY} mov.f32 f4, f1; {MULTIPLY} add.f32 f4, f4, f0; {MULTIPLY}",
     "some threads": f"setp.lt.u32 p2, r0, 128; @p2 bra Some; bra.uni All; Some: {MULTIPLY} All:",
     "a function": f"call (f4), multiply, (d6, d7); {MULTIPLY}",
+    "stores of a loop": f"""
+        mov.u32 r6, 60;
+    More: {MULTIPLY}
+        or.b32 r7, r6, 0x3f803f80;
+        st.shared.b32 [r5], r7;
+        fence.proxy.async;
+        bar.sync 0;
+        sub.u32 r6, r6, 1;
+        setp.ne.u32 p2, r6, 0;
+        @p2 bra More;
+    """,
 }
 
 
