@@ -183,10 +183,10 @@ class History:
         if not at.size:
             return None
         log = self._sorted(kind)
-        by = touch.by[at]
-        first, group = self._groups(touch.granules[at], by, layer, log)
-        granules, asking = touch.granules[at[first]], by[first]
+        granules, by = touch.granules[at], touch.by[at]
         start, stop = log.within(granules)
+        first, group = self._groups(granules, by, layer, int(np.sum(stop - start)))
+        granules, asking, start, stop = (each[first] for each in (granules, by, start, stop))
         # One row for each pair of a group and an access that was there before.
         pair = np.repeat(np.arange(start.size), stop - start)
         begins = np.cumsum(stop - start) - (stop - start)
@@ -218,14 +218,13 @@ class History:
         partly = unheard & (times[order] < self._clocks.of(other, by, part=True))
         return EarlierAccesses(at, other, log.places[entry[order]], ~unheard, partly)
 
-    def _groups(self, granules: Array, by: Array, layer: int, log: Log) -> tuple[Array, Array]:
+    def _groups(self, granules: Array, by: Array, layer: int, others: int) -> tuple[Array, Array]:
         """Put accesses together that come after the same others: return the first of each group, and the group of each.
 
-        Where hundreds of threads write one place, those of a warp are looked at once. Of few others each access
-        is its own group.
+        ``others`` are counted for each access by itself. Where hundreds of threads write one place, those of a
+        warp are looked at once. Of few others each access is its own group.
         """
-        start, stop = log.within(granules)
-        if int(np.sum(stop - start)) <= FEW * granules.size:
+        if others <= FEW * granules.size:
             each = np.arange(granules.size)
             return each, each
         alike = granules << _COLUMN_BITS | self._clocks.alike(by, layer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,13 +41,19 @@ printf '#!/bin/sh\\necho told "$@"; exit 5\\n' > "$2"
 """
 
 
-def write_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write ``mine.cu``, which includes a header in ``include``, and be in its folder, with a cache of its own."""
+def beside_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Write ``mine.cu``, which includes a header in ``include``, and be in its folder, with a cache of its own.
+
+    A fixture yields from it: before and after nvcc is looked for anew.
+    """
     (folder / "mine.cu").write_text(SOURCE)
     (folder / "include").mkdir()
     (folder / "include/twice.h").write_text(HEADER)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    forget()
+    yield folder
+    forget()
 
 
 def put(folder: Path, monkeypatch: pytest.MonkeyPatch, says: str = "") -> Path:

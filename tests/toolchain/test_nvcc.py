@@ -21,10 +21,7 @@ compile_mine = partial(nvcc.compile_program, "mine.cu", arch="sm_90a", include_p
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    fake_nvcc.write_program(tmp_path, monkeypatch)
-    fake_nvcc.forget()
-    yield tmp_path
-    fake_nvcc.forget()
+    yield from fake_nvcc.beside_program(tmp_path, monkeypatch)
 
 
 def test_what_is_compiled_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

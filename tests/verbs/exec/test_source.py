@@ -20,10 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs run on
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    fake_nvcc.write_program(tmp_path, monkeypatch)
-    fake_nvcc.forget()
-    yield tmp_path
-    fake_nvcc.forget()
+    yield from fake_nvcc.beside_program(tmp_path, monkeypatch)
 
 
 def test_it_is_compiled_and_run(
