@@ -228,6 +228,6 @@ def _named() -> dict[str, Gpu]:
     return {name.removeprefix("rtx"): gpu for name, gpu in names.items()} | names
 
 
-def sms_of(target: Target) -> int:
-    """Return how many SMs a GPU that is ``target`` has; one where nobody says."""
-    return next((gpu.sms for gpu in gpus_of(target)), _SMS.get(target.capability, 1))
+def sms_of(target: Target) -> int | None:
+    """Return how many SMs a GPU that is ``target`` has; None where nobody says."""
+    return next((gpu.sms for gpu in gpus_of(target)), _SMS.get(target.capability))

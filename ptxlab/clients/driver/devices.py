@@ -175,7 +175,7 @@ def _attributes(gpu: EmulatedGpu) -> dict[int, int]:
         19: 1, 31: 1, 39: sm.warps * WARP, 41: 1, 75: major, 76: minor, 78: 1, 79: 1, 80: 1,
         81: sm.shared * 1024, 82: registers, 83: 1, 86: 1, 89: 1, 90: 1, 91: 1, 95: 1,
         97: target.shared_bytes, 99: 1, 106: sm.ctas, 111: sm.reserved, 115: 1, 120: hopper,
-        16: sms_of(target), 126: 1, 127: hopper, 129: 1, 131: -1, 134: -1, 139: 0, 140: 0,
+        16: sms_of(target) or 1, 126: 1, 127: hopper, 129: 1, 131: -1, 134: -1, 139: 0, 140: 0,
     }  # fmt: skip
     if target.capability in _FP32_TO_FP64:
         known[87] = _FP32_TO_FP64[target.capability]

@@ -16,7 +16,7 @@ from ptxlab.clients.driver.modules import DriverFunction
 from ptxlab.clients.driver.occupancy import resident_ctas
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
-from ptxlab.isa.gpus import gpus_of
+from ptxlab.isa.gpus import sms_of
 from ptxlab.launch_config import LaunchConfig
 
 _END, _BUFFER, _SIZE = range(3)  # CU_LAUNCH_PARAM_...
@@ -65,16 +65,16 @@ def run(
 
 def _require_room(gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig) -> None:
     """Raise Refused for a grid whose CTAs cannot be on the GPU all at once."""
-    chips = gpus_of(gpu.target)
+    sms = sms_of(gpu.target)
     grid = prod(config.grid)
-    if not chips or grid <= chips[0].sms:
+    if sms is None or grid <= sms:
         return
     each = resident_ctas(gpu, function, prod(config.block), config.shared)
-    if grid > each * chips[0].sms:
+    if grid > each * sms:
         raise Refused(
             DriverResult.COOPERATIVE_LAUNCH_TOO_LARGE,
-            f"a cooperative launch of {function.name} has {grid:,} CTAs, and the {chips[0].name} has room for "
-            f"{each * chips[0].sms:,}: {each} on each of {chips[0].sms} SMs",
+            f"a cooperative launch of {function.name} has {grid:,} CTAs, and {gpu.target.name} has room for "
+            f"{each * sms:,}: {each} on each of {sms} SMs",
         )
 
 
@@ -127,11 +127,11 @@ def read_config(at: int) -> LaunchConfig:
 def active_clusters(gpu: EmulatedGpu, function: DriverFunction, at: int) -> int:
     """Return how many clusters all SMs hold: at most, as nobody says which SMs a cluster may be spread over."""
     config = read_config(at)
-    chips = gpus_of(gpu.target)
-    if not chips or config.cluster is None:
+    sms = sms_of(gpu.target)
+    if sms is None or config.cluster is None:
         raise Refused(DriverResult.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")
     ctas = resident_ctas(gpu, function, prod(config.block), config.shared)
-    return chips[0].sms * ctas // prod(config.cluster)
+    return sms * ctas // prod(config.cluster)
 
 
 @answers("cuLaunchHostFunc", "stream u64 u64")

@@ -11,7 +11,7 @@ from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction, resources
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers
-from ptxlab.isa.gpus import gpus_of
+from ptxlab.isa.gpus import sms_of
 from ptxlab.isa.occupancy import occupancy, shared_of_each
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import CTA_THREADS
@@ -44,8 +44,8 @@ def potential_block(
     gpu: EmulatedGpu, function: DriverFunction, sizing: int, shared: int, most: int
 ) -> tuple[int, int]:
     """Return the grid that fills the GPU, and the largest CTA of those that fill most of an SM."""
-    chips = gpus_of(gpu.target)
-    if not chips:
+    sms = sms_of(gpu.target)
+    if sms is None:
         raise Refused(DriverResult.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")
     dynamic = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(sizing) if sizing else None
     best = (0, 0, 0)
@@ -53,7 +53,7 @@ def potential_block(
         ctas = resident_ctas(gpu, function, threads, dynamic(threads) if dynamic else shared)
         best = max(best, (ctas * threads, threads, ctas))
     _, threads, ctas = best
-    return ctas * chips[0].sms, threads
+    return ctas * sms, threads
 
 
 @answers("cuOccupancyAvailableDynamicSMemPerBlock", "out:u64 function i32 i32")

@@ -85,7 +85,7 @@ def properties(target: Target) -> CudaDeviceProperties:
         f"ptxlab emulator, {target.name}",
         *divmod(target.capability, 10),
         total_memory=MEMORY,
-        multi_processor_count=sms_of(target),
+        multi_processor_count=sms_of(target) or 1,
         max_threads_per_multi_processor=sm.warps * WARP,
         shared_memory_per_multiprocessor=sm.shared << 10,
         shared_memory_per_block_optin=target.shared_bytes,

@@ -23,7 +23,7 @@ from ptxlab.clients.triton.memory import borrowed, whole_words
 from ptxlab.clients.triton.tensor_maps import tensor_map
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.gpus import gpus_of
+from ptxlab.isa.gpus import gpus_of, sms_of
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import CTA_THREADS, LaunchConfig
 
@@ -146,7 +146,7 @@ class _Utils:
         return {
             "max_shared_mem": target.shared_bytes,
             "max_num_regs": 1 << 16,
-            "multiprocessor_count": gpu.sms if gpu else 1,
+            "multiprocessor_count": sms_of(target) or 1,
             "warpSize": WARP,
             "sm_clock_rate": gpu.clock * 1000 if gpu else 0,
             "mem_clock_rate": 0,

@@ -125,10 +125,12 @@ def test_how_much_shared_memory_is_left_for_each(driver: Driver) -> None:
         assert driver.result(available, plain, ctas, threads) == "INVALID_VALUE"
 
 
-def test_how_many_clusters_a_gpu_holds() -> None:
-    driver = Driver("sm_90a")
+@pytest.mark.parametrize(("arch", "sms"), [("sm_90a", 132), ("sm_103a", 148)])
+def test_how_many_clusters_a_gpu_holds(arch: str, sms: int) -> None:
+    """One of a row of GPUs, and one of which no more than its SMs is known."""
+    driver = Driver(arch)
     kernel = driver.kernel(
-        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }\n"
+        f".version 8.8\n.target {arch}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
     )
     cluster = struct.pack("<i4x3I52x", 4, 4, 1, 1)
     attributes = ctypes.create_string_buffer(cluster, 72)
@@ -139,7 +141,7 @@ def test_how_many_clusters_a_gpu_holds() -> None:
         held = ctypes.create_string_buffer(config, len(config))
         assert (
             driver("cuOccupancyMaxActiveClusters", kernel, ctypes.addressof(held))
-            == 132 * ctas // 4
+            == sms * ctas // 4
         )
 
 
