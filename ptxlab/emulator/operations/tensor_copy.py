@@ -70,6 +70,7 @@ class Tensor:
     coordinates: Sequence[Source]
     offsets: Sequence[Source]
     mode: str
+    to: str
     stores: bool
     target: Target
 
@@ -89,6 +90,7 @@ class Tensor:
             context.sources(operand.extra[0], "s32"),
             () if offsets is None else context.sources(offsets, "u16"),
             form["mode"] or "tile",
+            form["to"],
             stores,
             context.target,
         )
@@ -127,8 +129,10 @@ class Tensor:
         packing, what = tensor_map.element.packing, f"a tensor map of {tensor_map.dtype}"
         if not tensor_map.is_plain and not self.target.runs("sm_100"):
             raise ValueError(f"{tensor_map.kind} is for sm_100 and newer, not {self.target.name}")
-        if packing and not self.stores and self.target.capability == 120:
-            raise ValueError(f"{what} has no loads on {self.target.name}")
+        if packing and self.to == "shared::cluster" and self.target.capability == 120:
+            raise ValueError(
+                f"{what} has no loads to {self.to} on {self.target.name}, but to shared::cta"
+            )
         if packing and packing.shared == 16 and packing.global_ == 8 and self.stores:
             raise ValueError(f"{what} has no stores")
         if self.stores and tensor_map.swizzle.endswith("flip8B"):

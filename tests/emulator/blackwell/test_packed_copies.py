@@ -67,6 +67,7 @@ def moved(
     expected: int | None = None,
     swizzle: str = "none",
     target: str = "sm_100a",
+    to: str = "shared::cta",
     store: str = STORE,
 ) -> tuple[Array, Array, Array]:
     """Return rows of global memory, what a load makes of them in shared memory, what a store makes of that."""
@@ -78,13 +79,14 @@ def moved(
     box = (ROWS, 128 if dtype != "u8" else row)
     maps = [gpu.tensor_map(at, box, dtype=dtype, swizzle=swizzle) for at in (source, back)]
     text = TEXT.replace("TARGET", target).replace("BYTES", str(expected or counted))
-    text = text.replace("STORE", store)
+    text = text.replace("STORE", store).replace("shared::cta.global", f"{to}.global")
     gpu.load(text).kernel("k").launch(grid=1, block=512, args=[out, *maps])
     return given, out.numpy().view(np.uint8), back.numpy()
 
 
-def test_four_bits_come_and_go_as_they_are() -> None:
-    given, shared, back = moved("b4x16", ROWS * 64)
+@pytest.mark.parametrize("target", ["sm_100a", "sm_120a"])
+def test_four_bits_come_and_go_as_they_are(target: str) -> None:
+    given, shared, back = moved("b4x16", ROWS * 64, target=target)
     assert np.array_equal(shared[: ROWS * 64].reshape(ROWS, 64), given)
     assert np.array_equal(back, given)
 
@@ -199,7 +201,10 @@ REDUCE = (
     [
         (lambda: moved("b4x16_p64", ROWS * 64), "b4x16_p64 has no stores"),
         (lambda: moved("b6x16_p32", ROWS * 96, swizzle="128B.atom64B"), "has no loads"),
-        (lambda: moved("b4x16", ROWS * 64, target="sm_120a"), "b4x16 has no loads on sm_120a"),
+        (
+            lambda: moved("b4x16", ROWS * 64, target="sm_120a", to="shared::cluster"),
+            "b4x16 has no loads to shared::cluster on sm_120a, but to shared::cta",
+        ),
         (lambda: moved("b4x16", ROWS * 64, target="sm_90a"), "b4x16 .* is for sm_100 and newer"),
         (lambda: moved("b4x16", ROWS * 64, store=REDUCE), "of a tensor of b4x16 does not exist"),
     ],
