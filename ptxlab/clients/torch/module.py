@@ -130,6 +130,8 @@ def install(target: Target) -> None:
     torch.cuda._is_in_bad_fork = lambda: allocations.forked
     torch.cuda.default_generators = (generators.default,)
     torch.cuda.nvtx._nvtx = _Nothing()
+    torch.autograd._supported_activities = _profiled
+    torch.autograd.profiler._supported_activities = _profiled
     torch.backends.cudnn.is_acceptable = lambda tensor: False
     compiling.prepare()
 
@@ -151,6 +153,14 @@ def _storage(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         return torch._C.StorageBase.__new__(cls, *args, device=device, **kwargs)
     (size,) = args or (0,)
     return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+
+
+_OF_CPU: set[torch.profiler.ProfilerActivity] = torch.autograd._supported_activities()
+
+
+def _profiled() -> set[torch.profiler.ProfilerActivity]:
+    """Return what PyTorch's profiler may be asked for: of "cuda" it hears nothing, which it takes for a GPU that did nothing."""
+    return _OF_CPU | {torch.profiler.ProfilerActivity.CUDA}
 
 
 def _stream(device: int = 0) -> tuple[int, int, int]:

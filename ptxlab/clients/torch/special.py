@@ -16,6 +16,7 @@ from ptxlab.clients.torch.kernels import CPU, Kernel, place
 from ptxlab.clients.torch.memory import allocations
 from ptxlab.clients.torch.pinned import is_pinned, pinned
 from ptxlab.clients.torch.recurrent import RECURRENT
+from ptxlab.clients.torch.scaled import SCALED
 
 aten = torch.ops.aten
 _MATH = 0
@@ -167,6 +168,6 @@ SPECIAL: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ),
     ("is_pinned", "CPU", lambda tensor, device=None: is_pinned(tensor)),
     ("_pin_memory", "CPU", _pin),
-    *((name, "CUDA", function) for name, function in (ARITHMETIC | RECURRENT).items()),
+    *((name, "CUDA", function) for name, function in (ARITHMETIC | RECURRENT | SCALED).items()),
 )
 """The operation, the backend whose kernel it is, and the kernel."""

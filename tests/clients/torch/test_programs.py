@@ -408,3 +408,16 @@ def test_functions_of_functions(torch: Any) -> None:
         module(x)
         torch.cuda.nvtx.range_pop()
     assert any(each.key == "aten::addmm" for each in profile.key_averages())
+
+
+def test_a_profiler_hears_of_the_cpu_alone(torch: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    of = torch.profiler.ProfilerActivity
+    x = torch.ones(4, 4, device="cuda")
+    assert of.CUDA in torch.profiler.supported_activities()
+    for activities in ([of.CUDA], [of.CPU, of.CUDA], None):
+        with torch.profiler.profile(activities=activities) as profile:
+            x @ x
+        names = {event.name for event in profile.events()}
+        assert ("aten::mm" in names) == (activities != [of.CUDA])
+        assert "cuda" not in profile.key_averages().table(sort_by="cuda_time_total").lower()
+    assert "CUDA" not in capfd.readouterr().err
