@@ -26,6 +26,16 @@ _AS_THE_DRIVER = {
     "cudaFreeHost": "cuMemFreeHost",
     "cudaGetDevice": "cuCtxGetDevice",
     "cudaGetDeviceCount": "cuDeviceGetCount",
+    "cudaGraphClone": "cuGraphClone",
+    "cudaGraphCreate": "cuGraphCreate",
+    "cudaGraphDestroy": "cuGraphDestroy",
+    "cudaGraphExecDestroy": "cuGraphExecDestroy",
+    "cudaGraphGetNodes": "cuGraphGetNodes",
+    "cudaGraphGetRootNodes": "cuGraphGetRootNodes",
+    "cudaGraphInstantiate": "cuGraphInstantiate",
+    "cudaGraphInstantiateWithFlags": "cuGraphInstantiate",
+    "cudaGraphLaunch": "cuGraphLaunch",
+    "cudaGraphUpload": "cuGraphUpload",
     "cudaLibraryUnload": "cuLibraryUnload",
     "cudaMalloc": "cuMemAlloc",
     "cudaMallocAsync": "cuMemAllocAsync",
@@ -35,7 +45,9 @@ _AS_THE_DRIVER = {
     "cudaMemsetAsync": "cuMemsetD8Async",
     "cudaStreamCreateWithFlags": "cuStreamCreate",
     "cudaStreamDestroy": "cuStreamDestroy",
+    "cudaStreamEndCapture": "cuStreamEndCapture",
     "cudaStreamQuery": "cuStreamQuery",
+    "cudaStreamIsCapturing": "cuStreamIsCapturing",
     "cudaStreamSynchronize": "cuStreamSynchronize",
     "cudaStreamWaitEvent": "cuStreamWaitEvent",
 }
@@ -83,6 +95,9 @@ def _others(driver: Any) -> dict[str, _Call]:
         ),
         "cudaPeekAtLastError": lambda: done,
         "cudaSetDevice": lambda device: driver.cuDeviceGet(device)[:1],
+        "cudaStreamBeginCapture": lambda stream, mode: driver.cuStreamBeginCapture(
+            stream, driver.CUstreamCaptureMode(int(mode))
+        ),
         "cudaStreamCreate": lambda: driver.cuStreamCreate(0),
     }
 
@@ -96,6 +111,9 @@ def _ready(runtime: Any, driver: Any, function: _Call) -> _Call:
         driver.CUdeviceptr: int,
         driver.CUstream: runtime.cudaStream_t,
         driver.CUevent: runtime.cudaEvent_t,
+        driver.CUgraph: runtime.cudaGraph_t,
+        driver.CUgraphExec: runtime.cudaGraphExec_t,
+        driver.CUstreamCaptureStatus: runtime.cudaStreamCaptureStatus,
     }
 
     def call(*values: Any) -> tuple[Any, ...]:

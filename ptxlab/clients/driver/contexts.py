@@ -119,14 +119,14 @@ def device_of_current(gpu: EmulatedGpu) -> int:
 
 
 @answers("cuCtxGetDevice_v2", "out:i32 u64", since=13000)
-@answers("cuCtxSynchronize_v2", "u64", since=13000)
+@answers("cuCtxSynchronize_v2", "u64", since=13000, waits=True)
 def of_context(gpu: EmulatedGpu, handle: int) -> int:
     if handle:
         gpu.held(handle, DriverContext)
     return 0
 
 
-@answers("cuCtxSynchronize", since=2000)
+@answers("cuCtxSynchronize", since=2000, waits=True)
 @answers("cuCtxResetPersistingL2Cache")
 @answers("cuProfilerStart")
 @answers("cuProfilerStop")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ptxlab.arrays import Array
+from ptxlab.clients import captures
 from ptxlab.clients.borrowed import Borrowed, Named, tensors
+from ptxlab.clients.captures import CaptureMode, NodeKind, Stream, Work
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.session import Session
 from ptxlab.isa.targets import Target
@@ -58,7 +59,7 @@ class MemoryBlocks:
 
 _T = TypeVar("_T")
 
-DEFAULT_STREAMS = (0, 1, 2)  # none, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD
+_LEGACY, _PER_THREAD = (0, 1), 2  # none and CU_STREAM_LEGACY, CU_STREAM_PER_THREAD
 
 
 @dataclass(slots=True, eq=False)
@@ -77,11 +78,20 @@ class PrimaryContext(DriverContext):
     users: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class DriverStream:
-    """A stream: whatever is put there is done at once."""
+class LegacyStream(Stream):
+    """The default stream of all threads, for which all others wait but those that do not block."""
 
-    flags: int = 0
+    def put(self, kind: NodeKind, work: Work) -> None:
+        require_no_blocking_capture()
+        work()
+
+
+def require_no_blocking_capture() -> None:
+    """Raise Refused where the legacy stream would have to wait for one that is captured."""
+    streams = (stream for capture in captures.under_way() for stream in capture.last)
+    if any(not stream.flags & Stream.NON_BLOCKING for stream in streams):
+        captures.invalidate()
+        raise Refused(DriverResult.STREAM_CAPTURE_IMPLICIT)
 
 
 class Threaded(threading.local):
@@ -89,10 +99,19 @@ class Threaded(threading.local):
 
     def __init__(self) -> None:
         self.contexts: list[DriverContext] = []
+        self.capture_mode = CaptureMode.GLOBAL
+        self.told: Any = None
+        """What the program reads until its next call, kept for it."""
         self.error = 0
         """The last result that was none of success, until the runtime is asked for it."""
         self.configurations: list[tuple[Any, ...]] = []
         """What ``<<<...>>>`` says, until the launch: grid, block, bytes of shared memory, stream."""
+
+
+class HasHandle(Protocol):
+    """What knows its own handle, 0 as long as the program has not asked for it."""
+
+    handle: int
 
 
 class EmulatedGpu:
@@ -116,12 +135,12 @@ class EmulatedGpu:
         """The PTX that machine code which is loaded now was made of, where the client knows it."""
         self.called: Sequence[Named] = ()
         """The tensors among the arguments of what the program has called last, where the client knows them."""
-        self._default = DriverStream()
+        self.legacy_stream = LegacyStream()
+        self._stream_per_thread = Stream()
         self.thread = Threaded()
         self.lock = threading.RLock()
         """Held in each call: programs call from several threads."""
         self._handles: dict[int, Any] = {}
-        self._free_handles: Iterator[int] = count(0x1000, 0x10)
         self._said: set[str] = set()
 
     @property
@@ -129,9 +148,15 @@ class EmulatedGpu:
         return self.session.device.target
 
     def handle(self, thing: object) -> int:
-        handle = next(self._free_handles)
+        handle = next(captures.handles)
         self._handles[handle] = thing
         return handle
+
+    def handle_of(self, thing: HasHandle) -> int:
+        """Return the handle that something has once it has been asked for."""
+        if not thing.handle:
+            thing.handle = self.handle(thing)
+        return thing.handle
 
     def register(self, address: int, thing: object) -> None:
         """Have an address of the program be the handle of something."""
@@ -144,15 +169,24 @@ class EmulatedGpu:
             raise Refused(getattr(kind, "absent", DriverResult.INVALID_HANDLE))
         return thing
 
+    def all_held(self, kind: type[_T]) -> list[_T]:
+        return [thing for thing in self._handles.values() if isinstance(thing, kind)]
+
     def drop(self, handle: int, kind: type[_T]) -> _T:
         """Forget a handle, and return what it was of."""
         thing = self.held(handle, kind)
         del self._handles[handle]
         return thing
 
-    def stream(self, handle: int) -> DriverStream:
-        """Return a stream; the default ones need not be created."""
-        return self._default if handle in DEFAULT_STREAMS else self.held(handle, DriverStream)
+    def stream(self, handle: int) -> Stream:
+        """Return a stream; the default ones need not be created, nor those of a framework."""
+        if handle in _LEGACY:
+            return self.legacy_stream
+        if handle == _PER_THREAD:
+            return self._stream_per_thread
+        if handle not in captures.streams:
+            raise Refused(DriverResult.INVALID_HANDLE)
+        return captures.streams[handle]
 
     @property
     def contexts(self) -> list[DriverContext]:

@@ -6,12 +6,14 @@ Source: CUDA Driver API, "Execution Control".
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from ptxlab.clients.borrowed import named
-from ptxlab.clients.driver.gpu import DriverStream, EmulatedGpu
+from ptxlab.clients.captures import NodeKind, Stream
+from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction
 from ptxlab.clients.driver.occupancy import resident_ctas
 from ptxlab.clients.driver.results import DriverResult, Refused
@@ -46,9 +48,10 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
     return function.completed(ctypes.string_at(given[_BUFFER], nbytes))
 
 
-def run(
+def ready(
     gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig, parameters: bytes
-) -> None:
+) -> Callable[[], None]:
+    """Return a launch, to be run now or whenever a graph comes to it. Raises Refused for one that cannot be."""
     if config.shared > function.most_shared:
         raise Refused(
             DriverResult.INVALID_VALUE,
@@ -59,8 +62,23 @@ def run(
         config = replace(config, block=function.threads_of_tiles)
     if config.cooperative:
         _require_room(gpu, function, config)
-    memory = [*named(gpu.lent(), gpu.called)]
-    gpu.seconds += gpu.session.launch(function.kernel, config, parameters, memory).seconds
+    called = gpu.called
+
+    def run() -> None:
+        memory = [*named(gpu.lent(), called)]
+        gpu.seconds += gpu.session.launch(function.kernel, config, parameters, memory).seconds
+
+    return run
+
+
+def put(
+    gpu: EmulatedGpu,
+    stream: Stream,
+    function: DriverFunction,
+    config: LaunchConfig,
+    parameters: bytes,
+) -> None:
+    stream.put(NodeKind.KERNEL, ready(gpu, function, config, parameters))
 
 
 def _require_room(gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig) -> None:
@@ -80,16 +98,16 @@ def _require_room(gpu: EmulatedGpu, function: DriverFunction, config: LaunchConf
 
 @answers("cuLaunchKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64 u64")
 def launch(gpu: EmulatedGpu, function: DriverFunction, *given: Any) -> None:
-    *sizes, shared, _, pointers, extra = given
+    *sizes, shared, stream, pointers, extra = given
     config = LaunchConfig.of(sizes[:3], sizes[3:], shared)
-    run(gpu, function, config, packed(function, pointers, extra))
+    put(gpu, stream, function, config, packed(function, pointers, extra))
 
 
 @answers("cuLaunchCooperativeKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64")
 def launch_cooperative(gpu: EmulatedGpu, function: DriverFunction, *given: Any) -> None:
-    *sizes, shared, _, pointers = given
+    *sizes, shared, stream, pointers = given
     config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cooperative=True)
-    run(gpu, function, config, packed(function, pointers, 0))
+    put(gpu, stream, function, config, packed(function, pointers, 0))
 
 
 _ATTRIBUTE_BYTES = 72
@@ -102,8 +120,8 @@ _OF_TIME = frozenset({0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17})
 def launch_with_attributes(
     gpu: EmulatedGpu, at: int, function: DriverFunction, pointers: int, extra: int
 ) -> None:
-    gpu.stream(fetch(at, "<32xQ")[0])
-    run(gpu, function, read_config(at), packed(function, pointers, extra))
+    stream = gpu.stream(fetch(at, "<32xQ")[0])
+    put(gpu, stream, function, read_config(at), packed(function, pointers, extra))
 
 
 def read_config(at: int) -> LaunchConfig:
@@ -134,6 +152,6 @@ def active_clusters(gpu: EmulatedGpu, function: DriverFunction, at: int) -> int:
     return sms * ctas // prod(config.cluster)
 
 
-@answers("cuLaunchHostFunc", "stream u64 u64")
-def call_host(gpu: EmulatedGpu, stream: DriverStream, function: int, data: int) -> None:
+@answers("cuLaunchHostFunc", "queue:host u64 u64")
+def call_host(gpu: EmulatedGpu, function: int, data: int) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)

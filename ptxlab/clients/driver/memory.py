@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxlab.clients.captures import Stream
 from ptxlab.clients.driver.devices import machine_memory
 from ptxlab.clients.driver.gpu import EmulatedGpu, MemoryBlock, MemoryKind
 from ptxlab.clients.driver.results import DriverResult, Refused
@@ -23,19 +24,29 @@ def block_of(gpu: EmulatedGpu, address: int) -> MemoryBlock | None:
     return gpu.blocks.at(allocation.begin) if allocation and address < allocation.end else None
 
 
-@answers("cuMemAlloc_v2", "out:u64 u64")
-@answers("cuMemAllocAsync", "out:u64 u64 -u64")
+@answers("cuMemAlloc_v2", "out:u64 u64", waits=True)
 def allocate(gpu: EmulatedGpu, nbytes: int) -> int:
     return gpu.blocks.add(MemoryBlock(MemoryKind.DEVICE, _allocated(gpu, nbytes), nbytes))
 
 
-@answers("cuMemAllocFromPoolAsync", "out:u64 u64 pool -u64")
-def allocate_from_pool(gpu: EmulatedGpu, nbytes: int, pool: MemoryPool) -> int:
+@answers("cuMemAllocAsync", "out:u64 u64 stream")
+def allocate_in_order(gpu: EmulatedGpu, nbytes: int, stream: Stream) -> int:
+    """Allocate at once. Raises Refused while the stream is captured, whose graph would do it anew at each launch."""
+    if stream.capture:
+        stream.capture.invalid = True
+        raise Refused(DriverResult.NOT_SUPPORTED, "a graph that allocates memory is not there")
+    return allocate(gpu, nbytes)
+
+
+@answers("cuMemAllocFromPoolAsync", "out:u64 u64 pool stream")
+def allocate_from_pool(gpu: EmulatedGpu, nbytes: int, pool: MemoryPool, stream: Stream) -> int:
     kind = pool.kind
-    return allocate(gpu, nbytes) if kind is MemoryKind.DEVICE else host_memory(gpu, kind, nbytes)
+    if kind is MemoryKind.DEVICE:
+        return allocate_in_order(gpu, nbytes, stream)
+    return host_memory(gpu, kind, nbytes)
 
 
-@answers("cuMemAllocPitch_v2", "out:u64 out:u64 u64 u64 -u32")
+@answers("cuMemAllocPitch_v2", "out:u64 out:u64 u64 u64 -u32", waits=True)
 def allocate_pitched(gpu: EmulatedGpu, width: int, height: int) -> tuple[int, int]:
     pitch = -(-width // 512) * 512
     return allocate(gpu, pitch * height), pitch
@@ -50,8 +61,8 @@ def _allocated(gpu: EmulatedGpu, nbytes: int) -> int:
         raise Refused(DriverResult.OUT_OF_MEMORY, str(error)) from None
 
 
-@answers("cuMemFree_v2", "u64")
-@answers("cuMemFreeAsync", "u64 -u64")
+@answers("cuMemFree_v2", "u64", waits=True)
+@answers("cuMemFreeAsync", "u64 queue:mem_free")
 def free(gpu: EmulatedGpu, address: int) -> None:
     block = (
         gpu.blocks.take(address, MemoryKind.DEVICE, MemoryKind.MANAGED, MemoryKind.HOST)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from ptxlab.clients.captures import Stream
 from ptxlab.clients.driver import copies, launches
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction, Loaded, image_at, open_image
@@ -101,7 +102,7 @@ def kernel(gpu: EmulatedGpu, host: int) -> int:
 
 def _launch(
     gpu: EmulatedGpu, function: DriverFunction, grid: _Sizes, block: _Sizes, pointers: int, shared: int,
-    stream: object, *, cooperative: bool = False,
+    stream: Stream, *, cooperative: bool = False,
 ) -> None:  # fmt: skip
     try:
         config = LaunchConfig.of(grid, block, shared, cooperative=cooperative)
@@ -109,7 +110,7 @@ def _launch(
         raise Refused(RuntimeResult.INVALID_CONFIGURATION, str(error)) from None
     if function.name not in function.loaded.module.kernels:
         raise Refused(RuntimeResult.INVALID_DEVICE_FUNCTION)
-    launches.run(gpu, function, config, launches.packed(function, pointers, 0))
+    launches.put(gpu, stream, function, config, launches.packed(function, pointers, 0))
 
 
 _LAUNCH = "function dim3 dim3 u64 u64 stream"
@@ -129,14 +130,14 @@ def launch_with_attributes(
 # ---- variables ------------------------------------------------------------------------------
 
 
-@_answers("cudaMemcpyToSymbol", "symbol u64 u64 u64 -i32")
-@_answers("cudaMemcpyToSymbolAsync", "symbol u64 u64 u64 -i32 -u64")
+@_answers("cudaMemcpyToSymbol", "symbol u64 u64 u64 -i32", waits=True)
+@_answers("cudaMemcpyToSymbolAsync", "symbol u64 u64 u64 -i32 queue:memcpy")
 def copy_to(gpu: EmulatedGpu, symbol: Symbol, source: int, nbytes: int, offset: int) -> None:
     copies.copy(gpu, symbol.place(offset), source, nbytes)
 
 
-@_answers("cudaMemcpyFromSymbol", "u64 symbol u64 u64 -i32")
-@_answers("cudaMemcpyFromSymbolAsync", "u64 symbol u64 u64 -i32 -u64")
+@_answers("cudaMemcpyFromSymbol", "u64 symbol u64 u64 -i32", waits=True)
+@_answers("cudaMemcpyFromSymbolAsync", "u64 symbol u64 u64 -i32 queue:memcpy")
 def copy_from(gpu: EmulatedGpu, to: int, symbol: Symbol, nbytes: int, offset: int) -> None:
     copies.copy(gpu, to, symbol.place(offset), nbytes)
 

@@ -25,6 +25,7 @@ class DriverResult(IntEnum):
     INVALID_PTX = 218
     FILE_NOT_FOUND = 301
     INVALID_HANDLE = 400
+    ILLEGAL_STATE = 401
     NOT_FOUND = 500
     NOT_READY = 600
     ILLEGAL_ADDRESS = 700
@@ -37,6 +38,16 @@ class DriverResult(IntEnum):
     COOPERATIVE_LAUNCH_TOO_LARGE = 720
     TENSOR_MEMORY_LEAK = 721
     NOT_SUPPORTED = 801
+    STREAM_CAPTURE_UNSUPPORTED = 900
+    STREAM_CAPTURE_INVALIDATED = 901
+    STREAM_CAPTURE_MERGE = 902
+    STREAM_CAPTURE_UNMATCHED = 903
+    STREAM_CAPTURE_UNJOINED = 904
+    STREAM_CAPTURE_ISOLATION = 905
+    STREAM_CAPTURE_IMPLICIT = 906
+    CAPTURED_EVENT = 907
+    STREAM_CAPTURE_WRONG_THREAD = 908
+    GRAPH_EXEC_UPDATE_FAILURE = 910
     UNKNOWN = 999
 
     @property
@@ -58,6 +69,7 @@ WORDS = {
     DriverResult.INVALID_PTX: "a PTX JIT compilation failed",
     DriverResult.FILE_NOT_FOUND: "file not found",
     DriverResult.INVALID_HANDLE: "invalid resource handle",
+    DriverResult.ILLEGAL_STATE: "the operation cannot be performed in the present state",
     DriverResult.NOT_FOUND: "named symbol not found",
     DriverResult.NOT_READY: "device not ready",
     DriverResult.ILLEGAL_ADDRESS: "an illegal memory access was encountered",
@@ -74,6 +86,31 @@ WORDS = {
     DriverResult.COOPERATIVE_LAUNCH_TOO_LARGE: "too many blocks in cooperative launch",
     DriverResult.TENSOR_MEMORY_LEAK: "a kernel exited without deallocating its Tensor Memory",
     DriverResult.NOT_SUPPORTED: "operation not supported",
+    DriverResult.STREAM_CAPTURE_UNSUPPORTED: "operation not permitted when stream is capturing",
+    DriverResult.STREAM_CAPTURE_INVALIDATED: (
+        "operation failed due to a previous error during capture"
+    ),
+    DriverResult.STREAM_CAPTURE_MERGE: (
+        "operation would result in a merge of separate capture sequences"
+    ),
+    DriverResult.STREAM_CAPTURE_UNMATCHED: "capture was not initiated in this stream",
+    DriverResult.STREAM_CAPTURE_UNJOINED: "capturing stream has unjoined work",
+    DriverResult.STREAM_CAPTURE_ISOLATION: (
+        "dependency created on uncaptured work in another stream"
+    ),
+    DriverResult.STREAM_CAPTURE_IMPLICIT: (
+        "operation would make the legacy stream depend on a capturing blocking stream"
+    ),
+    DriverResult.CAPTURED_EVENT: (
+        "operation not permitted on an event last recorded in a capturing stream"
+    ),
+    DriverResult.STREAM_CAPTURE_WRONG_THREAD: (
+        "attempt to terminate a thread-local capture sequence from another thread"
+    ),
+    DriverResult.GRAPH_EXEC_UPDATE_FAILURE: (
+        "the graph update was not performed because it included changes which violated constraints "
+        "specific to instantiated graph update"
+    ),
     DriverResult.UNKNOWN: "unknown error",
 }
 """What cuGetErrorString says, in the driver's words."""

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ptxlab.clients.captures import Graph, GraphNode, NodeKind, Stream, Work
 from ptxlab.clients.driver import (
     contexts,
     copies,
     devices,
+    graphs,
     launches,
     memory,
     modules,
@@ -30,10 +33,11 @@ from ptxlab.clients.driver.results import (
     RUNTIME_WORDS,
     WORDS,
     DriverResult,
+    Refused,
     RuntimeResult,
     runtime_name,
 )
-from ptxlab.clients.driver.table import answers, store
+from ptxlab.clients.driver.table import answers, fetch, store
 
 
 def _last_error(gpu: EmulatedGpu) -> int:
@@ -73,6 +77,10 @@ def _allocate(gpu: EmulatedGpu, nbytes: int) -> int:
     return memory.allocate(gpu, nbytes) if nbytes else 0
 
 
+def _allocate_in_order(gpu: EmulatedGpu, nbytes: int, stream: Stream) -> int:
+    return memory.allocate_in_order(gpu, nbytes, stream) if nbytes else 0
+
+
 def _fill(gpu: EmulatedGpu, address: int, value: int, nbytes: int) -> None:
     copies.fill(gpu, np.uint8, address, value & 0xFF, nbytes)
 
@@ -89,6 +97,42 @@ def _copy_rows(
 ) -> None:
     for row in range(height):
         copies.copy(gpu, to + row * to_pitch, source + row * pitch, width)
+
+
+def _box_copy(gpu: EmulatedGpu, parameters: int) -> Work:
+    """Return the copy that a ``cudaMemcpy3DParms`` is of, as it is now."""
+    values = fetch(parameters, "<19Q")
+    sides = []
+    for array, x, y, z, base, pitch, _, rows in (values[:8], values[8:16]):
+        if array:
+            raise Refused(DriverResult.NOT_SUPPORTED, "arrays for textures are not there")
+        sides.append(copies.Side(base + x + pitch * (y + rows * z), pitch, pitch * rows))
+    source, to = sides
+    return partial(copies.copy_between, gpu, to, source, *values[16:])
+
+
+def _copy_box(gpu: EmulatedGpu, parameters: int, stream: Stream | None = None) -> None:
+    (stream or gpu.legacy_stream).put(NodeKind.MEMCPY, _box_copy(gpu, parameters))
+
+
+def _add_copy(
+    gpu: EmulatedGpu, graph: Graph, after: int, number: int, to: int, source: int, nbytes: int
+) -> int:
+    def make(gpu: EmulatedGpu, _: int) -> Work:
+        return partial(copies.copy, gpu, to, source, nbytes)
+
+    return graphs.add(NodeKind.MEMCPY, make, gpu, graph, after, number, 0)
+
+
+def _change_copy(
+    gpu: EmulatedGpu,
+    executable: graphs.Executable,
+    node: GraphNode,
+    to: int,
+    source: int,
+    nbytes: int,
+) -> None:
+    executable.change(node, NodeKind.MEMCPY, partial(copies.copy, gpu, to, source, nbytes))
 
 
 _UNREGISTERED, _KINDS = 0, {MemoryKind.DEVICE: 2, MemoryKind.MANAGED: 3}
@@ -145,10 +189,10 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "EventElapsedTime_v2": ("out:f32 event event", streams.elapsed),
     "EventQuery": ("event", streams.synchronize_event),
     "EventRecord": ("event stream", streams.record),
-    "EventRecordWithFlags": ("event stream -u32", streams.record),
+    "EventRecordWithFlags": ("event stream u32", streams.record),
     "EventSynchronize": ("event", streams.synchronize_event),
     "Free": ("u64", memory.free),
-    "FreeAsync": ("u64 -u64", memory.free),
+    "FreeAsync": ("u64 queue:mem_free", memory.free),
     "FreeHost": ("u64", memory.free_host),
     "FuncGetAttributes": ("u64 function", _function_attributes),
     "FuncSetAttribute": ("function i32 i32", modules.set_attribute),
@@ -158,13 +202,30 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "GetDeviceFlags": ("out:u32", contexts.flags),
     "GetDriverEntryPoint": ("text u64 -u64 u64", _entry),
     "GetDriverEntryPointByVersion": ("text u64 u32 -u64 u64", _driver_entry),
+    "GraphAddEmptyNode": ("out:u64 graph u64 u64", graphs.add_empty),
+    "GraphAddMemcpyNode1D": ("out:u64 graph u64 u64 u64 u64 u64 -i32", _add_copy),
+    "GraphClone": ("out:u64 graph", graphs.clone),
+    "GraphCreate": ("out:u64 -u32", graphs.create),
+    "GraphDestroy": ("u64", graphs.destroy),
+    "GraphExecDestroy": ("u64", graphs.destroy_executable),
+    "GraphExecMemcpyNodeSetParams1D": ("executable node u64 u64 u64 -i32", _change_copy),
+    "GraphExecUpdate": ("executable graph u64", graphs.update),
+    "GraphGetNodes": ("graph u64 u64", graphs.nodes),
+    "GraphGetRootNodes": ("graph u64 u64", graphs.roots),
+    "GraphInstantiate": ("out:u64 graph -u64", graphs.instantiate),
+    "GraphInstantiateWithFlags": ("out:u64 graph -u64", graphs.instantiate),
+    "GraphInstantiateWithParams": ("out:u64 graph u64", graphs.instantiate_with),
+    "GraphLaunch": ("executable stream", graphs.launch),
+    "GraphNodeGetType": ("node out:i32", graphs.kind_of),
+    "GraphNodeSetEnabled": ("executable node u32", graphs.enable),
+    "GraphUpload": ("executable -u64", graphs.upload),
     "HostAlloc": ("out:u64 u64 u32", memory.allocate_host),
     "HostGetDevicePointer": ("out:u64 u64 -u32", memory.device_pointer),
     "HostGetFlags": ("out:u32 u64", memory.host_flags),
     "HostRegister": ("u64 u64 u32", memory.register),
     "HostUnregister": ("u64", memory.unregister),
     "KernelSetAttributeForDevice": ("function i32 i32 -i32", modules.set_attribute),
-    "LaunchHostFunc": ("stream u64 u64", launches.call_host),
+    "LaunchHostFunc": ("queue:host u64 u64", launches.call_host),
     "LibraryGetGlobal": ("out?:u64 out?:u64 module text", modules.variable),
     "LibraryGetKernel": ("out:u64 module text", modules.function),
     "LibraryGetKernelCount": ("out:u32 module", modules.function_count),
@@ -172,7 +233,7 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "LibraryLoadFromFile": ("out:u64 text -u64 -u64 -u32 -u64 -u64 -u32", modules.load_file),
     "LibraryUnload": ("u64", modules.unload),
     "Malloc": ("out:u64 u64", _allocate),
-    "MallocAsync": ("out:u64 u64 -u64", _allocate),
+    "MallocAsync": ("out:u64 u64 stream", _allocate_in_order),
     "MallocHost": ("out:u64 u64", memory.allocate_host),
     "MallocManaged": ("out:u64 u64 u32", memory.allocate_managed),
     "MallocPitch": (
@@ -183,13 +244,15 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "MemGetInfo": ("out:u64 out:u64", memory.info),
     "MemPrefetchAsync": ("u64 -u64 -u64 -u32 -u64", memory.advise),
     "Memcpy": ("u64 u64 u64 -i32", copies.copy),
+    "Memcpy3D": ("u64", _copy_box),
+    "Memcpy3DAsync": ("u64 stream", _copy_box),
     "Memcpy2D": ("u64 u64 u64 u64 u64 u64 -i32", _copy_rows),
-    "Memcpy2DAsync": ("u64 u64 u64 u64 u64 u64 -i32 -u64", _copy_rows),
-    "MemcpyAsync": ("u64 u64 u64 -i32 -u64", copies.copy),
+    "Memcpy2DAsync": ("u64 u64 u64 u64 u64 u64 -i32 queue:memcpy", _copy_rows),
+    "MemcpyAsync": ("u64 u64 u64 -i32 queue:memcpy", copies.copy),
     "Memset": ("u64 i32 u64", _fill),
     "Memset2D": ("u64 u64 i32 u64 u64", _fill_rows),
-    "Memset2DAsync": ("u64 u64 i32 u64 u64 -u64", _fill_rows),
-    "MemsetAsync": ("u64 i32 u64 -u64", _fill),
+    "Memset2DAsync": ("u64 u64 i32 u64 u64 queue:memset", _fill_rows),
+    "MemsetAsync": ("u64 i32 u64 queue:memset", _fill),
     "OccupancyMaxActiveBlocksPerMultiprocessor": (
         "out:i32 function i32 u64",
         occupancy.active_blocks,
@@ -206,17 +269,27 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "SetDevice": ("device", contexts.nothing),
     "SetDeviceFlags": ("u32", contexts.set_flags),
     "StreamAddCallback": ("u64 u64 u64 -u32", streams.add_callback),
+    "StreamBeginCapture": ("stream i32", streams.begin_capture),
     "StreamCreate": ("out:u64", lambda gpu: streams.create(gpu, 0)),
     "StreamCreateWithFlags": ("out:u64 u32", streams.create),
     "StreamCreateWithPriority": ("out:u64 u32 -i32", streams.create),
     "StreamDestroy": ("u64", streams.destroy),
+    "StreamEndCapture": ("stream out:u64", streams.end_capture),
     "StreamGetFlags": ("stream out:u32", streams.flags),
     "StreamGetPriority": ("stream out:i32", streams.zero),
-    "StreamIsCapturing": ("stream out:i32", streams.zero),
+    "StreamIsCapturing": ("stream out:i32", streams.capture_status),
     "StreamQuery": ("stream", streams.synchronize),
     "StreamSynchronize": ("stream", streams.synchronize),
-    "StreamWaitEvent": ("stream event -u32", streams.wait_for_event),
+    "StreamWaitEvent": ("stream event u32", streams.wait_for_event),
+    "ThreadExchangeStreamCaptureMode": ("u64", streams.exchange_capture_mode),
+    **graphs.SHARED,
+    **graphs.node_functions("Memcpy", NodeKind.MEMCPY, _box_copy),
+    **graphs.node_functions("Memset", NodeKind.MEMSET, copies.box_fill),
 }
+_WAITING = frozenset(
+    {"DeviceSynchronize", "Free", "Malloc", "MallocPitch", "Memcpy", "Memcpy2D", "Memcpy3D", "Memset", "Memset2D"}
+)  # fmt: skip
+"""What is refused while a stream is captured, as the functions of the driver are."""
 
 _IN_PLACE_OF_A_RESULT: dict[str, tuple[str, str, Any]] = {
     "DeviceReset": ("i32", "", _reset),
@@ -228,6 +301,6 @@ _IN_PLACE_OF_A_RESULT: dict[str, tuple[str, str, Any]] = {
 """What returns something else, its type first, or is answered after a fault too."""
 
 for _name, (_types, _function) in _ROWS.items():
-    answers(f"cuda{_name}", _types, needs="runtime")(_function)
+    answers(f"cuda{_name}", _types, needs="runtime", waits=_name in _WAITING)(_function)
 for _name, (_returns, _types, _function) in _IN_PLACE_OF_A_RESULT.items():
     answers(f"cuda{_name}", _types, needs="runtime", returns=_returns)(_function)

@@ -6,7 +6,8 @@
 A type is a word: ``i32``, ``u64`` and so on, of which u64 is also any address, pointer, or handle that may
 be NULL; ``text`` is a C string. A handle by its name, ``stream``, is given to the function as what it is of
 (``handles``), and ``device`` is checked and not given at all; nor is ``-TYPE``, which changes nothing here.
-``out:TYPE`` is where a result goes, ``out?:TYPE`` one that may be NULL: the function returns those in their
+``queue:KIND`` is the stream that the work is put on, which is a node of that kind where the stream is captured; a
+function without one ``waits`` for the GPU, or may. ``out:TYPE`` is where a result goes, ``out?:TYPE`` one that may be NULL: the function returns those in their
 order, or None where there is none. What else may go wrong it says by ``Refused``. A function that returns
 something else in C than a result, ``returns``, gives that.
 """
@@ -18,8 +19,11 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
+from ptxlab.clients import captures
+from ptxlab.clients.captures import NodeKind
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
 
@@ -55,7 +59,7 @@ class AnsweredFunction:
 
     ``needs`` says what must be before it may be called: "nothing", "init", or a current "context"; "runtime"
     says that it sees to that itself, as functions of the runtime do. ``returns`` is the type of what it returns in C
-    in place of a result.
+    in place of a result. One that ``waits`` is refused while a stream is captured.
     """
 
     name: str
@@ -64,6 +68,7 @@ class AnsweredFunction:
     since: int
     needs: str
     returns: str = ""
+    waits: bool = False
 
     @property
     def base(self) -> str:
@@ -82,11 +87,16 @@ class AnsweredFunction:
 
     def call(self, gpu: EmulatedGpu, values: tuple[Any, ...]) -> int:
         """Have the function answer a call with ``values``, and store its results; return what C gets."""
+        if self.waits:
+            _require_no_capture(gpu)
         given: list[Any] = []
+        put: Callable[[Callable[[], Any]], None] | None = None
         places: list[tuple[str, int]] = []
         for kind, value in zip(self.types, values, strict=True):
             if kind == "stream":
                 given.append(gpu.stream(value))
+            elif kind.startswith("queue"):
+                put = partial(gpu.stream(value).put, NodeKind[kind.partition(":")[2].upper()])
             elif kind in _HANDLES:
                 given.append(gpu.held(value, _HANDLES[kind]))
             elif kind == "device":
@@ -102,6 +112,9 @@ class AnsweredFunction:
                 places.append((kind.partition(":")[2], value))
             else:
                 raise Refused(DriverResult.INVALID_VALUE)
+        if put is not None:
+            put(partial(self.function, gpu, *given))
+            return DriverResult.SUCCESS
         returned = self.function(gpu, *given)
         if self.returns:
             return int(returned)
@@ -110,6 +123,16 @@ class AnsweredFunction:
             if at:
                 store(at, struct.pack(_PACKED[kind], value))
         return DriverResult.SUCCESS
+
+
+def _require_no_capture(gpu: EmulatedGpu) -> None:
+    """Raise Refused, and end captures with an error, where this thread must not wait for the GPU."""
+    mode = gpu.thread.capture_mode
+    prohibiting = [capture for capture in captures.under_way() if capture.prohibits(mode)]
+    for capture in prohibiting:
+        capture.invalid = True
+    if prohibiting:
+        raise Refused(DriverResult.STREAM_CAPTURE_UNSUPPORTED)
 
 
 ROWS: dict[str, AnsweredFunction] = {}
@@ -126,10 +149,17 @@ def handles(word: str) -> Callable[[type[_Kind]], type[_Kind]]:
 
 
 def answers(
-    name: str, types: str = "", *, since: int = 0, needs: str = "context", returns: str = ""
+    name: str,
+    types: str = "",
+    *,
+    since: int = 0,
+    needs: str = "context",
+    returns: str = "",
+    waits: bool = False,
 ) -> Callable[[_Function], _Function]:
     def put(function: _Function) -> _Function:
-        ROWS[name] = AnsweredFunction(name, tuple(types.split()), function, since, needs, returns)
+        row = AnsweredFunction(name, tuple(types.split()), function, since, needs, returns, waits)
+        ROWS[name] = row
         return function
 
     return put

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import torch
 
+from ptxlab.clients import captures
+
 _ERRORS = {
     "cudaErrorInvalidDevice": (101, "invalid device ordinal"),
     "cudaErrorStreamCaptureUnsupported": (900, "operation not permitted when stream is capturing"),
@@ -33,6 +35,13 @@ def cuda_error(name: str) -> RuntimeError:
     )
     error.error_code = code  # type: ignore[attr-defined]
     return error
+
+
+def refuse_while_capturing() -> None:
+    """Raise the error of what waits for the GPU, where a capture is under way, which ends with one too."""
+    if captures.active() is not None:
+        captures.invalidate()
+        raise cuda_error("cudaErrorStreamCaptureUnsupported")
 
 
 def require_device(index: int | None) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ptxlab.clients.torch import streams
+
 _ATTRIBUTE = "__dlpack_c_exchange_api__"
 _NAME = b"dlpack_exchange_api"
 _WORDS, _CURRENT_STREAM = 7, 6
@@ -23,18 +25,18 @@ _api.PyCapsule_New.restype = ctypes.py_object
 _api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
-def _default_stream(kind: int, device: int, stream: Any) -> int:
-    stream[0] = None
+def _chosen_stream(kind: int, device: int, stream: Any) -> int:
+    stream[0] = streams.current() or None
     return 0
 
 
 _current_stream = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
-)(_default_stream)
+)(_chosen_stream)
 
 
 def install() -> None:
-    """Have the table say that the default stream is current. A PyTorch that has none is left alone."""
+    """Have the table say which stream is current. A PyTorch that has none is left alone."""
     capsule = getattr(torch.Tensor, _ATTRIBUTE, None)
     if capsule is None:
         return

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
+from ptxlab.clients import captures
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.imports import AfterImport
 from ptxlab.clients.session import Session
 from ptxlab.clients.strings import standing_in
-from ptxlab.clients.torch import recording
 from ptxlab.clients.triton.memory import borrowed
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.emulator import print_text
@@ -148,10 +148,10 @@ class Extension:
         config = LaunchConfig.of(tuple(shape[:3]), tuple(shape[3:]), shared)
         parameters = ctypes.string_at(ctypes.addressof(self._box) + _Box.parameters.offset, size)
         memory = borrowed((f"tensor {at}", tensor) for at, tensor in enumerate(self._tensors))
-        if recording.active is None:
+        if captures.active() is None:
             self._session.launch(kernel, config, parameters, memory)
         else:
-            recording.add(lambda: self._session.launch(kernel, config, parameters, memory))
+            captures.add(lambda: self._session.launch(kernel, config, parameters, memory))
 
     def _attribute(self, number: int) -> int:
         if number not in _ATTRIBUTES:

@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from ptxlab.clients.torch import library, recording, streams
+from ptxlab.clients import captures
+from ptxlab.clients.captures import Capture
+from ptxlab.clients.torch import library, streams
 from ptxlab.clients.torch.errors import cuda_error
-from ptxlab.clients.torch.recording import Recording
 
 _pools = count(1)
 
@@ -24,19 +25,19 @@ def pool_handle() -> tuple[int, int]:
 
 
 def is_capturing() -> bool:
-    return recording.active is not None
+    return captures.active() is not None
 
 
 class GraphBase:
     """A graph of work on "cuda": operations of PyTorch and launches of Triton."""
 
-    _recording: Recording | None
+    _capture: Capture | None
     _pool: Any
     _captured: bool
 
     def __new__(cls, keep_graph: bool = False) -> Any:
         made = super().__new__(cls)
-        made._recording = None
+        made._capture = None
         made._pool = None
         made._captured = False
         return made
@@ -52,20 +53,21 @@ class GraphBase:
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, "
                 "it's ok to replay them on the default stream.)"
             )
-        if recording.active is not None:
+        if captures.active() is not None:
             raise RuntimeError("Only one capture at a time is allowed in a process.")
         self._pool = pool or pool_handle()
-        self._recording = recording.active = Recording()
+        self._capture = Capture(captures.streams[streams.current()])
+        captures.begin(self._capture)
         library.copy_at_once(may=False)
 
     def capture_end(self) -> None:
-        if self._recording is None or recording.active is not self._recording:
+        if self._capture is None or captures.active() is not self._capture:
             raise RuntimeError("capture_end() called before capture_begin().")
-        recording.active = None
+        captures.end(self._capture)
         library.copy_at_once()
-        if self._recording.invalid:
+        if self._capture.invalid:
             raise cuda_error("cudaErrorStreamCaptureInvalidated")
-        if not self._recording.work:
+        if not self._capture.graph.nodes:
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be "
                 "captured on wrong device or stream.",
@@ -86,14 +88,14 @@ class GraphBase:
         """Do nothing: a graph is ready when it has been captured."""
 
     def replay(self) -> None:
-        if self._recording is None or not self._captured:
+        if self._capture is None or not self._captured:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         with torch.no_grad():
-            for work in self._recording.work:
-                work()
+            for node in self._capture.graph.nodes:
+                node.work()
 
     def reset(self) -> None:
-        self._recording = None
+        self._capture = None
         self._captured = False
 
     def pool(self) -> Any:

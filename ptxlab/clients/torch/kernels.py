@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch._C import DispatchKey, DispatchKeySet
 
-from ptxlab.clients.torch import recording
+from ptxlab.clients import captures
 from ptxlab.clients.torch.devices import require_one_device, tensors
-from ptxlab.clients.torch.errors import require_device
+from ptxlab.clients.torch.errors import refuse_while_capturing, require_device
 from ptxlab.clients.torch.generators import default, require_cuda, seeded
 from ptxlab.clients.torch.memory import allocations
 from ptxlab.clients.torch.operations import is_missing, of_gpus_alone
@@ -114,7 +114,7 @@ class Kernel:
     def _run(self, arguments: Mapping[str, Any], given: list[Any], named: dict[str, Any]) -> Any:
         if self.out:
             return self._into_out(arguments, given, named)
-        if recording.active is None:
+        if captures.active() is None:
             return self._results(arguments, self._compute(given, named))
         return self._recorded(arguments, given, named)
 
@@ -152,11 +152,11 @@ class Kernel:
                 new = allocations.on_gpu(named[name])
                 place(arguments[name], new.untyped_storage(), 0, new.size(), new.stride())
         into = {name: allocations.on_host(arguments[name]) for name in self.out}
-        if recording.active is None:
+        if captures.active() is None:
             for name, host in into.items():
                 host.copy_(named[name])
         else:
-            recording.add(lambda: self._compute(given, {**named, **into}))
+            captures.add(lambda: self._compute(given, {**named, **into}))
         results = tuple(arguments[name] for name in self.out)
         return results if len(results) > 1 else results[0]
 
@@ -169,9 +169,9 @@ class Kernel:
         to be of the right shape, which PyTorch knows when it has run.
         """
         if self.waits:
-            recording.refuse()
+            refuse_while_capturing()
         if self.written and all(self.returned):
-            recording.add(lambda: self._compute(given, named))
+            captures.add(lambda: self._compute(given, named))
             return self._results(arguments, None)
         copies = [
             _copied(value) if name in self.written else value
@@ -184,7 +184,7 @@ class Kernel:
             for into, new in zip(kept, tensors([self._compute(given, named)]), strict=True):
                 into.copy_(new)
 
-        recording.add(again)
+        captures.add(again)
         return self._results(arguments, result)
 
     def _seed(self, args: Any, kwargs: Mapping[str, Any], named: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ptxlab.clients.torch import recording
+from ptxlab.clients import captures
 from ptxlab.errors import Unsupported
 
 MEMORY = 1 << 34
@@ -71,7 +71,7 @@ class Allocations:
         nbytes = storage.nbytes()
         if nbytes:
             if (
-                storage.data_ptr() % _UNIT and recording.active is None
+                storage.data_ptr() % _UNIT and captures.active() is None
             ):  # else each replay writes here
                 host = _aligned(host, nbytes)
                 storage = host.untyped_storage()

@@ -20,11 +20,10 @@ from ptxlab.clients.torch import (
     generators,
     graphs,
     library,
-    recording,
     streams,
     subclasses,
 )
-from ptxlab.clients.torch.errors import require_device
+from ptxlab.clients.torch.errors import refuse_while_capturing, require_device
 from ptxlab.clients.torch.kernels import register
 from ptxlab.clients.torch.memory import MEMORY, allocations, memory_stats
 from ptxlab.clients.torch.special import SPECIAL
@@ -110,6 +109,7 @@ def install(target: Target) -> None:
         compiling.forget()
         return
     torch.Generator = generators.Generator
+    torch.Stream = streams.AnyStream
     exchange.install()
     subclasses.install()
     if torch.version.cuda is None:
@@ -182,7 +182,11 @@ def _members(target: Target) -> Mapping[str, Any]:
         "_accelerator_setDeviceIndex": require_device,
         "_accelerator_exchangeDevice": _exchange_device,
         "_accelerator_maybeExchangeDevice": _maybe_exchange_device,
-        "_accelerator_synchronizeDevice": lambda device: recording.refuse(),
+        "_accelerator_getStream": lambda device: torch.cuda.Stream(
+            stream_id=streams.current(), device_index=0, device_type=1
+        ),
+        "_accelerator_setStream": lambda stream: streams.choose(stream.stream_id),
+        "_accelerator_synchronizeDevice": lambda device: refuse_while_capturing(),
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_emptyCache": allocations.empty_cache,
         "_accelerator_emptyHostCache": _nothing,
@@ -203,7 +207,7 @@ def _members(target: Target) -> Mapping[str, Any]:
                 "canDeviceAccessPeer": lambda device, peer: False,
                 "getArchFlags": lambda: target.name.rstrip("af"),
                 "getCompiledVersion": lambda: 13000,
-                "synchronize": recording.refuse,
+                "synchronize": refuse_while_capturing,
                 "ipc_collect": _nothing,
                 "sleep": _nothing,
                 "set_sync_debug_mode": _nothing,

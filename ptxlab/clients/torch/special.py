@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
-from ptxlab.clients.torch import recording
+from ptxlab.clients import captures
 from ptxlab.clients.torch.arithmetic import ARITHMETIC
-from ptxlab.clients.torch.errors import require_device
+from ptxlab.clients.torch.errors import refuse_while_capturing, require_device
 from ptxlab.clients.torch.kernels import CPU, Kernel, place
 from ptxlab.clients.torch.memory import allocations
 from ptxlab.clients.torch.pinned import is_pinned, pinned
@@ -27,23 +27,23 @@ def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> 
     """Copy between the CPU and "cuda", or on it."""
     into = allocations.on_host(self) if self.is_cuda else self
     source = allocations.on_host(src) if src.is_cuda else src
-    if recording.active is None:
+    if captures.active() is None:
         into.copy_(source)
         return self
     if not all(each.is_cuda or is_pinned(each) for each in (self, src)):
-        recording.refuse()
-    recording.add(lambda: into.copy_(source))
+        refuse_while_capturing()
+    captures.add(lambda: into.copy_(source))
     return self
 
 
 def _number(self: torch.Tensor) -> Any:
     """Return the number of a tensor, for which the program waits."""
-    recording.refuse()
+    refuse_while_capturing()
     return aten._local_scalar_dense(allocations.on_host(self))
 
 
 def _equal(self: torch.Tensor, other: torch.Tensor) -> bool:
-    recording.refuse()
+    refuse_while_capturing()
     same: bool = _EQUAL(self, other)
     return same
 

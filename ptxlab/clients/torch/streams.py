@@ -8,18 +8,42 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping
-from itertools import count
 from threading import local
 from typing import Any
 
 import torch
 
-from ptxlab.clients.torch import recording
+from ptxlab.clients import captures
+from ptxlab.clients.captures import Capture, NodeKind, Stream, Work
+from ptxlab.clients.torch.errors import refuse_while_capturing, require_device
 
 _CUDA = 1
 """c10::DeviceType::CUDA."""
 _DEFAULT = 0
-_ids = count(1)
+
+
+class _TorchStream(Stream):
+    """One of PyTorch's streams, all of which are taken to be at whatever capture is under way, as its operations are."""
+
+    @property
+    def capture(self) -> Capture | None:
+        return captures.active()
+
+    @capture.setter
+    def capture(self, capture: Capture | None) -> None:
+        """Do nothing: it is known."""
+
+    def put(self, kind: NodeKind, work: Work) -> None:
+        capture = captures.active()
+        if capture is None:
+            work()
+        else:
+            capture.add(capture.origin, kind, work)
+
+
+def _new_stream() -> int:
+    """Return the number of a new stream, by which the driver knows it too."""
+    return captures.new_stream(_TorchStream(Stream.NON_BLOCKING))
 
 
 class _Current(local):
@@ -40,7 +64,26 @@ def choose(stream: int) -> None:
     _current.stream = stream
 
 
-class StreamBase(torch.Stream):  # type: ignore[misc]
+class _Streams(type(torch._C.Stream)):  # type: ignore[misc]
+    """All streams of PyTorch are instances of what stands in the place of their class."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch._C.Stream)
+
+
+class AnyStream(torch._C.Stream, metaclass=_Streams):  # type: ignore[misc]
+    """A stream of whatever device: of "cuda" one of torch.cuda, as PyTorch's library asks the guard for it by value."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Any:
+        device = given[0] if given else named.get("device")
+        asked = torch.device("cuda" if device is None else device)
+        if "stream_id" in named or len(given) > 1 or asked.type != "cuda":
+            return super().__new__(cls, *given, **named)
+        require_device(asked.index)
+        return torch.cuda.Stream(priority=named.get("priority", 0))
+
+
+class StreamBase(torch._C.Stream):  # type: ignore[misc]
     """A stream, whose number is its handle: nothing waits on it."""
 
     def __new__(
@@ -52,7 +95,7 @@ class StreamBase(torch.Stream):  # type: ignore[misc]
         device_type: int = _CUDA,
         stream_ptr: int = 0,
     ) -> Any:
-        number = stream_ptr or (next(_ids) if stream_id is None else stream_id)
+        number = stream_ptr or (_new_stream() if stream_id is None else stream_id)
         made = super().__new__(cls, stream_id=number, device_index=device_index, device_type=_CUDA)
         made.priority = max(-5, min(priority, 0))
         return made
@@ -75,15 +118,15 @@ class StreamBase(torch.Stream):  # type: ignore[misc]
         choose(self._before.pop())
 
     def query(self) -> bool:
-        recording.refuse()
+        refuse_while_capturing()
         return True
 
     def synchronize(self) -> None:
         """Wait for nothing."""
-        recording.refuse()
+        refuse_while_capturing()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, torch.Stream) and other.stream_id == self.stream_id
+        return isinstance(other, torch._C.Stream) and other.stream_id == self.stream_id
 
     def __hash__(self) -> int:
         return hash(self.stream_id)
@@ -109,7 +152,7 @@ class EventBase(torch.Event):  # type: ignore[misc]
 
     def synchronize(self) -> None:
         """Wait for nothing."""
-        recording.refuse()
+        refuse_while_capturing()
 
     def elapsed_time(self, end: EventBase) -> float:
         """Return milliseconds, as ``torch.Event`` does, which takes no event of a class made of it."""
@@ -135,7 +178,7 @@ def _query(guard: int, event: int) -> bool:
 
 def _synchronize(guard: int, event: int) -> None:
     """Wait for nothing; an error cannot be raised through C++, but a capture can end with one."""
-    recording.invalidate()
+    captures.invalidate()
 
 
 def _elapsed(guard: int, begin: int, end: int, device: int) -> float:

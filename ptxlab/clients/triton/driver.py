@@ -15,9 +15,9 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as nvidia
 
+from ptxlab.clients import captures
 from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.session import Session
-from ptxlab.clients.torch import recording
 from ptxlab.clients.torch.pinned import is_pinned
 from ptxlab.clients.triton.memory import borrowed, whole_words
 from ptxlab.clients.triton.tensor_maps import tensor_map
@@ -134,7 +134,7 @@ class _Utils:
 
     def is_stream_capturing(self, stream: int) -> bool:
         """Say whether launches are recorded in a graph, to run when it is replayed."""
-        return recording.active is not None
+        return captures.active() is not None
 
     def get_device_capability(self, device: int) -> tuple[int, int]:
         return divmod(self.session.device.target.capability, 10)
@@ -205,10 +205,10 @@ class _Utils:
             warps, ctas, shared = metadata
             cluster = None if ctas == 1 else ctas
             config = LaunchConfig.of((x * ctas, y, z), warps * WARP, shared, cluster, cooperative)
-            if recording.active is None:
+            if captures.active() is None:
                 self.session.launch(kernel, config, block, memory)
             else:
-                recording.add(lambda: self.session.launch(kernel, config, block, memory))
+                captures.add(lambda: self.session.launch(kernel, config, block, memory))
         if exit_hook is not None:
             exit_hook(launch_metadata)
 

@@ -1,15 +1,13 @@
-"""Launches with attributes, graphs of them, and what a stream calls and tells."""
+"""Launches with attributes, and what a stream calls and tells."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Any
 
 import pytest
 
 from tests.clients.driver.calls import Driver
-from tests.clients.driver.test_copies import DEVICE, Copy3D
 
 # Stores n, how many CTAs its cluster has, and how many bytes of dynamic shared memory there are.
 TEXT = """.version 8.3
@@ -120,45 +118,6 @@ def test_a_block_of_parameters(launcher: Launcher) -> None:
         assert launcher.words()[0] == 21 * (result == "SUCCESS")
     without = launcher.driver.result("cuLaunchKernel", launcher.kernel, *[1] * 6, 0, 0, 0, 0)
     assert without == "INVALID_VALUE"
-
-
-def test_nodes_of_a_graph_are_as_they_were_when_they_were_added(launcher: Launcher) -> None:
-    driver, copied = launcher.driver, launcher.driver.upload(bytes(4))
-
-    def kernel(given: Arguments) -> Any:
-        """Return CUDA_KERNEL_NODE_PARAMS."""
-        packed = struct.pack("<Q7I4xQQ", launcher.kernel, 1, 1, 1, 32, 1, 1, 0, given.address, 0)
-        return ctypes.create_string_buffer(packed, len(packed) + 16)
-
-    box = Copy3D(
-        srcMemoryType=DEVICE, srcDevice=launcher.out, dstMemoryType=DEVICE, dstDevice=copied,
-        Width=4, Height=1, Depth=1,
-    )  # fmt: skip
-    graph, given = driver("cuGraphCreate"), Arguments(launcher.out, 5)
-    parameters = kernel(given)
-    node = driver("cuGraphAddKernelNode_v2", graph, ctypes.addressof(parameters))
-    copy = driver("cuGraphAddMemcpyNode", graph, ctypes.addressof(box))
-    given.values[1].value, box.Width = 6, 0
-    executable = driver("cuGraphInstantiateWithFlags", graph)
-    late = driver("cuGraphAddKernelNode_v2", graph, ctypes.addressof(parameters))
-    driver("cuGraphLaunch", executable, 0)
-    assert launcher.words()[0] == 5
-    assert driver.download(copied, 4) == struct.pack("<I", 5)
-
-    parameters = kernel(Arguments(launcher.out, 8))
-    change = ctypes.addressof(parameters)
-    assert driver.result("cuGraphExecKernelNodeSetParams_v2", executable, late, change) == (
-        "INVALID_VALUE"
-    )
-    box.Width, box.srcX = 4, 4
-    driver("cuGraphExecKernelNodeSetParams_v2", executable, node, change)
-    driver("cuGraphExecMemcpyNodeSetParams", executable, copy, ctypes.addressof(box))
-    driver("cuGraphLaunch", executable, 0)
-    assert launcher.words()[0] == 8
-    assert driver.download(copied, 4) == struct.pack("<I", 1)
-    driver("cuGraphExecDestroy", executable)
-    assert driver.result("cuGraphLaunch", executable, 0) == "INVALID_HANDLE"
-    assert driver.result("cuGraphLaunch", graph, 0) == "INVALID_HANDLE"
 
 
 def test_what_a_stream_calls() -> None:

@@ -145,7 +145,7 @@ def test_pools_have_memory_of_their_kind() -> None:
     driver, kinds = Driver(), []
     for kind, location in ((PLAIN, ON_DEVICE), (PLAIN, ON_HOST), (MANAGED_MEMORY, ON_DEVICE)):
         pool = create_pool(driver, kind, location)
-        address = driver("cuMemAllocFromPoolAsync", 64, pool)
+        address = driver("cuMemAllocFromPoolAsync", 64, pool, 0)
         kinds.append([attribute(driver, which, address)[0] for which in (MEMORY_TYPE, MANAGED)])
     assert kinds == [[2, 0], [1, 0], [2, 1]]
     assert create_pool(driver, PLAIN, ON_DEVICE, handles=1) == "NOT_SUPPORTED"

@@ -98,6 +98,57 @@ def test_cuda_core(emulating: Callable[[str], Done]) -> None:
     assert said == ""
 
 
+def test_graphs_of_cuda_core(emulating: Callable[[str], Done]) -> None:
+    pytest.importorskip("cuda.core")
+    assert run_program("graphs.py", emulating) == ""
+
+
+TORCH = """
+import numpy as np
+import torch
+import ptxlab.triton
+from cuda.bindings import driver
+from cuda.core import Device, LaunchConfig, Program, Stream, launch
+ptxlab.triton.use_emulator(session=session)
+Device().set_current()
+code = 'extern "C" __global__ void add(int* x, int n) { x[threadIdx.x] += n; }'
+add = Program(code, code_type="c++").compile("ptx").get_kernel("add")
+x, stream = torch.zeros(32, dtype=torch.int32, device="cuda"), torch.cuda.Stream()
+handle = driver.CUstream(stream.cuda_stream)
+
+def work(factor, n):
+    global x
+    x *= factor
+    launch(Stream.from_handle(torch.cuda.current_stream().cuda_stream), LaunchConfig(grid=1, block=32), add, x.data_ptr(), np.int32(n))
+
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, stream=stream):
+    work(3, 2)
+assert x[0] == 0
+graph.replay(), graph.replay()
+assert x[0] == 8
+driver.cuStreamBeginCapture(handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
+assert torch.cuda.is_current_stream_capturing()
+with torch.cuda.stream(stream):
+    work(2, 1)
+_, captured = driver.cuStreamEndCapture(handle)
+assert x[0] == 8
+_, executable = driver.cuGraphInstantiate(captured, 0)
+driver.cuGraphLaunch(executable, handle)
+assert x[0] == 17, x
+"""
+
+
+def test_pytorch_and_the_driver_capture_the_same_streams(
+    emulating: Callable[[str], Done],
+) -> None:
+    need("torch")
+    need("triton")
+    pytest.importorskip("cuda.core")
+    done = emulating(TORCH)
+    assert done.returncode == 0, done.stderr
+
+
 LINKED = """
 import ctypes, pathlib, types
 from ptxlab.clients.driver.linked_runtime import answer

@@ -19,7 +19,7 @@ WIDE = {
     "size_t", "cuuint64_t", "CUdeviceptr", "CUcontext", "CUstream", "CUevent", "CUmodule",
     "CUfunction", "CUlibrary", "CUkernel", "CUmemoryPool", "CUhostFn", "CUstreamCallback",
     "CUmemLocation", "CUoccupancyB2DSize", "CUgraph", "CUgraphExec", "CUgraphNode",
-    "cudaEvent_t", "cudaKernel_t", "cudaLibrary_t", "cudaStream_t", "cudaFunction_t", "unsigned PY_LONG_LONG",
+    "CUuserObject", "cudaGraph_t", "cudaGraphExec_t", "cudaGraphNode_t", "cudaEvent_t", "cudaKernel_t", "cudaLibrary_t", "cudaStream_t", "cudaFunction_t", "unsigned PY_LONG_LONG",
     "struct cudaMemLocation", "cudaMemPool_t", "cudaHostFn_t", "cudaStreamCallback_t",
 }  # fmt: skip
 WORDS_OF = {

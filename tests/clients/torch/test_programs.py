@@ -332,6 +332,24 @@ def test_streams_and_events(torch: Any) -> None:
         assert torch.cuda.current_device() == 0
 
 
+def test_a_stream_of_any_device(torch: Any) -> None:
+    streams = [torch.Stream(), torch.Stream("cuda:0"), torch.Stream(device="cuda", priority=-1)]
+    assert all(isinstance(stream, torch.cuda.Stream) for stream in streams)
+    assert len({stream.cuda_stream for stream in streams}) == 3
+    with streams[0]:
+        assert torch.accelerator.current_stream() == streams[0] == torch.cuda.current_stream()
+    before = torch.accelerator.current_stream()
+    torch.accelerator.set_stream(streams[1])
+    assert torch.cuda.current_stream() == streams[1]
+    torch.accelerator.set_stream(before)
+    before.wait_event(streams[1].record_event())
+    assert torch.Stream("cpu").device.type == "cpu"
+    raw = torch.Stream(stream_id=0, device_index=0, device_type=1)
+    assert (raw.device, isinstance(raw, torch.Stream)) == (torch.device("cuda:0"), True)
+    with pytest.raises(torch.AcceleratorError, match="invalid device ordinal"):
+        torch.Stream("cuda:1")
+
+
 def test_memory_is_counted(torch: Any) -> None:
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
