@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
-from ptxlab.emulator.operations.tensor_map import MAP_READ
+from ptxlab.emulator.operations.tensor_map import MAP_READ, MAP_REST
 from ptxlab.emulator.prepare.effects import Effects
 from ptxlab.emulator.prepare.forms import effects_of, form_of
 from ptxlab.emulator.prepare.program import Access
@@ -218,7 +218,7 @@ class Checker(Watcher):
             self._flags.access(instruction, Threads(context.wave.width, index=threads), first)
         kind = AccessKind(access.writes, effects.strong)
         touch = Touch(kind, context.number(context.site), entries(threads, count), granules)
-        if not access.writes or effects.atomic:
+        if (not access.writes or effects.atomic) and access.verb != MAP_REST:
             states = self._shared.read(touch)
             if states is not None:
                 self._registers.load(threads, states.reshape(threads.size, count))

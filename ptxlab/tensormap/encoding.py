@@ -28,7 +28,8 @@ from ptxlab.tensormap.tensor_map import (
 )
 
 MAP_BYTES = 128
-_READ_BYTES = 64
+READ_BYTES = 64
+"""All of a map, and those in which its fields are, which the copy engine reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def encode(tensor_map: TensorMap) -> bytes:
     else:
         fields = _TILED
         values |= _each("box", box)
-    read = _with(0, fields, values).to_bytes(_READ_BYTES, "little")
+    read = _with(0, fields, values).to_bytes(READ_BYTES, "little")
     return (read + _WIDE * tensor_map.is_wide).ljust(MAP_BYTES, b"\0")
 
 
@@ -143,7 +144,7 @@ def decode(data: bytes) -> TensorMap:
     Raises ValueError for bits that mean nothing and for a map that the driver would not have made, or
     ``tensormap.replace`` of one of those.
     """
-    word, wide = int.from_bytes(data[:_READ_BYTES], "little"), data[_READ_BYTES:].startswith(_WIDE)
+    word, wide = int.from_bytes(data[:READ_BYTES], "little"), data[READ_BYTES:].startswith(_WIDE)
     fields = _fields(word, wide=wide)
     value = {name: field.get(word) for name, field in fields.items()}
     rank = value["rank"]

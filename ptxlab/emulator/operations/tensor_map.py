@@ -6,6 +6,7 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: tensormap.replace" 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,7 +28,7 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.isa.legality import parse_needs
 from ptxlab.syntax.tree import Integer, Operand
-from ptxlab.tensormap.encoding import MAP_BYTES
+from ptxlab.tensormap.encoding import MAP_BYTES, READ_BYTES
 from ptxlab.tensormap.encoding import replace as replaced
 
 PIECE = 16
@@ -39,6 +40,9 @@ _OF_96_BYTES = 4
 """The number of a swizzle of 96 bytes, which has a bit of its own in a map."""
 _NEEDS_96_BYTES = parse_needs("sm_103a sm_107a 8.8")
 MAP_READ, MAP_WRITE = "read of a tensor map", "write of a tensor map"
+MAP_REST = "read behind what is used of a tensor map"
+_USED = READ_BYTES // PIECE
+"""The pieces in which fields of a map are: behind them nothing needs to be written."""
 
 
 def map_at(context: Context, operand: Operand, space: str, *, writes: bool) -> Sequence[Access]:
@@ -95,8 +99,8 @@ def _replace(context: Context, form: RowForm) -> Step:
     if form["field"] == "swizzle_mode" and value == Integer(_OF_96_BYTES):
         require(context, f"{form.name} {_OF_96_BYTES}", _NEEDS_96_BYTES, value)
     space = state_space(form.modifiers)
-    reads = map_at(context, address, space, writes=False)
-    writes = map_at(context, address, space, writes=True)
+    reads = map_at(context, address, space, writes=False)[:_USED]
+    writes = map_at(context, address, space, writes=True)[:_USED]
     ordinal = numbered[0].value if numbered and isinstance(numbered[0], Integer) else 0
     source, field, line = context.source(value, form["T"]), form["field"], context.line
     has_96 = not _NEEDS_96_BYTES.missing(context.target)
@@ -133,7 +137,8 @@ def _copy(context: Context, form: RowForm) -> Step:
     target, origin, size = context.operands(3)
     _require_map(context, size)
     writes = map_at(context, target, "global", writes=True)
-    reads = map_at(context, origin, "shared", writes=False)
+    pieces = map_at(context, origin, "shared", writes=False)
+    reads = [*pieces[:_USED], *(replace(piece, verb=MAP_REST) for piece in pieces[_USED:])]
     context.participants = ALIGNED
 
     def run(frame: Frame, threads: Threads) -> None:
