@@ -55,6 +55,7 @@ class AsyncCopies:
         self._started = 0
         self._pending = context.shadow.table(np.int64)
         self._write = AccessKind(writes=True)
+        self._twice: Touch | None = None
 
     # ---- what copying instructions do ----
 
@@ -69,9 +70,8 @@ class AsyncCopies:
         touch = Touch(self._write, context.number(context.site), entries(threads, count), granules)
         self.touch(touch)
         self._races.compare(touch)
-        marks = self._started << _THREAD_BITS | touch.threads
-        self._pending.data[granules] = marks
-        self._twice(touch, marks)
+        self._pending.data[granules] = self._started << _THREAD_BITS | touch.threads
+        self._twice = touch
         copy = self._copies[self._started] = _Copy(
             self._started,
             context.site,
@@ -87,6 +87,43 @@ class AsyncCopies:
     def read(self, start: Array, nbytes: int, threads: Array) -> None:
         """Add to the copy just started that ``threads`` read ``nbytes`` of global memory each."""
         self._copies[self._started].sources.append((start, nbytes, threads))
+
+    def settle(self) -> None:
+        """Report threads that copied to one place with the instruction at hand, of which all is known now."""
+        touch, self._twice = self._twice, None
+        if touch is None:
+            return
+        others = self._pending.data.take(touch.granules) & _THREADS
+        lost = np.flatnonzero(others != touch.threads)
+        if not lost.size:
+            return
+        origin = self._origins(self._copies[self._started])
+        same = origin[touch.threads[lost]] == origin[others[lost]]
+        for severity, at in (("error", lost[~same]), ("info", lost[same])):
+            if at.size:
+                self._find_twice(severity, touch, others, at)
+
+    def _origins(self, copy: _Copy) -> Array:
+        """Return for each thread where its source is, which brings the same as another's that is the same.
+
+        Those without a source bring zeros. One with part of a source is like no other.
+        """
+        origin = np.zeros(self._context.wave.width, np.uint64)
+        for start, length, readers in copy.sources:
+            origin[readers] = start if length == copy.nbytes else ~readers
+        return origin
+
+    def _find_twice(self, severity: str, touch: Touch, others: Array, at: Array) -> None:
+        context = self._context
+        thread, other = int(touch.threads[at[0]]), int(others[at[0]])
+        message = (
+            f"WAW: {context.thread(thread)} and {context.thread(other)} both copy to "
+            f"{context.shared(int(touch.granules[at[0]]))}, and nothing orders the two"
+        )
+        if severity == "info":
+            message += "; both bring the same"
+        words, count = (message, "let one thread copy it"), at.size * context.shadow.size
+        context.find("race", severity, "twice", count, words, context.site)
 
     def control(self, site: Site, threads: Threads) -> None:
         """Follow the groups of copies."""
@@ -150,21 +187,6 @@ class AsyncCopies:
                 who = int(threads[mine[0]]), int(readers[theirs[0]])
                 words = _early(self._context, copy, did, "from", *who)
                 self._context.find("async", "error", "source", mine.size, words, copy.site)
-
-    def _twice(self, touch: Touch, marks: Array) -> None:
-        """Report threads that copy to one place with the same instruction."""
-        kept = self._pending.data.take(touch.granules)
-        lost = np.flatnonzero(kept != marks)
-        if lost.size:
-            thread, other = int(touch.threads[lost[0]]), int(kept[lost[0]] & _THREADS)
-            where = self._context.shared(int(touch.granules[lost[0]]))
-            message = (
-                f"WAW: {self._context.thread(thread)} and {self._context.thread(other)} both copy to "
-                f"{where}, and nothing orders the two"
-            )
-            words = message, "let one thread copy it"
-            count = lost.size * self._context.shadow.size
-            self._context.find("race", "error", "twice", count, words, self._context.site)
 
     def end(self) -> None:
         words = (

@@ -233,6 +233,8 @@ class Checker(Watcher):
 
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._registers.settle(site, frame)
+        if self._copying:
+            self._copies.settle()
 
     def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
         self._registers.exchange(frame, threads, source, taking_part)

@@ -18,7 +18,7 @@ RULES: dict[str, tuple[str, dict[str, str]]] = {
         {
             "RAW|WAR|WAW": "a read after a write, a write after a read, a write after a write",
             "global RAW|global WAR|global WAW": "the same in global memory, with no fence and flag between",
-            "twice": "two threads that cp.async to one place",
+            "twice": "two threads that cp.async to one place, information where both bring the same",
             "grid": "information: an access before griddepcontrol.wait",
         },
     ),

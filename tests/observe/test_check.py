@@ -276,6 +276,18 @@ TWINS = (
           "cp.async.ca.shared.global [tile], [q], 4")],
     ),
     Twins(
+        "two copies of the same to one place",
+        "cp.async.ca.shared.global [at], [p], 4;\n" + COMMIT + WAIT, "[at]", "[tile]",
+        [("info", "race twice", "cp.async.ca.shared.global [tile], [p], 4",
+          "cp.async.ca.shared.global [tile], [p], 4")],
+    ),
+    Twins(
+        "two copies of parts of the same to one place",
+        "cp.async.ca.shared.global [at], [p], 4, 2;\n" + COMMIT + WAIT, "[at]", "[tile]",
+        [("error", "race twice", "cp.async.ca.shared.global [tile], [p], 4, 2",
+          "cp.async.ca.shared.global [tile], [p], 4, 2")],
+    ),
+    Twins(
         "part of a warp ends before a barrier", "bar.sync 0;", "bar", "@low exit;\nbar",
         [("error", "barrier absent from warp", "bar.sync 0", None)],
     ),

@@ -267,9 +267,10 @@ def test_what_is_checked_as_data(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", *words]) == 0
         told = json.loads(capsys.readouterr().out)
         assert [check["check"] for check in told["checks"]] == list(RULES)
-        assert {"rules": ["twice"], "about": "two threads that cp.async to one place"} in told[
-            "checks"
-        ][0]["rules"]
+        assert {
+            "rules": ["twice"],
+            "about": "two threads that cp.async to one place, information where both bring the same",
+        } in told["checks"][0]["rules"]
 
 
 def test_what_is_no_ptx_is_rejected_as_in_other_verbs(
