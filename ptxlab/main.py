@@ -84,7 +84,7 @@ def dispatch(arguments: list[str]) -> int:
         raise PtxlabError(
             f"no verb {verb!r}{suggestion(verb, names)}", hint=f"verbs are {', '.join(names)}"
         )
-    if verb == "run" and (program := of_program(arguments[1:])) is not None:
+    if any(word.endswith(".cu") for word in arguments) and (program := of_program(arguments)):
         return dispatch(program)
     verb_parser, execute = find_verb(verb)
     args = verb_parser.parse_args(arguments[1:])
@@ -96,8 +96,8 @@ def dispatch(arguments: list[str]) -> int:
 
 
 def of_program(words: Sequence[str]) -> list[str] | None:
-    """Return the command that ``ptxlab run`` with these words stands for where they name a program and not a kernel."""
-    from ptxlab.verbs.run.program import as_exec
+    """Return the command that these words stand for where they name a program and not a kernel."""
+    from ptxlab.verbs.exec.program import as_exec
 
     return as_exec(words)
 

@@ -90,6 +90,17 @@ def called(name: str) -> str:
     return text
 
 
+_ARGUMENTS = 64
+
+
+def brief(name: str) -> str:
+    """Return what a kernel is called in a line of text: CuTe's have arguments of a thousand characters."""
+    plain, bracket, arguments = called(name).partition("<")
+    if len(arguments) > _ARGUMENTS:
+        arguments = f"{arguments[: _ARGUMENTS - 4].rstrip()}...>"
+    return plain + bracket + arguments
+
+
 def _inside(parameters: str) -> str:
     """Return what stands behind the parameters of a function: ``::tile`` of a variable inside it."""
     depth = 0

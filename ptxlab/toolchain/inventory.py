@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxlab.errors import ToolchainError
-from ptxlab.toolchain import nvdisasm, nvjitlink, nvrtc, release
+from ptxlab.toolchain import nvcc, nvdisasm, nvjitlink, nvrtc, release
 from ptxlab.toolchain.wheels import load_library
 
 _EMPTY = ".visible .entry empty() { ret; }"
@@ -20,7 +20,7 @@ _CURRENT = re.compile(r"current version is '([\d.]+)'")
 class Tool:
     """A tool with its ``version`` and ``path``, or with the ``problem`` that it is not there.
 
-    ``package`` is what pip calls it.
+    ``package`` is what pip calls it, and ``only_for`` what it is for, where ptxlab does not ask for it.
     """
 
     name: str
@@ -28,10 +28,11 @@ class Tool:
     version: str = ""
     path: str = ""
     problem: str = ""
+    only_for: str = ""
 
 
 def tools() -> tuple[Tool, ...]:
-    """Return NVRTC, nvJitLink and nvdisasm."""
+    """Return NVRTC, nvJitLink, nvdisasm and nvcc."""
     return (
         _tool("NVRTC", nvrtc.PACKAGE, nvrtc.version, lambda: load_library("nvrtc", nvrtc.PACKAGE)),
         _tool(
@@ -41,6 +42,10 @@ def tools() -> tuple[Tool, ...]:
             lambda: load_library("nvJitLink", release.PACKAGE),
         ),
         _tool("nvdisasm", nvdisasm.PACKAGE, nvdisasm.version, nvdisasm.program),
+        replace(
+            _tool("nvcc", nvcc.PACKAGE, nvcc.release, nvcc.program),
+            only_for="a .cu file with a main",
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from ptxlab.toolchain.includes import scan
 from ptxlab.toolchain.wheels import ToolAbsent, wheel_file
 
 PACKAGE = "nvidia-cuda-nvcc"
-_HEADERS = "nvidia-cuda-cccl"
+HEADERS = "nvidia-cuda-cccl"
 """The package with Thrust, CUB and ``cuda::std``."""
 
 _ALWAYS = ("-O2", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda")
@@ -77,7 +77,7 @@ def _installed() -> str | None:
 def _way() -> str:
     if not installation.has_nvidia_wheels():
         return ""
-    install = f"install it with: {installation.adding(PACKAGE, _HEADERS)}"
+    install = f"install it with: {installation.adding(PACKAGE, HEADERS)}"
     return (
         f"{install}; ptxlab run FILE --kernel NAME --grid X --block X launches one kernel without"
     )
@@ -89,10 +89,15 @@ def version() -> str:
     return _run(program(), "--version").stdout
 
 
+def release() -> str:
+    """Return its number: 13.0.88."""
+    number = re.search(r"\bV([\d.]+)", version())
+    return number[1] if number else ""
+
+
 def _compiled(path: str, arch: str, options: Sequence[str]) -> bytes:
     # A wheel has the shared runtime by its full name alone, and not that by which nvcc asks for it.
-    major = re.search(r"release (\d+)", version())
-    runtime = ["-cudart=none", f"-l:libcudart.so.{major[1] if major else ''}"]
+    runtime = ["-cudart=none", f"-l:libcudart.so.{release().partition('.')[0]}"]
     with tempfile.TemporaryDirectory(prefix="ptxlab-") as folder:
         made = os.path.join(folder, "program")
         ran = _run(program(), *options, *runtime, path, "-o", made)

@@ -10,7 +10,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.main import main
-from ptxlab.syntax.names import called, matching
+from ptxlab.syntax.names import brief, called, matching
 from ptxlab.toolchain.source_kernels import Template, launched
 from tests.together import in_one_test
 
@@ -49,7 +49,15 @@ int main() {
 
 @in_one_test("name", NAMES)
 def test_names_are_those_of_the_source(name: str) -> None:
-    assert called(name) == NAMES[name]
+    assert called(name) == brief(name) == NAMES[name]
+
+
+def test_of_many_arguments_the_first_are_shown() -> None:
+    """64 characters of them: a name that is as long is whole."""
+    arguments = "int, " * 12 + "int"
+    assert brief(f"k<{arguments}>") == f"k<{arguments}>"
+    assert brief(f"k<{arguments}, int>") == "k<" + ("int, " * 12) + "...>"
+    assert brief("a_name" * 20) == "a_name" * 20
 
 
 @in_one_test(

@@ -9,7 +9,7 @@ from ptxlab.machine import uses
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.hazards import Hazard
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.verbs.check.control_bits import CheckedKernel, CheckedProgram
 from ptxlab.verbs.check.machine_code import CheckedMachineCode
 from ptxlab.verbs.diff import engines_text
@@ -81,7 +81,7 @@ def _kernel(program: CheckedProgram, kernel: CheckedKernel) -> Iterator[str]:
     member = program.program.member
     of = f", {member.kind}" if member else ""
     count = counted(kernel.instructions, "instruction")
-    yield f"{called(kernel.name)} on {program.program.arch}{of}: {hazards} in {count}"
+    yield f"{brief(kernel.name)} on {program.program.arch}{of}: {hazards} in {count}"
     yield from (f"not checked: {what}" for what in kernel.unchecked)
 
 

@@ -9,7 +9,7 @@ from ptxlab.errors import Location, PtxlabError
 from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.lexer import locate_line
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.view.annotations import Annotation
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
@@ -99,7 +99,7 @@ def _verdict(report: CheckReport) -> Iterator[str]:
     )
     what = " of ".join(
         name
-        for name in (report.kernel and f"kernel {called(report.kernel)}", report.source.path)
+        for name in (report.kernel and f"kernel {brief(report.kernel)}", report.source.path)
         if name
     )
     yield f"{report.verdict}: {counts + ' in ' if counts else ''}{what}"

@@ -9,7 +9,7 @@ from typing import Any
 from ptxlab.observe.diff import Output
 from ptxlab.observe.engines import EngineSide, ToldStep
 from ptxlab.syntax.functions import SourceLine
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief, called
 from ptxlab.verbs.diff.engines import EnginesTold
 from ptxlab.verbs.diff.text import output_json, output_rows
 from ptxlab.view.json import members
@@ -31,7 +31,7 @@ _VERDICTS = {
 
 def text(file: str, told: EnginesTold) -> str:
     report = told.report
-    lines = [f"{called(report.kernel)} of {file}: {_VERDICTS[report.verdict]}"]
+    lines = [f"{brief(report.kernel)} of {file}: {_VERDICTS[report.verdict]}"]
     lines += fields(
         [
             ("a", f"its PTX for {told.arch}"),

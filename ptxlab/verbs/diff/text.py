@@ -9,7 +9,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Repeatable
 from ptxlab.syntax import locate
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, counted, fields, hexadecimal, number
@@ -18,7 +18,7 @@ SCHEMA = "ptxlab.diff/1"
 
 
 def text(file: str, report: DiffReport) -> str:
-    lines = [f"{called(report.launch.kernel)} of {file}: {_verdict(report)}"]
+    lines = [f"{brief(report.launch.kernel)} of {file}: {_verdict(report)}"]
     lines += fields([*zip("ab", report.devices, strict=True)])
     lines += unverified(report.unverified)
     if report.outputs:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import ptxlab
 from ptxlab import cache, installation
 from ptxlab.errors import DeviceUnavailable, LaunchError
-from ptxlab.toolchain import compile_cuda, disassemble, inventory, link_ptx
+from ptxlab.toolchain import compile_cuda, disassemble, inventory, link_ptx, nvcc
 from ptxlab.toolchain.inventory import Tool
 from ptxlab.toolchain.wheels import wheel_version
 from ptxlab.verbs.doctor.text import Report
@@ -116,11 +116,18 @@ def advice(packages: Sequence[Report], tools: Sequence[Tool]) -> list[str]:
     missing = [package for package in packages if not package["version"] and package["advice"]]
     known = {package["name"] for package in packages}
     needed = [package["requirement"] for package in missing if package["needed"]]
-    needed += [tool.package for tool in tools if tool.problem and tool.package not in known]
+    absent = [tool for tool in tools if tool.problem and tool.package not in known]
+    needed += [tool.package for tool in absent if not tool.only_for]
     lines = [installation.adding(*needed)] if needed else []
     for costs in EXTRAS.values():
         optional = [package["requirement"] for package in missing if package["costs"] == costs]
         lines += [f"{installation.adding(*optional)}    ({costs})"] if optional else []
+    if installation.has_nvidia_wheels():
+        lines += [
+            f"{installation.adding(tool.package, nvcc.HEADERS)}    (only for {tool.only_for})"
+            for tool in absent
+            if tool.only_for
+        ]
     return lines
 
 

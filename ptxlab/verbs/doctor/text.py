@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ptxlab.installation import this_platform
+from ptxlab.toolchain.inventory import Tool
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.doctor/1"
@@ -25,7 +26,7 @@ def text(report: Report) -> str:
             for tool in report["tools"]
             if not tool.problem
         ),
-        *((tool.name, f"absent: {tool.problem}") for tool in report["tools"] if tool.problem),
+        *((tool.name, _absent(tool)) for tool in report["tools"] if tool.problem),
         *(
             (package["name"], package["version"] or _missing(package))
             for package in report["packages"]
@@ -54,6 +55,12 @@ def as_json(report: Report) -> dict[str, Any]:
         "works": {name: not problem for name, problem in _tried(report)},
         "advice": _advice(report),
     }
+
+
+def _absent(tool: Tool) -> str:
+    return (
+        f"not installed: only for {tool.only_for}" if tool.only_for else f"absent: {tool.problem}"
+    )
 
 
 def _driver(version: int, newest_ptx: str, problem: str) -> str:

@@ -69,11 +69,11 @@ class Looking:
 
     def _said(self, launched: Launched, verb: str, argument: str) -> dict[str, Any]:
         from ptxlab.cli.failures import failure_of
-        from ptxlab.syntax.names import called
+        from ptxlab.syntax.names import brief
         from ptxlab.verbs.results import said, written
         from ptxlab.view.json import plain
 
-        heading = f"{verb} of launch {launched.number}, {called(launched.kernel.name)}"
+        heading = f"{verb} of launch {launched.number}, {brief(launched.kernel.name)}"
         try:
             result = LOOKS[verb](launched, argument)
         except PtxlabError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.clients.session import Usage
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, counted
@@ -57,7 +57,7 @@ def text(outcome: ProgramOutcome, *, table: bool) -> str:
 def _missing(outcome: ProgramOutcome) -> str:
     """Say that there was no launch as wanted, and which there were."""
     by_first = sorted(outcome.usage.items(), key=lambda entry: entry[1].first)
-    made = ", ".join(f"{called(name)} from {used.first} on" for name, used in by_first)
+    made = ", ".join(f"{brief(name)} from {used.first} on" for name, used in by_first)
     number = counted(outcome.launches, "launch", "launches", form=",")
     hint = f"\nhint: it made {number}: {made}" if made else ""
     return f"ptxlab: the program made no launch {outcome.wanted}{hint}"
@@ -74,7 +74,7 @@ def _table(outcome: ProgramOutcome) -> Iterator[str]:
     for name, used in sorted(outcome.usage.items(), key=lambda entry: -entry[1].seconds):
         share = used.seconds / outcome.seconds if outcome.seconds else 0.0
         numbers = (f"{used.launches:,}", f"{used.seconds:.3f}", f"{share:.1%}")
-        rows.append((called(name), *numbers, f"{used.instructions:,}"))
+        rows.append((brief(name), *numbers, f"{used.instructions:,}"))
     names = aligned([(row[0],) for row in rows], "<")
     numbers_ = aligned([row[1:] for row in rows])
     width = max(map(len, names))

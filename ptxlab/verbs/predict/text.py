@@ -10,7 +10,7 @@ from typing import Any
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.model import MODELLED, Prediction
 from ptxlab.prediction.resident import Sampled
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.view.csv import as_csv
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, at_line, read_sources, source_text
@@ -66,7 +66,7 @@ def _alone(prediction: Prediction) -> list[str]:
     rows = [
         (
             "kernel",
-            f"{called(prediction.kernel)} on {prediction.gpu} ({prediction.arch}) at {prediction.clock_mhz:,} MHz"
+            f"{brief(prediction.kernel)} on {prediction.gpu} ({prediction.arch}) at {prediction.clock_mhz:,} MHz"
             + (", L2 cold" if prediction.cold else ""),
         ),
         (
@@ -129,7 +129,7 @@ def _compared(predictions: Sequence[Prediction], width: int | None) -> list[str]
         )
     missing = dict.fromkeys(part for each in predictions for part in each.not_modelled)
     return [
-        called(predictions[0].kernel),
+        brief(predictions[0].kernel),
         *fitted(rows, width, ("MHz", "CTAs", "cycles", "used", "likely", "warps")),
         f"the model is {MODELLED:.0%} off on average; not in it: {', '.join(missing)}",
     ]

@@ -13,7 +13,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import IDEAL, SPACES, Counts, Space
 from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.observe.traffic import Conflict
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.verbs.profile.lines import ShownLine, ptx_text, rows, table
 from ptxlab.view.colour import Heat, plain
 from ptxlab.view.fidelity import unverified
@@ -213,7 +213,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
 
 
 def heading(profile: Profile) -> str:
-    return f"{called(profile.kernel)}{profile.config.chevrons} counted on the emulator ({profile.target})"
+    return f"{brief(profile.kernel)}{profile.config.chevrons} counted on the emulator ({profile.target})"
 
 
 def totals(profile: Profile) -> list[tuple[str, str]]:

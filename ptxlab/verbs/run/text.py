@@ -10,7 +10,7 @@ import numpy as np
 from ptxlab.device.protocol import Kernel, LaunchResult
 from ptxlab.instrument.sites import instructions
 from ptxlab.launch_config import short
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
 from ptxlab.verbs.run.expecting import Expectation
 from ptxlab.view.fidelity import unverified
@@ -48,7 +48,7 @@ def text(outcome: LaunchOutcome) -> str:
     more = f", clusters of {short(config.cluster)}" if config.cluster else ""
     more += ", cooperative" if config.cooperative else ""
     lines = [
-        f"{called(launch.kernel.name)}{config.chevrons}{more} on "
+        f"{brief(launch.kernel.name)}{config.chevrons}{more} on "
         f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
         + (" of emulation" if device.kind == "emulator" else ""),
         *unverified(outcome.result.unverified),

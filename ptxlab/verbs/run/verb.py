@@ -28,7 +28,7 @@ example:
   ptxlab run program.cu -I include -- 256 128 64
 
 A .cu file with a main, of which nothing is said about a launch or with arguments after --, is a program: it is
-run by its main and with the options of ptxlab exec, such as --check, and nvcc compiles it.
+run by its main and with the options of ptxlab exec, such as --check, and nvcc compiles it. So do ptxlab check and profile.
 
 {ARGUMENTS}
 

@@ -15,7 +15,7 @@ from ptxlab.machine.control import Control
 from ptxlab.machine.decode import control_bits
 from ptxlab.machine.sass import SassInstruction
 from ptxlab.syntax.functions import SourceLine, SourcePlace
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.verbs.sass.programs import AssembledProgram
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.sources import Sources, at_line, source_text
@@ -119,7 +119,7 @@ class Listing:
             return []
         cells = [_Cells.of(program, name) for program in programs]
         rows: list[tuple[str, ...]] = [
-            (called(name), *(f"SASS for {program.arch}" for program in programs))
+            (brief(name), *(f"SASS for {program.arch}" for program in programs))
         ]
         origins: list[PtxLine | None] = [None]
         here: SourceLine | None = None
@@ -168,7 +168,7 @@ class Listing:
         ]
         if not code:
             return
-        yield f"{called(name)}  SASS for {program.arch}"
+        yield f"{brief(name)}  SASS for {program.arch}"
         yield CONTROL
         for instruction, line in code:
             text = f"  {write(instruction)}"

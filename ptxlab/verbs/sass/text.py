@@ -15,7 +15,7 @@ from ptxlab.machine.control import Control
 from ptxlab.machine.decode import control_bits
 from ptxlab.machine.sass import SassFunction, SassInstruction
 from ptxlab.syntax.functions import SourceLine
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.toolchain.cubin import Resources, Used
 from ptxlab.toolchain.fatbin import Member
 from ptxlab.verbs.sass.binary import told, way_to
@@ -120,7 +120,7 @@ def _summary(program: AssembledProgram, kernel: AssembledKernel) -> list[str]:
         ),
     ]
     of = f", {program.member.kind}" if program.member else ""
-    return [f"{called(kernel.name)} on {program.arch}{of}", *fields(pairs)]
+    return [f"{brief(kernel.name)} on {program.arch}{of}", *fields(pairs)]
 
 
 def _rows(programs: Sequence[AssembledProgram]) -> Iterator[tuple[str, ...]]:
@@ -141,7 +141,7 @@ def _rows(programs: Sequence[AssembledProgram]) -> Iterator[tuple[str, ...]]:
         for kernel in program.kernels:
             used, fits = kernel.used, next(iter(kernel.occupancies), None)
             yield (
-                called(kernel.name),
+                brief(kernel.name),
                 program.arch,
                 str(used.registers),
                 str(used.spill_stores) if isinstance(used, Resources) else "unknown",
@@ -204,7 +204,7 @@ def _functions(programs: Sequence[AssembledProgram]) -> list[str]:
 
 def _difference(before: AssembledProgram, after: AssembledProgram) -> Iterator[str]:
     for old, new in zip(before.kernels, after.kernels, strict=False):
-        yield f"{called(old.name)} of {before.file} and {called(new.name)} of {after.file} on {before.arch}"
+        yield f"{brief(old.name)} of {before.file} and {brief(new.name)} of {after.file} on {before.arch}"
         rows = [("", "before", "after", "change"), *_numbers(old, new)]
         yield from aligned(rows, "<")
         first, second = (

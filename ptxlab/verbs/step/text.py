@@ -9,7 +9,7 @@ import numpy as np
 from ptxlab.emulator.run.tensor_memory import COLUMNS
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.recording import WORD_BITS, Recording
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.verbs.trace import text as trace_text
 from ptxlab.view.json import members
 from ptxlab.view.text import counted, fields, hexadecimal
@@ -20,7 +20,7 @@ SCHEMA = "ptxlab.step/1"
 def heading(recording: Recording) -> str:
     timeline = recording.timeline
     cta = ", ".join(map(str, timeline.ctas[recording.rank]))
-    return f"{called(timeline.kernel)}, CTA ({cta}), on the emulator ({timeline.target})"
+    return f"{brief(timeline.kernel)}, CTA ({cta}), on the emulator ({timeline.target})"
 
 
 def totals(recording: Recording) -> list[tuple[str, str]]:

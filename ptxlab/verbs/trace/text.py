@@ -10,7 +10,7 @@ from typing import Any
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import Flight, Timeline, Wait
 from ptxlab.prediction.issues import PredictedIssues
-from ptxlab.syntax.names import called
+from ptxlab.syntax.names import brief
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, read_sources, source_text
@@ -100,7 +100,7 @@ def launched(timeline: Timeline) -> dict[str, Any]:
 def heading(timeline: Timeline) -> str:
     first, last = (_index(timeline.ctas[at]) for at in (0, -1))
     ctas = f"CTA {first}" if len(timeline.ctas) == 1 else f"the cluster of CTA {first} to {last}"
-    return f"{called(timeline.kernel)}, {ctas}, on the emulator ({timeline.target})"
+    return f"{brief(timeline.kernel)}, {ctas}, on the emulator ({timeline.target})"
 
 
 def notes(timeline: Timeline) -> list[str]:

@@ -13,7 +13,8 @@ from ptxlab import installation
 from ptxlab.device import cuda_driver
 from ptxlab.errors import ToolchainError
 from ptxlab.main import main
-from ptxlab.toolchain import nvrtc
+from ptxlab.toolchain import nvcc, nvrtc
+from ptxlab.toolchain.wheels import ToolAbsent
 from ptxlab.verbs.doctor import examine as doctor
 from tests.device.fake_driver import FakeDriver
 from tests.together import thorough
@@ -116,7 +117,11 @@ def test_what_is_missing_has_a_pip_line(
     def broken(*args: object) -> bytes:
         raise ToolchainError("no compiler")
 
+    def absent() -> str:
+        raise ToolAbsent("nvcc", nvcc.PACKAGE, "no such program")
+
     monkeypatch.setattr(nvrtc, "_compile", broken)
+    monkeypatch.setattr(nvcc, "program", absent)
     monkeypatch.setattr("ptxlab.installation._pip", lambda: "pip")  # whatever this Python's is
     requires = [
         "numpy>=2.1",
@@ -133,7 +138,12 @@ def test_what_is_missing_has_a_pip_line(
     assert pip[0] == 'pip install "no-such-package<9,>=1"'
     assert pip[1].startswith('pip install "no-such-bench>=1"    (only for')
     assert pip[2].startswith('pip install "no-such-native"    (only for speed')
-    assert len(pip) == 3
+    assert pip[3].startswith(
+        'pip install "nvidia-cuda-nvcc" "nvidia-cuda-cccl"    (only for a .cu file'
+    )
+    assert len(pip) == 4
+    assert main(["doctor"]) == 0
+    assert "not installed: only for a .cu file with a main" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("no_disassembly")
