@@ -1,12 +1,15 @@
 """Products of matrices whose blocks along k have scales (mxfp8, nvfp4), which a CPU has not.
 
 Sources: torch._scaled_mm of PyTorch, ATen/native/cuda/ScaledBlas.cpp, by whose conditions it takes scales for those of
-blocks; cuBLAS, "1D Block Scaling Factors Layout", for where the scale of a block lies.
+blocks; cuBLAS, "1D Block Scaling Factors Layout", for where the scale of a block lies. Of groups each has tiles of its own,
+which follow each other: torch.nn.functional.scaled_grouped_mm.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,11 @@ _OF_BLOCKS = {
     (torch.float8_e5m2, torch.float8_e8m0fnu): 32,
 }
 """Numbers of a block, by the types of numbers and scales."""
+_RECIPES = {
+    int(torch.nn.functional.ScalingType.BlockWise1x16): 16,
+    int(torch.nn.functional.ScalingType.BlockWise1x32): 32,
+}
+"""Numbers of a block, by the first of the recipes: another, for nvfp4, says that groups have a scale besides."""
 _FROM = (10, 0)
 """The first compute capability that multiplies by scales of blocks."""
 
@@ -46,17 +54,78 @@ def scaled_mm(
             self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum
         )
         return product
-    if torch.cuda.get_device_capability() < _FROM:
-        raise RuntimeError(
-            "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic`"
-        )
+    _require_scales()
     product = _scaled(self, scale_a, blocks[0]) @ _scaled(mat2.t(), scale_b, blocks[1]).t()
     if bias is not None:
         product += bias
     return product.to(out_dtype or self.dtype)
 
 
+def scaled_grouped_mm(
+    self: torch.Tensor,
+    mat2: torch.Tensor,
+    scale_a: Sequence[torch.Tensor],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[torch.Tensor],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> torch.Tensor:
+    """Multiply groups of rows by matrices of their own, or groups along k, each a product of its own."""
+    block = _RECIPES.get(recipe_a[0], 0)
+    if not block or list(recipe_a) != list(recipe_b) or offs is None or bias is not None:
+        refused: torch.Tensor = _SCALED_GROUPED_MM(
+            self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, offs, bias, out_dtype,
+            contraction_dim, use_fast_accum,
+        )  # fmt: skip
+        return refused
+    _require_scales()
+    a, b = _Groups(scale_a, block), _Groups(scale_b, block)
+    products = []
+    for group, (begin, end) in enumerate(pairwise([0, *offs.tolist()])):
+        if mat2.dim() == 3:
+            left, right = self[begin:end], mat2[group].t()
+        else:
+            of_k = slice(begin // _packed(self), end // _packed(self))
+            left, right = self[:, of_k], mat2[of_k].t()
+        products.append(a.scaled(left, group) @ b.scaled(right, group).t())
+    whole = torch.cat(products) if mat2.dim() == 3 else torch.stack(products)
+    return whole.to(out_dtype or torch.bfloat16)
+
+
 _SCALED_MM = Kernel(torch.ops.aten._scaled_mm.default)
+_SCALED_GROUPED_MM = Kernel(torch.ops.aten._scaled_grouped_mm_v2.default)
+
+
+def _require_scales() -> None:
+    """Raise RuntimeError, as cuBLAS does, for a GPU whose products have no scales of blocks."""
+    if torch.cuda.get_device_capability() < _FROM:
+        raise RuntimeError(
+            "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic`"
+        )
+
+
+class _Groups:
+    """The scales of all groups of an operand, and maybe one of each ``group``."""
+
+    def __init__(self, scales: Sequence[torch.Tensor], block: int) -> None:
+        self._tiles, *self._of_groups = (each.flatten() for each in scales)
+        self._block = block
+        self._taken = 0
+
+    def scaled(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
+        """Return the numbers of the next group times their scales."""
+        down, across = _tiles(matrix, self._block)
+        begin, self._taken = self._taken, self._taken + down * across * _ROWS * _COLUMNS
+        numbers = _scaled(matrix, self._tiles[begin : self._taken], self._block)
+        for scales in self._of_groups:
+            numbers = numbers * scales[group]
+        return numbers
 
 
 def _of_block(matrix: torch.Tensor, scales: torch.Tensor) -> int:
@@ -104,5 +173,5 @@ def _e2m1() -> torch.Tensor:
     return allocations.on_gpu(torch.from_numpy(values))
 
 
-SCALED: dict[str, Any] = {"_scaled_mm": scaled_mm}
-"""The function by the operation whose kernel on "cuda" it is."""
+SCALED: dict[str, Any] = {"_scaled_mm": scaled_mm, "_scaled_grouped_mm_v2": scaled_grouped_mm}
+"""The functions by the operation whose kernel on "cuda" they are."""

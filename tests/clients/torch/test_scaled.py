@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
@@ -47,19 +49,25 @@ def operand(kind: str, rows: int, seed: int) -> tuple[Array, Array, Array]:
     return words, scales, numbers * np.repeat(2.0 ** (scales.astype(int) - 127), 32, 1)
 
 
+def types(torch: Any, kind: str) -> tuple[Any, Any]:
+    """Return the types of numbers and scales."""
+    if kind == "nvfp4":
+        return torch.float4_e2m1fn_x2, torch.float8_e4m3fn
+    return torch.float8_e4m3fn, torch.float8_e8m0fnu
+
+
+def uploader(torch: Any) -> Callable[[Array, Any], Any]:
+    """Return what makes a tensor of a type of bytes."""
+    return lambda words, dtype: torch.from_numpy(words).cuda().view(dtype)
+
+
 @pytest.mark.parametrize("kind", ["nvfp4", "mxfp8"])
 def test_blocks_are_scaled(torch: Any, kind: str) -> None:
-    packed, of_scales = {
-        "nvfp4": (torch.float4_e2m1fn_x2, torch.float8_e4m3fn),
-        "mxfp8": (torch.float8_e4m3fn, torch.float8_e8m0fnu),
-    }[kind]
+    packed, of_scales = types(torch, kind)
     (a, a_scales, a_numbers), (b, b_scales, b_numbers) = (
         operand(kind, rows, seed) for seed, rows in enumerate((ROWS, COLUMNS))
     )
-
-    def cuda(words: Array, dtype: Any) -> Any:
-        return torch.from_numpy(words).cuda().view(dtype)
-
+    cuda = uploader(torch)
     given = (
         cuda(a, packed),
         cuda(b, packed).t(),
@@ -74,6 +82,63 @@ def test_blocks_are_scaled(torch: Any, kind: str) -> None:
     bias = torch.arange(COLUMNS, dtype=torch.bfloat16, device="cuda") * 2.0**10
     biased = torch._scaled_mm(*given, bias=bias, out_dtype=torch.bfloat16)
     assert torch.equal(biased, (product + bias).bfloat16())
+
+
+@pytest.mark.parametrize("along", ["rows", "k"])
+@pytest.mark.parametrize("kind", ["nvfp4", "mxfp8"])
+def test_groups_have_tiles_of_scales_of_their_own(torch: Any, kind: str, along: str) -> None:
+    """Groups of rows, each with a matrix, and groups along k; one of each is empty."""
+    packed, of_scales = types(torch, kind)
+    cuda, functional = uploader(torch), torch.nn.functional
+    a, a_scales, a_numbers = operand(kind, ROWS, 1)
+    others = [operand(kind, COLUMNS, seed) for seed in (2, 3, 4)]
+    block = K // a_scales.shape[1]
+    of_groups = np.array([[2.0, 0.5, 3.0], [1.0, 7.0, 0.25]], np.float32)
+    ends = [24, 24, ROWS] if along == "rows" else [64, 64, K]
+    groups = [slice(*each) for each in pairwise([0, *ends])]
+    if along == "rows":
+        laid = [
+            [laid_out(a_scales[each]) for each in groups],
+            [laid_out(each[1]) for each in others],
+        ]
+        second = torch.stack([cuda(words, torch.uint8) for words, _, _ in others]).view(packed)
+        expected = [
+            a_numbers[rows] @ numbers.T
+            for rows, (_, _, numbers) in zip(groups, others, strict=True)
+        ]
+    else:
+        words, b_scales, b_numbers = others[0]
+        laid = [
+            [laid_out(scales[:, each.start // block : each.stop // block]) for each in groups]
+            for scales in (a_scales, b_scales)
+        ]
+        second = cuda(words, packed)
+        expected = [a_numbers[:, each] @ b_numbers[:, each].T for each in groups]
+    scales = [[cuda(np.concatenate(each), of_scales)] for each in laid]
+    recipes = [functional.ScalingType.BlockWise1x32]
+    if kind == "nvfp4":
+        scales = [
+            [*each, cuda(of, torch.float32)] for each, of in zip(scales, of_groups, strict=True)
+        ]
+        recipes = [functional.ScalingType.BlockWise1x16, functional.ScalingType.TensorWise]
+        expected = [each * of for each, of in zip(expected, of_groups.prod(0), strict=True)]
+    product = functional.scaled_grouped_mm(
+        cuda(a, packed),
+        second.transpose(-2, -1),
+        scales[0],
+        recipes,
+        scales[1],
+        recipes,
+        swizzle_a=functional.SwizzleType.SWIZZLE_32_4_4,
+        swizzle_b=functional.SwizzleType.SWIZZLE_32_4_4,
+        offs=torch.tensor(ends, dtype=torch.int32, device="cuda"),
+        output_dtype=torch.float32,
+    )
+    whole = np.concatenate(expected) if along == "rows" else np.stack(expected)
+    assert product.shape == whole.shape
+    np.testing.assert_allclose(
+        product.cpu().numpy(), whole, rtol=1e-4, atol=1e-4 * abs(whole).max()
+    )
 
 
 def test_other_scales_are_as_ever(torch: Any) -> None:
