@@ -129,14 +129,18 @@ class LaunchError(PtxlabError):
         self.access = access
 
     def told_at(self, location: Location, notes: Iterable[str] = ()) -> LaunchError:
-        """Return the same fault at the place in the source of an instruction, which the hint then names."""
+        """Return the same fault at the place in the source of an instruction, which the hint names if it is another."""
         where = self.location
         assert where is not None
-        hint = f"it is {' '.join(where.text.split())} on line {where.line} of {where.path}"
+        hints = [self.hint] if self.hint else []
+        if location != where:
+            hints.append(
+                f"it is {' '.join(where.text.split())} on line {where.line} of {where.path}"
+            )
         told = LaunchError(
             self.message,
             location=location,
-            hint=f"{self.hint}; {hint}" if self.hint else hint,
+            hint="; ".join(hints) or None,
             kind=self.kind,
             access=self.access,
         )

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.errors import LaunchError, Location
-from ptxlab.instrument.sites import sources
+from ptxlab.instrument.sites import own_lines, sources
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.tree import PtxModule
 
 
 @contextmanager
 def faults_at_source(
     kernel: EmulatorKernel, config: LaunchConfig, parameters: bytes
 ) -> Iterator[None]:
-    """Have a fault of a launch name the line of the source, where the PTX says which it is, and then that of the PTX.
+    """Have a fault of a launch name the line of the source, where the PTX says which it is, or else that of the PTX.
 
     What other lines computed of a wrong address is told with it, as far as memory still leads there.
     """
@@ -26,21 +27,22 @@ def faults_at_source(
     except LaunchError as fault:
         from ptxlab.observe.faulted import address_made_of  # here: most launches have no fault
 
-        lines = _sources(kernel)
+        module, functions = kernel.program.module, kernel.program.reachable
+        lines = _sources(kernel) or own_lines(module, functions)
         made_of = address_made_of(kernel, config, parameters, fault, lines)
-        told = at_source(kernel, fault, [each.told(_text(each.source)) for each in made_of])
-        raise told from None
+        notes = [each.told(_text(each.source, module)) for each in made_of]
+        raise at_source(kernel, fault, notes) from None
 
 
 def at_source(kernel: EmulatorKernel, fault: LaunchError, notes: Sequence[str] = ()) -> LaunchError:
-    """Return a fault told at the line of the source with ``notes``; as it is where the PTX does not say which that is."""
+    """Return a fault told with ``notes`` at the line of the source, where the PTX says which that is."""
     where = fault.location
     line = None
     if where is not None and where.path == kernel.program.module.source.path:
         line = _sources(kernel).get(where.line)
     if line is None:
-        return fault
-    text = _text(line)
+        return fault.told_at(where, notes) if where and notes else fault
+    text = _text(line, kernel.program.module)
     column = len(text) - len(text.lstrip()) + 1
     return fault.told_at(Location(line.path, line.line, column, text), notes)
 
@@ -50,5 +52,7 @@ def _sources(kernel: EmulatorKernel) -> dict[int, SourceLine]:
     return sources(kernel.program.module, kernel.program.reachable)
 
 
-def _text(line: SourceLine) -> str:
+def _text(line: SourceLine, module: PtxModule) -> str:
+    if line.path == module.source.path:
+        return module.source.text.splitlines()[line.line - 1].rstrip()
     return linecache.getline(line.path, line.line).rstrip()

@@ -86,6 +86,13 @@ def sources(module: PtxModule, functions: Iterable[Function]) -> dict[int, Sourc
     return lines
 
 
+def own_lines(module: PtxModule, functions: Iterable[Function]) -> dict[int, SourceLine]:
+    """Return each line of PTX with an instruction of ``functions`` as what it is, a line of its own text."""
+    path = module.source.path
+    lines = {site.instruction.position.line for each in functions for site in instructions(each)}
+    return {line: SourceLine(path, line) for line in sorted(lines)}
+
+
 def calls(module: PtxModule, functions: Iterable[Function]) -> dict[int, tuple[SourceLine, ...]]:
     """Return of each line of PTX with an instruction the calls that it was inlined from, the innermost first."""
     chains: dict[int, tuple[SourceLine, ...]] = {}

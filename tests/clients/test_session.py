@@ -18,6 +18,7 @@ from ptxlab.emulator import Elements
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import faulted
+from tests.verbs.launching.test_faults import PTX
 
 # Each thread adds 1 to its element; the threads of a CTA then exchange them in shared memory, with a
 # barrier or without.
@@ -195,6 +196,15 @@ over:
     ret;
 }}
 """
+
+
+def test_a_program_that_names_no_source_is_its_own() -> None:
+    session = Session("sm_80")
+    kernel = session.load(PTX, "k.ptx").kernel("k")
+    with pytest.raises(LaunchError, match=r"^k\.ptx:11:5: global load") as caught:
+        session.launch(kernel, LaunchConfig.of(1, 64), *borrowed(np.zeros(64, np.float32)))
+    assert caught.value.notes == ("where q is 256, which line 9 computed: mul.wide.u32 q, i, 8;",)
+    assert "on line" not in str(caught.value)
 
 
 def test_a_fault_is_looked_at_in_its_cluster_again_which_leaves_nothing(

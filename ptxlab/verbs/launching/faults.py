@@ -1,4 +1,4 @@
-"""Why a launch of CUDA C stopped, told at the line of its source, not of the PTX or machine code it became, with what led there."""
+"""Why a launch stopped, told at the line of the source, not of the PTX or machine code that became of CUDA C, with what led there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.loading import is_cuda
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.errors import LaunchError, Location
-from ptxlab.instrument.sites import instructions
+from ptxlab.instrument.sites import instructions, own_lines
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.tree import PtxModule
@@ -28,7 +28,7 @@ def told_by_source(
     try:
         yield
     except LaunchError as fault:
-        if fault.location is None or not isinstance(kernel, EmulatorKernel) or not is_cuda(file):
+        if fault.location is None or not isinstance(kernel, EmulatorKernel):
             raise
         lines = _sources(kernel, file, options)
         if fault.location.line not in lines:
@@ -40,11 +40,15 @@ def told_by_source(
         texts = read_sources([line.path, *(each.source.path for each in made_of)])
         column, text = indented(texts, *line)
         notes = [each.told(indented(texts, *each.source)[1]) for each in made_of]
-        raise fault.told_at(Location(*line, column, text), notes) from None
+        where = Location(*line, column, text) if is_cuda(file) else fault.location
+        raise fault.told_at(where, notes) from None
 
 
 def _sources(kernel: EmulatorKernel, file: str, options: Sequence[str]) -> Mapping[int, SourceLine]:
-    """Return where the lines of a program come from, as the same says that is compiled to tell it."""
+    """Return where the lines of a program come from: of CUDA C as the same says that is compiled to tell it."""
+    if not is_cuda(file):
+        program = kernel.program
+        return own_lines(program.module, program.reachable)
     from ptxlab.toolchain import LINE_INFO  # here: a launch without faults can spare it
 
     telling = kernel.module.device.load(Path(file), options=[*dict.fromkeys((*options, LINE_INFO))])

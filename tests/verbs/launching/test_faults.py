@@ -58,3 +58,35 @@ def test_a_fault_of_which_other_lines_say_nothing_is_told_by_its_line(
     assert main(["run", str(file), "--block", "64", "--arg", "x=zeros(32,f32)", "--json"]) == 4
     told = json.loads(capsys.readouterr().out)
     assert (told["file"], told["line"], told["notes"]) == (str(file), 2, [])
+
+
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x)
+{
+    .reg .b64 p, q, far; .reg .b32 i; .reg .f32 v;
+    ld.param.u64 p, [x];
+    mov.u32 i, %tid.x;
+    mul.wide.u32 q, i, 8;
+    add.u64 far, p, q;
+    ld.global.f32 v, [far];
+    st.global.f32 [far], v;
+    ret;
+}
+"""
+
+
+def test_so_does_that_of_a_program_in_ptx(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.ptx"
+    file.write_text(PTX)
+    sizes = ["--grid", "1", "--block", "64", "--arg", "x=zeros(64,f32)", "--device", "emulator"]
+    assert main(["run", str(file), *sizes]) == 4
+    first, text, caret, note, hint = capsys.readouterr().err.splitlines()[-5:]
+    assert first.startswith(f"{file}:11:5: global load of 4 bytes at 0x")
+    assert (text.strip(), caret.strip()) == ("ld.global.f32 v, [far];", "^")
+    assert note == "where q is 256, which line 9 computed: mul.wide.u32 q, i, 8;"
+    assert hint.startswith("hint: it is 0 bytes past the end")
+    assert "on line" not in hint, "it is told where it is"
