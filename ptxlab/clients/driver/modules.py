@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -29,6 +30,7 @@ from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Function
 from ptxlab.toolchain import elf, fatbin, link_ptx
 from ptxlab.toolchain.cubin import Used
+from ptxlab.toolchain.machine_code import entries
 
 _FATBIN_WRAPPER = b"\xb1\x43\x62\x46"
 
@@ -40,12 +42,14 @@ _TILES = b"\0.nv.tileir."
 class Loaded:
     """A module that a program has loaded, which is a library too; ``functions`` are its kernels by name.
 
-    One that is registered has its ``module`` opened when that is first needed.
+    One that is registered has its ``module`` opened when that is first needed. ``beside`` is what a client would have
+    loaded, machine code as a rule, had it not kept its PTX.
     """
 
-    def __init__(self, gpu: EmulatedGpu, opened: Callable[[], Module]) -> None:
+    def __init__(self, gpu: EmulatedGpu, opened: Callable[[], Module], beside: bytes = b"") -> None:
         self.gpu = gpu
         self._opened = opened
+        self._beside = beside
         self.handle = gpu.handle(self)
         self.functions: dict[str, int] = {}
 
@@ -55,12 +59,18 @@ class Loaded:
 
     @cached_property
     def resources(self) -> Mapping[str, Used]:
-        """What NVIDIA's assembler, or the machine code itself, says of each kernel."""
-        if isinstance(self.module, MachineCodeModule):
-            return self.module.used
-        tree = self.module.tree
-        assert tree is not None
-        return link_ptx(tree.source.text, arch=self.gpu.target.name, path=self.module.path).kernels
+        """What the machine code says of each kernel that is loaded or came with PTX, and else NVIDIA's assembler."""
+        module, target = self.module, self.gpu.target
+        if isinstance(module, MachineCodeModule):
+            return module.used
+        assert isinstance(module, EmulatorModule)
+        with suppress(PtxlabError):  # where none of it is for this GPU
+            cubins = machine_code(self._beside or module.brought, target, module.path)
+            told = [entry.used for cubin in cubins for entry in entries(cubin.image, cubin.arch)]
+            of_kernels: Mapping[str, Used] = {used.kernel: used for used in told}
+            if of_kernels.keys() >= module.kernels.keys():
+                return of_kernels
+        return link_ptx(module.tree.source.text, arch=target.name, path=module.path).kernels
 
     def function(self, name: str) -> int:
         if name not in self.module.kernels:
@@ -129,10 +139,10 @@ class DriverFunction:
         return self.chosen.get(_MOST_DYNAMIC, PORTABLE_SHARED)
 
 
-def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
-    """Return the handle of the module that PTX is, or machine code."""
+def load_image(gpu: EmulatedGpu, image: bytes, label: str, beside: bytes = b"") -> int:
+    """Return the handle of the module that PTX is, which may have machine code ``beside`` it, or machine code."""
     module = open_image(gpu, image, label)
-    return Loaded(gpu, lambda: module).handle
+    return Loaded(gpu, lambda: module, beside).handle
 
 
 def open_image(gpu: EmulatedGpu, image: bytes, label: str) -> Module:
@@ -192,7 +202,10 @@ def image_at(address: int) -> bytes:
 @answers("cuModuleLoadFatBinary", "out:u64 u64")
 @answers("cuLibraryLoadData", "out:u64 u64 -u64 -u64 -u32 -u64 -u64 -u32", needs="init")
 def load(gpu: EmulatedGpu, image: int) -> int:
-    return load_image(gpu, gpu.made_of.encode() or image_at(image), "<ptx>")
+    given = image_at(image)
+    if not gpu.made_of:
+        return load_image(gpu, given, "<ptx>")
+    return load_image(gpu, gpu.made_of.encode(), "<ptx>", given)
 
 
 @answers("cuModuleLoad", "out:u64 text")

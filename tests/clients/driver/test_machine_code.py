@@ -12,6 +12,7 @@ import pytest
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
 from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
+from ptxlab.toolchain.machine_code import entries
 from tests.clients.driver.calls import Driver
 from tests.toolchain.binaries import CUBIN, container, member
 from tests.toolchain.binaries import PTX as PTX_MEMBER
@@ -125,6 +126,28 @@ def _predicted(driver: Driver, image: bytes) -> Prediction:
     launched = driver.session.last
     assert launched is not None
     return launched.predict("h100")
+
+
+@pytest.mark.parametrize("what", ["fatbin", "beside"])
+def test_machine_code_that_came_with_ptx_says_what_a_kernel_uses(
+    what: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It need not be assembled for that. Here the PTX has shared memory besides, which the machine code has not."""
+    image = link_ptx(PTX, arch="sm_80").image
+    text = PTX.replace("ret;", ".shared .b32 tile[64]; st.shared.u32 [tile], r1; ret;")
+    if what == "fatbin":
+        image = container(member(PTX_MEMBER, 80, text.encode()), member(CUBIN, 80, image))
+    else:
+        monkeypatch.setattr(driver.gpu, "made_of", text)
+    held = ctypes.create_string_buffer(image, len(image))
+    module = driver("cuModuleLoadData", ctypes.addressof(held))
+    function = driver("cuModuleGetFunction", module, b"scaled")
+    [own] = entries(link_ptx(PTX, arch="sm_80").image, "sm_80")
+    assert [driver("cuFuncGetAttribute", which, function) for which in (1, 4)] == [
+        0,
+        own.used.registers,
+    ]
+    assert driver("cuFuncGetAttribute", 0, function) == 64
 
 
 @pytest.mark.parametrize("call", ["cuModuleLoad", "cuLibraryLoadFromFile"])
