@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ptxlab.machine import uses
-from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.operands import (
     TRUE_PREDICATE,
@@ -21,7 +20,7 @@ from ptxlab.machine.operands import (
     SassConstant,
     SassRegister,
 )
-from ptxlab.machine.values import Bank, Where
+from ptxlab.machine.values import Array, Bank, Where
 
 U32 = np.uint32
 
@@ -32,6 +31,8 @@ class Registers:
     def __init__(self, launch: Launch, ctas: Sequence[int]) -> None:
         self.launch, self.ctas = launch, ctas
         self._constants = launch.constants()
+        self._shared: dict[tuple[int, int], Array | None] = {}
+        """Words of constant memory, as what all threads have."""
         self.threads = len(launch.alive(ctas))
         self.words = Bank(512, self.threads, np.uint32, {ZERO_REGISTER: 0, URZ: 0})
         self.predicates = Bank(16, self.threads, np.bool_, {TRUE_PREDICATE: 1, UPT: 1})
@@ -64,8 +65,11 @@ class Registers:
         offset = constant.offset
         if constant.register is not None and constant.register.number not in (ZERO_REGISTER, URZ):
             return self._indexed(constant.bank, offset, constant.register, where)
-        word = self._constants.get((constant.bank, offset & ~3))
-        return None if word is None else U32(word)
+        word = constant.bank, offset & ~3
+        if word not in self._shared:
+            held = self._constants.get(word)
+            self._shared[word] = None if held is None else np.array([held], U32)
+        return self._shared[word]
 
     def _indexed(self, bank: int, offset: int, register: SassRegister, where: Where) -> Any:
         """Return the words of a bank behind ``offset`` at which a register is, thread by thread."""
@@ -81,9 +85,9 @@ class Registers:
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
         self.predicates.write(predicate.number, where, value)
 
-    def forget(self, i: DecodedInstruction, where: Where) -> None:
-        """Have what an instruction writes be unknown."""
-        for bit in uses.each(uses.written(i)):
+    def forget(self, bits: Iterable[int], where: Where) -> None:
+        """Have some words and predicates be unknown, by the bits of ``machine.uses``."""
+        for bit in bits:
             if bit >= uses.PREDICATES:
                 self.predicates.write(bit - uses.PREDICATES, where, None)
             else:

@@ -41,11 +41,10 @@ class Bank:
 
     def read(self, row: int, where: Where) -> Array | None:
         state = self._state[row]
-        if state == _EVERY:
-            return self._words[row][where]  # type: ignore[no-any-return]
-        if state == _SOME and self._known[row][where].all():
-            return self._words[row][where]  # type: ignore[no-any-return]
-        return None
+        if state == _NONE or (state == _SOME and not self._known[row][where].all()):
+            return None
+        words: Array = self._words[row]
+        return words if isinstance(where, slice) else words.take(where)
 
     def write(self, row: int, where: Where, value: Array | None) -> None:
         if row in self._fixed:

@@ -36,7 +36,7 @@ from ptxlab.prediction.warps import Asked
 from ptxlab.tensormap.encoding import MAP_BYTES
 
 Order = Operation | Copy | Queued
-Asking = tuple[int, Sequence[int], Order]
+Asking = tuple[int, Sequence[int] | Array, Order]
 """Which warp asks, with which threads of those that execute an instruction, for what."""
 
 _PAIR = "cta_group::2"
@@ -148,20 +148,27 @@ class AsynchronousCopies:
         """Yield what each warp asks of each barrier that its threads name."""
         threads = demand.threads
         whole = (threads // WARP).astype(np.int64) << 32 | demand.known(0).astype(np.int64)
-        together: dict[int, list[int]] = defaultdict(list)
-        for lane, pair in enumerate(whole.tolist()):
-            together[pair].append(lane)
-        for pair, lanes in sorted(together.items()):
+        order = np.argsort(whole, kind="stable")
+        whole = whole[order]
+        begins = np.flatnonzero(np.append(True, whole[1:] != whole[:-1]))
+        ctas = (threads[order[begins]] // self._threads).tolist()
+        lanes, pairs = np.split(order, begins[1:]), whole[begins].tolist()
+        given = [1] * len(threads)
+        reserved = all(pair & OFFSET < self._reserved for pair in pairs)
+        if len(demand.sources) > 1 and not reserved:
+            given = np.broadcast_to(demand.known(1), threads.shape)[order].tolist()
+        bounds = [*begins.tolist(), len(threads)]
+        for n, (pair, cta) in enumerate(zip(pairs, ctas, strict=True)):
             warp, address = pair >> 32, pair & 0xFFFFFFFF
-            key = (int(threads[lanes[0]]) // self._threads, address & OFFSET)
-            yield warp, lanes, self._operation(demand, lanes, key, address & ~OFFSET)
+            of_lanes, key = given[bounds[n] : bounds[n + 1]], (cta, address & OFFSET)
+            yield warp, lanes[n], self._operation(demand, of_lanes, key, address & ~OFFSET)
 
-    def _operation(self, demand: Demand, lanes: Sequence[int], key: Key, rank: int) -> Operation:
+    def _operation(self, demand: Demand, given: Sequence[int], key: Key, rank: int) -> Operation:
+        """Return what lanes of a warp ask of a barrier that are ``given`` a number each."""
         effects = demand.form.effects
         meets = key[1] < self._reserved  # a pair, to allocate
         if meets or effects.mbarrier == "inval":
             return Operation(phases.NOTHING, key)
-        given = demand.at(1, lanes) if len(demand.sources) > 1 else [1] * len(lanes)
         if effects.mbarrier == "init":
             (count,) = set(given)
             return Operation(phases.INIT, key, count)
@@ -173,7 +180,7 @@ class AsynchronousCopies:
             raise Unsupported(f"{demand.form.name} is not in the model of time")
         times = self._both if "shared::cluster" in demand.form.modifiers and not rank else 1
         nbytes = sum(given) if effects.tx or effects.mbarrier == "expect_tx" else 0
-        count = 0 if effects.mbarrier == "expect_tx" else len(lanes) if effects.tx else sum(given)
+        count = 0 if effects.mbarrier == "expect_tx" else len(given) if effects.tx else sum(given)
         return Operation(phases.ARRIVE, key, count * times, nbytes * times, bool(rank))
 
     # ---- copies: uniform registers are those of any thread of a warp, of each its leader ----
@@ -219,7 +226,7 @@ class AsynchronousCopies:
         ):
             begin = tuple(word - (word >> 31 << 32) for word in coordinates)
             copy = tma.copied(self._map(address), begin, key, count, i.sass.text, told)
-            copies.append(replace(copy, nbytes=copy.nbytes * both))
+            copies.append(copy if both == 1 else replace(copy, nbytes=copy.nbytes * both))
         return copies
 
     def _keys(self, demand: Demand, number: int, leaders: Array) -> list[Key]:

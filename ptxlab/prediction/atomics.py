@@ -6,22 +6,15 @@ assumed; that a lane counts for one, too, as nobody says whether lanes of a warp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
-from ptxlab.machine.values import Array
-from ptxlab.prediction import interpreter
+from ptxlab.prediction.issue_order import IssueOrder
 from ptxlab.prediction.requests import Request
-from ptxlab.prediction.warps import Asked
 
 CYCLES = 1
 """Of an operation at an address that others come to."""
-
-_FOLLOWED = 16
-"""So many CTAs say who meets: what two of them come to all do."""
 
 
 def meets(i: DecodedInstruction) -> bool:
@@ -29,35 +22,24 @@ def meets(i: DecodedInstruction) -> bool:
     return i.row is not None and i.row.atomic and i.row.space in ("global", "generic")
 
 
-def operations_at_one_address(
-    code: Sequence[DecodedInstruction], launch: Launch, ctas: Array
-) -> float:
+def operations_at_one_address(steps: IssueOrder, launch: Launch, followed: int) -> float:
     """Return how many atomic operations a launch carries out at the address that most are at.
 
-    ``ctas`` are some of its CTAs, by number. Raises Unsupported as ``interpreter.requests`` does.
+    ``steps`` are those of CTAs that were ``followed``, some of all, with what their atomics asked for: what two of them come to, all do.
     """
-    numbers = [i.number for i in code if meets(i)]
-    if not numbers:
-        return 0.0
-    some = np.unique(ctas[:: -(-len(ctas) // _FOLLOWED)])
-    steps = interpreter.run(code, launch, some.tolist(), again=True)
-    asked = np.flatnonzero(np.isin(steps.numbers, numbers))
-    times = np.ones(steps.count) if steps.times is None else steps.times
+    times = steps.times
     words, warps, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-
-    def tell(step: int, request: Request | Asked) -> None:
-        if isinstance(request, Request):
-            at, of_warp = request.words
-            words.append(at)
-            warps.append(of_warp)
-            counts.append(np.full(len(at), float(times[step])))
-
-    interpreter.requests(code, launch, some.tolist(), asked, tell, steps.more)
+    for step, request in steps.requests.items():
+        assert isinstance(request, Request)
+        at, of_warp = request.words
+        words.append(at)
+        warps.append(of_warp)
+        counts.append(np.full(len(at), 1.0 if times is None else float(times[step])))
     every, nth = np.unique(np.concatenate(words), return_inverse=True)
     if not len(every):
         return 0.0
-    of_cta = np.zeros((len(every), len(some)))
+    of_cta = np.zeros((len(every), followed))
     np.add.at(of_cta, (nth, np.concatenate(warps) // launch.warps), np.concatenate(counts))
     shared = (of_cta > 0).sum(axis=1) > 1
-    everywhere = of_cta.sum(axis=1) * np.where(shared, launch.ctas / len(some), 1)
+    everywhere = of_cta.sum(axis=1) * np.where(shared, launch.ctas / followed, 1)
     return float(everywhere.max())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ptxlab.errors import Unsupported
+from ptxlab.garbage import record
 from ptxlab.isa.targets import WARP
 from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.machine.instruction import DecodedInstruction
@@ -14,13 +15,27 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import GlobalWords
 from ptxlab.machine.operands import Operand
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.uses import PREDICATES
+from ptxlab.machine.uses import PREDICATES, each, written
 from ptxlab.machine.values import Array, Held, Where, numbers
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import Asking, AsynchronousCopies
 from ptxlab.prediction.lifted import Computation, Demand, Results, computations
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
+
+
+@record(frozen=True, slots=True)
+class _Way:
+    """How an instruction is executed: whether it ``asks`` memory, or what is done beside the threads, for something.
+
+    Where it does not, and some may not execute it, it is ``guarded``; its ``arithmetic`` is None where nothing computes what it
+    ``writes``.
+    """
+
+    asks: bool
+    guarded: bool
+    arithmetic: Computation | None
+    writes: tuple[int, ...]
 
 
 class Executor:
@@ -32,6 +47,7 @@ class Executor:
         self.threads_of_cta = launch.threads
         self._target = launch.target
         self._computations: dict[int, Computation | None] = {}
+        self._ways: dict[int, _Way] = {}
         self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
         self.asynchronous = AsynchronousCopies(launch, self._registers, self._accesses, ctas, pairs)
@@ -83,20 +99,36 @@ class Executor:
         Where nobody is ``told`` that lacks the sectors of boxes.
         What is waited for is told to have ended.
         """
+        way = self._ways.get(i.number) or self._way(i)
+        if way.asks:
+            return self._demanded(i, self._asking(i, where), told)
+        active = self._active(i, where) if way.guarded else where
+        if active is None:
+            self._registers.forget(way.writes, where)
+        elif isinstance(active, slice) or len(active):
+            if way.arithmetic is None:
+                self._registers.forget(way.writes, active)
+            else:
+                way.arithmetic.run(self._registers, active)
+        return ()
+
+    def _way(self, i: DecodedInstruction) -> _Way:
+        """Return how an instruction is executed. Raises Unsupported where nobody knows it."""
         row = i.row
         if row is None or not row.timed:
             raise Unsupported(
                 f"no timing is known of '{i.sass.text}'",
                 hint="the instruction is not in the tables of ptxlab/machine/operations",
             )
-        active = self._asking(i, where) if row.asks else self._active(i, where)
-        if active is None:
-            self._registers.forget(i, where)
-        elif row.asks:
-            return self._demanded(i, active, told)
-        elif isinstance(active, slice) or len(active):
-            self._compute(i, active)
-        return ()
+        computation = None if row.asks else self._lifted(i)
+        known = computation is not None and computation.computes
+        self._ways[i.number] = way = _Way(
+            row.asks,
+            i.guard is not None and not row.for_all,
+            computation if known else None,
+            tuple(each(written(i))),
+        )
+        return way
 
     def _demanded(self, i: DecodedInstruction, active: Where, told: bool) -> Asked:
         """Do what an instruction does to memory, or has done beside the threads, and return that."""
@@ -114,15 +146,7 @@ class Executor:
             asked = self.asynchronous.products(i, threads)
         elif len(threads):
             self._known(i).run(self._registers, active, answer)
-        return self.asynchronous.asked(asked) if i.known.asynchronous else ()
-
-    def _compute(self, i: DecodedInstruction, active: Where) -> None:
-        """Have the registers be what an instruction makes them, unknown where nothing computes it."""
-        computation = self._lifted(i)
-        if computation is None or not computation.computes:
-            self._registers.forget(i, active)
-        else:
-            computation.run(self._registers, active)
+        return self.asynchronous.asked(asked) if told and i.known.asynchronous else ()
 
     def _known(self, i: DecodedInstruction) -> Computation:
         """Return what an instruction is as PTX. Raises Unsupported where no rule says so."""

@@ -7,7 +7,7 @@ that stand at the lowest instruction run first, so that those which parted meet 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -46,16 +46,19 @@ MOST_STEPS = 3_000_000
 
 
 def run(
-    code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int], again: bool = False
+    code: Sequence[DecodedInstruction],
+    launch: Launch,
+    ctas: Sequence[int],
+    told: Collection[int] = (),
+    measured: bool = False,
 ) -> IssueOrder:
     """Run a kernel's CTAs by number, all on one SM, and return what was issued.
 
-    ``again`` says that it is asked later what that asks memory for. Raises Unsupported, with the instruction, where something
-    decides that is not known.
+    What the instructions ``told``, by number, ask memory for is returned, too. ``measured`` says that it is to be run clock by
+    clock. Raises Unsupported, with the instruction, where something decides that is not known.
     """
-    addresses = again and waits(code)
-    needed = ProgramSlice(code, addresses=addresses, floats=launch.floats)
-    return Interpreter(code, launch, ctas, needed, measured=again).run()
+    needed = ProgramSlice(code, addresses=told, floats=launch.floats)
+    return Interpreter(code, launch, ctas, needed, told=told, measured=measured).run()
 
 
 def waits(code: Sequence[DecodedInstruction]) -> bool:
@@ -75,15 +78,16 @@ def requests(
 
     ``more`` are the turns that were not followed before, and are not now. Raises Unsupported as ``run`` does.
     """
-    needed = ProgramSlice(code, addresses=True, floats=launch.floats)
+    needed = ProgramSlice(code, addresses=range(len(code)), floats=launch.floats)
     Interpreter(code, launch, ctas, needed, asked, tell, more or {}).run()
 
 
 class Interpreter:
     """The threads of some CTAs of a launch, from the first instruction to the last exit.
 
-    Only what is ``needed`` is run, all if that is not said; of the steps ``asked`` about ``tell`` is told the requests. ``more`` are
-    turns that are not followed, as ``IssueOrder`` has them; without it those of long loops are not.
+    Only what is ``needed`` is run, all if that is not said; of the steps ``asked`` about ``tell`` is told the requests, those of the
+    instructions ``told`` are kept with the steps. ``more`` are turns that are not followed, as ``IssueOrder`` has them; without it
+    those of long loops are not.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Interpreter:
         asked: Array | None = None,
         tell: Tell | None = None,
         more: Mapping[tuple[int, int], int] | None = None,
+        told: Collection[int] = (),
         measured: bool = False,
     ) -> None:
         self._code = code
@@ -106,6 +111,7 @@ class Interpreter:
         self._at = 0
         self._needed = needed
         self._asked = [] if asked is None else np.unique(asked).tolist()
+        self._told = frozenset(told)
         self._last = MOST_STEPS if asked is None else max(self._asked, default=-1)
         self._flow = [i.number for i in code if i.does in _FLOW]
         self._passed_by = passed_by(code)
@@ -114,7 +120,7 @@ class Interpreter:
         """Threads at each barrier of each CTA, of those that say how many they wait for."""
         self._memory = {i.number for i in code if i.row is not None and i.row.space}
         self.steps = IssueOrder()
-        self._tell: Tell = tell or _ignored
+        self._tell: Tell = tell or self.steps.requests.__setitem__
         self._skipped = (
             None if more is None else {first: turns for (first, _), turns in more.items()}
         )
@@ -255,8 +261,7 @@ class Interpreter:
     def _segment(self, first: int, end: int, where: Where) -> None:
         """Run what is needed of some instructions in a row."""
         step = self.steps.count - first
-        places = slice(bisect_left(self._asked, step + first), bisect_left(self._asked, step + end))
-        asked = self._memory.intersection(asked_step - step for asked_step in self._asked[places])
+        asked = self._asked_in(first, end)
         needed = self._needed.of(first, end, bool(asked)) if self._needed else range(first, end)
         if (first, end, bool(asked)) not in self._lifted:
             self._lifted.add((first, end, bool(asked)))
@@ -277,6 +282,14 @@ class Interpreter:
                 done = self._execute(instruction, where, told=number in asked)
                 if number in asked and instruction.known.asynchronous:
                     self._tell(step + number, done)
+
+    def _asked_in(self, first: int, end: int) -> set[int]:
+        """Return which instructions of memory, of some in a row, are asked about."""
+        if self._told:
+            return self._memory & self._told.intersection(range(first, end))
+        step = self.steps.count - first
+        places = slice(bisect_left(self._asked, step + first), bisect_left(self._asked, step + end))
+        return self._memory.intersection(asked - step for asked in self._asked[places])
 
     def _execute(self, i: DecodedInstruction, where: Where, told: bool) -> Asked:
         self._at = i.number
@@ -379,7 +392,7 @@ class Interpreter:
         if i.has("RED"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
         step = self.steps.count - 1
-        if self._among(step) and isinstance(i.sources[0], SassRegister):
+        if self._is_asked(step, i) and isinstance(i.sources[0], SassRegister):
             self._tell(step, self._executor.named(i, where))
         barriers = self._barriers(group, i, where)
         if barriers is not None:
@@ -432,7 +445,7 @@ class Interpreter:
         """Go on if the phases have ended that are asked for, or wait until they have."""
         step = self.steps.count - 1
         asked = self._executor.execute(i, where)
-        if self._among(step):
+        if self._is_asked(step, i):
             self._tell(step, asked)
         waits = tuple(
             request for of_warp in asked for request in of_warp if isinstance(request, Operation)
@@ -445,7 +458,9 @@ class Interpreter:
         group.waits = i.does
         return True
 
-    def _among(self, step: int) -> bool:
+    def _is_asked(self, step: int, i: DecodedInstruction) -> bool:
+        if self._told:
+            return i.number in self._told
         at = bisect_left(self._asked, step)
         return at < len(self._asked) and self._asked[at] == step
 
@@ -470,10 +485,6 @@ class Interpreter:
                 hint="a prediction needs control flow that follows from sizes and arguments",
             )
         return threads if holds is True else threads[holds]
-
-
-def _ignored(step: int, request: Request | Asked) -> None:
-    """Take no note of a request."""
 
 
 _FLOW = {

@@ -10,6 +10,8 @@ import numpy as np
 from ptxlab.isa.targets import WARP
 from ptxlab.machine.values import Array
 from ptxlab.prediction.mbarriers import Operation
+from ptxlab.prediction.requests import Request
+from ptxlab.prediction.warps import Asked
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +40,7 @@ class IssueOrder:
     """What was issued, in order: segments, instructions from ``first`` to before ``end``, for which warps.
 
     ``warps`` is None where it is all of them. A step is one instruction of a segment. ``more`` are how many turns of a long
-    loop, that were not followed, a turn stands for, by its first step and that behind it.
+    loop, that were not followed, a turn stands for, by its first step and that behind it. ``requests`` are what some steps asked for.
     """
 
     first: list[int] = field(default_factory=list)
@@ -46,6 +48,7 @@ class IssueOrder:
     warps: list[Array | None] = field(default_factory=list)
     count: int = 0
     more: dict[tuple[int, int], int] = field(default_factory=dict)
+    requests: dict[int, Request | Asked] = field(default_factory=dict)
 
     def add(self, first: int, end: int, warps: Array | None) -> None:
         self.first.append(first)
@@ -86,6 +89,8 @@ class IssueOrder:
     def cut(self, step: int, segment: int) -> None:
         """Forget what came behind a step, the first of a segment."""
         del self.first[segment:], self.end[segment:], self.warps[segment:]
+        for asked in [asked for asked in self.requests if asked >= step]:
+            del self.requests[asked]
         self.count = step
 
     @property

@@ -172,11 +172,16 @@ def _read(site: Site, operand: Any) -> _Read:
 
 @record(frozen=True, slots=True, eq=False)
 class Computation:
-    """The steps of one instruction, over slots that begin as ``literals``, ``special`` registers, and what it ``reads``."""
+    """The steps of one instruction, over slots that begin as ``literals``, ``special`` registers, and what it reads.
+
+    That are ``words`` and ``predicates`` of threads, by their numbers, and ``constants``.
+    """
 
     literals: Mapping[int, Array]
     special: Sequence[tuple[int, Callable[..., Array]]]
-    reads: Sequence[tuple[int, _Named]]
+    words: Sequence[tuple[int, int]]
+    predicates: Sequence[tuple[int, int]]
+    constants: Sequence[tuple[int, SassConstant]]
     steps: Sequence[BoundInstruction | Demanding]
     writes: Sequence[tuple[int, SassRegister | Predicate]]
     computes: bool
@@ -207,16 +212,21 @@ class Computation:
         if self.special:
             wave, threads = _standing(registers, where)
             slots.update((slot, threads.pick(value(wave))) for slot, value in self.special)
-        for slot, operand in self.reads:
-            if isinstance(operand, Predicate):
-                slots[slot] = registers.predicate(operand, where)
-            else:
-                value = registers.value(operand, where)
-                slots[slot] = None if value is None else np.atleast_1d(value)
+        read, lacking = registers.words.read, not self.computes
+        for slot, number in self.words:
+            slots[slot] = value = read(number, where)
+            lacking |= value is None
+        read = registers.predicates.read
+        for slot, number in self.predicates:
+            slots[slot] = value = read(number, where)
+            lacking |= value is None
+        for slot, constant in self.constants:
+            slots[slot] = value = registers.constant(constant, where)
+            lacking |= value is None
         for step in self.steps:
             if isinstance(step, Demanding):
                 step.run(slots, numbers(where, registers.threads), answer)
-            elif any(slots[slot] is None for slot in step.site.reads):
+            elif lacking and any(slots[slot] is None for slot in step.site.reads):
                 slots.update(dict.fromkeys(step.site.writes))
             elif isinstance(step.action, Lowered):
                 _compute(step, step.action, slots)
@@ -227,10 +237,13 @@ class Computation:
 
 def _compute(step: BoundInstruction, lowered: Lowered, slots: _Slots) -> None:
     """Compute what each thread does for itself, where a guard lets it."""
-    given = [source.read(slots) for source in lowered.sources]
     assert lowered.compute is not None
-    results = lowered.compute(*given)
+    results = lowered.compute(*[source.read(slots) for source in lowered.sources])
     if len(lowered.destinations) == 1:
+        if step.guard is None:
+            (destination,) = lowered.destinations
+            slots[destination.slot] = destination.extended(results)
+            return
         results = (results,)
     before = slots if step.guard is None else slots.copy()
     for destination, result in zip(lowered.destinations, results, strict=True):
@@ -381,7 +394,16 @@ def _computation(
     results = [(slot, o) for slot, o in writes if not isinstance(o, SassConstant)]
     done = [demanding or step for step, demanding in steps]
     computes = not any(demanding for _, demanding in steps)
-    return Computation(literals, [*special.items()], [*reads.items()], done, results, computes)
+    return Computation(
+        literals,
+        [*special.items()],
+        [(slot, o.number) for slot, o in reads.items() if isinstance(o, SassRegister)],
+        [(slot, o.number) for slot, o in reads.items() if isinstance(o, Predicate)],
+        [(slot, o) for slot, o in reads.items() if isinstance(o, SassConstant)],
+        done,
+        results,
+        computes,
+    )
 
 
 def _demanding(step: BoundInstruction) -> Demanding | None:

@@ -139,10 +139,6 @@ class LaunchModel:
     def _survey(self) -> Survey:
         return survey(self._code, self._launch)
 
-    @cached_property
-    def _at_one_address(self) -> float:
-        return atomics.operations_at_one_address(self._code, self._launch, self._survey.ctas)
-
     def issues(self, most: int) -> PredictedIssues:
         """Predict when the warps of the first CTA issue what, ``most`` instructions of it.
 
@@ -198,7 +194,7 @@ class LaunchModel:
             run, uneven = grid.run(reuse)
             cycles, runs = run.cycles, sms
         memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
-        atomic_seconds = self._at_one_address * atomics.CYCLES / (self._clock * 1e6)
+        atomic_seconds = self._survey.at_one_address * atomics.CYCLES / (self._clock * 1e6)
         seconds = max(cycles / (self._clock * 1e6), memory_seconds, atomic_seconds)
         running = cycles / (self._clock * 1e6) / seconds
         used = {name: part * running for name, part in _used(run, chip).items()}

@@ -140,6 +140,11 @@ class Periods:
         self._compared: dict[tuple[int, int], deque[tuple[int, Array]]] = defaultdict(
             lambda: deque(maxlen=_COMPARED)
         )
+        self._comparisons = {
+            i.number
+            for i in code
+            if i.outs and len(i.sources) == 2 and not i.has("EX") and any(map(i.has, _ORDERS))
+        }
         self._leader: tuple[int, int, int] | None = None
         self._others = 0
         """Turns of other loops since the last of the one that leads."""
@@ -174,9 +179,7 @@ class Periods:
 
     def compare(self, i: DecodedInstruction, where: Where) -> None:
         """Take note of what an instruction compares, to know when that comes out otherwise."""
-        if self._told is not None or not i.outs or len(i.sources) != 2 or i.has("EX"):
-            return
-        if any(map(i.has, _ORDERS)):
+        if self._told is None and i.number in self._comparisons:
             values = [self._executor.value(source, where) for source in i.sources]
             if all(value is not None for value in values):
                 kind = np.uint32 if i.has("U32") else np.int32

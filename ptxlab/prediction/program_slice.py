@@ -2,16 +2,19 @@
 
 A register, predicate or memory is live where something that decides may read it before it is written
 again. An instruction that writes nothing live is left out. What is read is told generously and what is
-overwritten sparingly, so that nothing is left out that decides.
+overwritten sparingly, so that nothing is left out that decides. Where a predicate says whether a load runs, its address is
+live where that holds alone: what was in these registers before the same predicate had it made decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field
 
+from ptxlab.garbage import record
 from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.operands import Operand, SassAddress
+from ptxlab.machine.operands import Operand, Predicate, SassAddress
 from ptxlab.machine.row import accessed_bytes
 from ptxlab.prediction.slow_paths import passed_by
 
@@ -20,25 +23,31 @@ _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "loc
 _SPACES |= {"copy": _SPACES["shared"], "generic": _SPACES["shared"] | _SPACES["global"]}
 _SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
+_PREDICATES = (1 << 16) - 1
 _TOLD = ("alu", "fmaheavy", "lsu", "uniform")
 """Pipes of whose instructions it is known how many registers they write; others write one at least."""
 
 
 class ProgramSlice:
-    """What must be run of a kernel: for its control flow, and for its ``addresses`` too."""
+    """What must be run of a kernel: for its control flow, and for the ``addresses`` of some instructions, by number."""
 
     def __init__(
-        self, code: Sequence[DecodedInstruction], *, addresses: bool, floats: bool = False
+        self,
+        code: Sequence[DecodedInstruction],
+        *,
+        addresses: Collection[int],
+        floats: bool = False,
     ) -> None:
         spilled, settled = _only_spills(code), passed_by(code)
-        self._facts = [_Facts(i, addresses, spilled, i.number in settled, floats) for i in code]
+        self._facts = [
+            _Facts(i, i.number in addresses, spilled, i.number in settled, floats) for i in code
+        ]
         self._live = _live(_successors(code, settled), self._facts)
-        """What is live before each instruction."""
         self._slices: dict[tuple[int, int, bool], list[int]] = {}
 
     def live(self, number: int) -> int:
         """Return what is read later of what is held before an instruction, as the bits of ``machine.uses``."""
-        return self._live[number]
+        return self._live[number].every
 
     def of(self, first: int, end: int, asked: bool) -> list[int]:
         """Return the numbers of the instructions to run of those from ``first`` to before ``end``.
@@ -55,7 +64,7 @@ class ProgramSlice:
         live, numbers = self._live[end], []
         for number in range(end - 1, first - 1, -1):
             facts = self._facts[number]
-            if facts.unknown or facts.always or facts.writes & live:
+            if facts.unknown or facts.always or facts.is_needed(live):
                 numbers.append(number)
             live = facts.before(live, asked)
         return numbers[::-1]
@@ -67,15 +76,76 @@ def read_by(i: DecodedInstruction) -> frozenset[int]:
     return frozenset(bit for bit in range(reads.bit_length()) if reads >> bit & 1)
 
 
-def _live(following: Sequence[Sequence[int]], facts: Sequence[_Facts]) -> list[int]:
-    live = [0] * (len(facts) + 1)
+@record(frozen=True, slots=True)
+class _Live:
+    """What is live before an instruction: ``always``, and ``under`` predicates, by their numbers, where these hold.
+
+    The number of a predicate's opposite is the complement of its own.
+    """
+
+    always: int = 0
+    under: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def every(self) -> int:
+        return self.but(None)
+
+    def but(self, guard: int | None) -> int:
+        """Return all that is live where a predicate does not hold for certain."""
+        bits = self.always
+        for of, held in self.under.items():
+            if of != guard:
+                bits |= held
+        return bits
+
+    def joined(self, other: _Live) -> _Live:
+        """Return what either has."""
+        under = dict(self.under)
+        for guard, bits in other.under.items():
+            under[guard] = under.get(guard, 0) | bits
+        return _Live(self.always | other.always, under)
+
+    def before_decided(self, guards: Sequence[int]) -> _Live:
+        """Return the same before some predicates are made: nobody knows yet which holds."""
+        if not any(guard in self.under for guard in guards):
+            return self
+        always, under = self.always, dict(self.under)
+        for guard in guards:
+            always |= under.pop(guard, 0)
+        return _Live(always, under)
+
+    def before_written(self, bits: int, guard: int | None) -> _Live:
+        """Return what of it is live before some of it is written, where a predicate holds if one is given."""
+        if not bits & self.every:
+            return self
+        if guard is None:
+            under = {of: left for of, held in self.under.items() if (left := held & ~bits)}
+            return _Live(self.always & ~bits, under)
+        under = dict(self.under)
+        under[guard] = under.get(guard, 0) & ~bits
+        under[~guard] = under.get(~guard, 0) | self.always & bits
+        return _Live(self.always & ~bits, {of: held for of, held in under.items() if held})
+
+    def before_read(self, bits: int, guard: int | None) -> _Live:
+        """Return the same with what is read, where a predicate holds if one is given."""
+        if not bits & ~self.always:
+            return self
+        if guard is None:
+            return _Live(self.always | bits, self.under)
+        return _Live(self.always, {**self.under, guard: self.under.get(guard, 0) | bits})
+
+
+def _live(following: Sequence[Sequence[int]], facts: Sequence[_Facts]) -> list[_Live]:
+    """Return what is live before each instruction."""
+    live = [_Live()] * (len(facts) + 1)
     changed = True
     while changed:
         changed = False
         for number in range(len(facts) - 1, -1, -1):
-            after = 0
-            for successor in following[number]:
-                after |= live[successor]
+            first, *others = following[number]
+            after = live[first]
+            for successor in others:
+                after = after.joined(live[successor])
             before = facts[number].before(after, asked=True)
             if before != live[number]:
                 live[number], changed = before, True
@@ -93,7 +163,12 @@ class _Facts:
         self.unknown = row is None or not row.timed
         """What is not known at all is run, to be refused."""
         self.writes = uses.written(i) if row is not None else _union(i.outs)
-        self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
+        apart = i.guard is None or row is None or not row.for_all
+        self._kills = _written(i, 4 if row and row.pipe in _TOLD else 1) if apart else 0
+        self._guard = _numbered(i.guard) if apart else None
+        predicates = uses.each(self.writes >> uses.PREDICATES & _PREDICATES)
+        self._decides = [guard for number in predicates for guard in (number, ~number)]
+        """The predicates that hold for others afterwards."""
         guard = uses.of(i.guard)
         self.reads = uses.read(i) if i.computed(floats) else guard
         self.roots = self.always = 0
@@ -113,21 +188,38 @@ class _Facts:
                     places |= _address(operand, i.is_wide(operand))
             self.roots = places if addresses else 0
             self.reads = places
-            apart = spilled and space == "local"
-            held = _words_of_stack(i) if apart else _SPACES[space]
+            spilling = spilled and space == "local"
+            held = _words_of_stack(i) if spilling else _SPACES[space]
             if i.dest is not None:
                 self.reads |= held
             if i.dest is None or i.known.stores:
                 self.writes |= held
                 self.reads |= uses.read(i)
-                self.kills |= held if apart and i.guard is None else 0
+                self._kills |= held if spilling else 0
 
-    def before(self, live: int, asked: bool) -> int:
+    def is_needed(self, live: _Live) -> bool:
+        """Say whether it may write what is live afterwards."""
+        opposite = None if self._guard is None else ~self._guard
+        return bool(self.writes & live.before_decided(self._decides).but(opposite))
+
+    def before(self, live: _Live, asked: bool) -> _Live:
         """Return what is live before the instruction, which memory may be ``asked`` by."""
-        before = live & ~self.kills | self.always | (self.roots if asked else 0)
-        if self.writes & live:
-            before |= self.reads
-        return before & ~uses.FIXED
+        reads = self.always | (self.roots if asked else 0)
+        if self.is_needed(live):
+            reads |= self.reads
+        before = live.before_decided(self._decides).before_written(self._kills, self._guard)
+        reads &= ~uses.FIXED
+        guard = reads & (0 if self._guard is None else _bit(self._guard))
+        return before.before_read(guard, None).before_read(reads & ~guard, self._guard)
+
+
+def _numbered(guard: Predicate | None) -> int | None:
+    """Return the number of a predicate, of one that is negated its complement."""
+    return None if guard is None else ~guard.number if guard.negated else guard.number
+
+
+def _bit(guard: int) -> int:
+    return 1 << uses.PREDICATES + max(guard, ~guard)
 
 
 def _successors(

@@ -110,7 +110,9 @@ class ResidentModel:
 
     def _follow(self, ctas: Sequence[int]) -> Followed:
         code, launch = self._code, self._launch
-        steps = interpreter.run(code, launch, ctas, again=True)
+        waits = interpreter.waits(code)
+        told = range(len(code)) if waits else ()
+        steps = interpreter.run(code, launch, ctas, told, measured=True)
         kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
         issued = Issued(steps.numbers, kinds, kind_of, steps.times)
         first = kinds[kind_of[0]]
@@ -118,14 +120,19 @@ class ResidentModel:
             issued.numbers[first], self._returns, len(kind_of), issued.times_of(first)
         )
         part: Turns | Tiles
-        if interpreter.waits(code):
+        if waits:
             tiles = trace.tiles(kinds, issued.numbers, self._returns, steps.times)
             part = Tiles(issued, tiles, steps.more)
         else:
             part = Turns(issued, loops, self._returns)
-        requests: dict[int, Request | Asked] = {}
         asked = np.concatenate(part.kept)
-        interpreter.requests(code, launch, ctas, asked, requests.__setitem__, steps.more)
+        if waits:
+            requests = {
+                step: steps.requests[step] for step in asked.tolist() if step in steps.requests
+            }
+        else:
+            requests = {}
+            interpreter.requests(code, launch, ctas, asked, requests.__setitem__, steps.more)
         return Followed(ctas, issued, loops, part, requests, steps.more)
 
     def touched(self, followed: Followed, ctas: float) -> Touched:
@@ -191,7 +198,9 @@ class ResidentModel:
         # A change of what is not used is none: what an SM is made of is the same, and so is what it does.
         orders = any(isinstance(each, tuple) for each in asked.values())
         rates = chip.gpu.tensor if orders else None
-        made_of = tuple(followed.ctas), chip.memory, chip.latency, rates, timed, requests is asked
+        near = all(t.hits >= 1 for t in timed.values())  # nothing waits for DRAM
+        latency = {what: n for what, n in chip.latency.items() if not near or what != "dram"}
+        made_of = tuple(followed.ctas), chip.memory, latency, rates, timed, requests is asked
         for known, ran in self._runs if made is Sm else ():
             if known == made_of:
                 return ran

@@ -15,15 +15,14 @@ from ptxlab.errors import Unsupported
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
+from ptxlab.prediction.ports import RegisterPorts
 from ptxlab.prediction.rendezvous import Rendezvous
 from ptxlab.prediction.run import PARTITIONS, Run
 from ptxlab.prediction.tensor_core import TensorCore, TensorMemory
 from ptxlab.prediction.tensor_work import Columns, Commit, TensorCopy, TensorProduct
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
-from ptxlab.prediction.warps import NEVER, Orders, Warp
-
-READ_WINDOW = 3
+from ptxlab.prediction.warps import NEVER, NOTHING, Orders, Warp
 
 
 class Sm:
@@ -38,33 +37,35 @@ class Sm:
     ) -> None:
         self._chip, self._timings = chip, timings
         self._parts: list[list[Warp]] = [[] for _ in range(PARTITIONS)]
+        timed: dict[int, list[InstructionTiming]] = {}
         for number, warp in enumerate(warps):
             warp.part = number % PARTITIONS
             self._parts[warp.part].append(warp)
+            if id(warp.trace) not in timed:
+                timed[id(warp.trace)] = [timings[n] for n in warp.trace]
+            warp.timed = timed[id(warp.trace)]
         self._last: list[Warp | None] = [None] * PARTITIONS
         self._next: list[float] = [0.0] * PARTITIONS
         self._pipes: list[dict[str, float]] = [defaultdict(float) for _ in range(PARTITIONS)]
-        self._ports = [[0.0, 0.0] for _ in range(PARTITIONS)]
-        self._kept: list[dict[int, tuple[Warp, int]]] = [{} for _ in range(PARTITIONS)]
+        self._ports = [RegisterPorts() for _ in range(PARTITIONS)]
         self._over = False
         self.stalls: dict[tuple[int, str], float] = defaultdict(float)
         self._selected: dict[int, int] = defaultdict(int)
         self.busy: dict[str, float] = defaultdict(float)
-        self.issued = 0
         self._lsu = LoadStoreUnit(chip, shared, self.busy)
         self._rendezvous = Rendezvous(chip.latency, warps, self._wake)
         self._tensor_core = TensorCore(chip, self.busy)
         self._tensor_memory = TensorMemory(self._wake)
 
     def run(self) -> Run:
-        end = 0.0
+        end, following = 0.0, self._next
         while not self._over:
-            now = min(self._next)
+            now = min(following)
             if now == NEVER:
                 break
             for part in range(PARTITIONS):
-                if self._next[part] <= now:
-                    self._next[part] = self._cycle(part, now)
+                if following[part] <= now:
+                    following[part] = self._cycle(part, now)
             end = now
         if not self._over and any(self._parts):
             raise Unsupported(
@@ -85,7 +86,8 @@ class Sm:
                 if min(until, now) > first:
                     stalls[next_one, why] += min(until, now) - first
                     first = until
-        return Run(now, self.issued, stalls, dict(self.busy), dict(self._lsu.sectors))
+        issued = sum(self._selected.values())
+        return Run(now, issued, stalls, dict(self.busy), dict(self._lsu.sectors))
 
     def _cycle(self, part: int, now: float) -> float:
         """Issue what a sub-partition can at ``now``; return when to look again."""
@@ -109,8 +111,7 @@ class Sm:
 
     def _try(self, part: int, warp: Warp, now: float) -> bool:
         """Issue a warp's next instruction if it can be, else note until when it lacks something: others only take more of it."""
-        number = warp.trace[warp.at]
-        t = self._timings[number]
+        t = warp.timed[warp.at]
         if t.kind == kinds.MEMORY:
             free = self._lsu.full_until(part, now)
             if free:
@@ -129,61 +130,32 @@ class Sm:
                 warp.blocked, warp.lacking = "math pipe throttle", pipes[pipe]
                 return False
         if t.reads:
-            begins = self._read(part, warp, t, now)
+            begins = self._ports[part].read(warp, t.through_ports, now)
             if begins > now:
                 warp.blocked, warp.lacking = "dispatch stall", begins
                 return False
         if pipe:
             pipes[pipe] = now + t.hold
             self.busy[pipe] += t.hold
-        self._issue(warp, t, number, now)
+        self._issue(warp, t, now)
         return True
 
-    def _read(self, part: int, warp: Warp, t: InstructionTiming, now: float) -> float:
-        """Reserve the ports for an instruction's registers, or return when that will be possible."""
-        kept, ports = self._kept[part], self._ports[part]
-        even = odd = 0
-        for bank, slot, number, _ in t.reads:
-            held = kept.get(2 * slot + bank)
-            if held is None or held[1] != number or held[0] is not warp:
-                if bank:
-                    odd += 1
-                else:
-                    even += 1
-        begins = now
-        for bank, count in ((0, even), (1, odd)):
-            if count:
-                free = ports[bank] + min(count, READ_WINDOW) - READ_WINDOW
-                if free > begins:
-                    begins = free
-        if begins > now:
-            return begins
-        for bank, count in ((0, even), (1, odd)):
-            if count:
-                ports[bank] = max(ports[bank], now) + count
-        for bank, slot, number, reuse in t.reads:
-            if reuse:
-                kept[2 * slot + bank] = (warp, number)
-            else:
-                kept.pop(2 * slot + bank, None)
-        return now
-
-    def _issue(self, warp: Warp, t: InstructionTiming, number: int, now: float) -> None:
-        self._account(warp, number, now)
-        self.issued += 1
+    def _issue(self, warp: Warp, t: InstructionTiming, now: float) -> None:
+        self._account(warp, warp.trace[warp.at], now)
         warp.issued = now
         if warp.skips:
             for skipped in warp.skips.get(warp.at, ()):
                 if self._timings[skipped.number].cached:
                     self._lsu.skip(warp, skipped, now)
-        asks, orders = warp.asked()
+        kind = t.kind
+        plain = kind in (kinds.FIXED, kinds.VARIABLE)
+        asks, orders = NOTHING if plain else warp.asked()
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
             mark = warp.marks.pop(0)
             warp.passed[mark] = self._until(now)
             self._over = self._over or mark == warp.ends
-        kind = t.kind
-        if kind in (kinds.FIXED, kinds.VARIABLE):
+        if plain:
             if t.writes is not None:
                 warp.hold(t.writes, now + t.latency)
             if t.frees is not None:
@@ -226,7 +198,7 @@ class Sm:
         ready = now + (t.stall or 1)
         warp.fixed = ready
         warp.waits_for = "wait"
-        following = self._timings[warp.trace[warp.at]]
+        following = warp.timed[warp.at]
         for board in following.waits:
             if warp.board[board] > ready:
                 ready = warp.board[board]
@@ -237,7 +209,7 @@ class Sm:
                 done = warp.groups[-1 - open_groups]
                 if done > ready:
                     ready, warp.waits_for = done, "long scoreboard"
-        if following.kind == kinds.PRODUCTS and len(warp.products) > following.group[1]:
+        elif following.kind == kinds.PRODUCTS and len(warp.products) > following.group[1]:
             done = warp.products[-1 - following.group[1]]
             if done > ready:
                 ready, warp.waits_for = done, "wgmma"

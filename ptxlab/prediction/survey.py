@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
-from ptxlab.prediction import interpreter
+from ptxlab.prediction import atomics, interpreter
+from ptxlab.prediction.issue_order import IssueOrder
 
 _THREADS, _FEWEST, _MOST = 1 << 15, 16, 128
 """CTAs with about so many threads are followed, but not fewer or more."""
@@ -34,13 +35,14 @@ class Survey:
     """``ctas`` that were followed, by number, one of each part of the grid in order, and how many instructions the warps of each have ``issued``.
 
     ``groups`` take different ways: each has the places of its CTAs in the survey, first of those that issue least.
-    ``of_all`` are the CTAs there are.
+    ``of_all`` are the CTAs there are, which carry out so many atomic operations ``at_one_address``, that which most are at.
     """
 
     ctas: Array
     issued: Array
     groups: tuple[tuple[int, ...], ...]
     of_all: int
+    at_one_address: float = 0.0
 
     @property
     def alike(self) -> bool:
@@ -63,17 +65,22 @@ class Survey:
 
 def survey(code: Sequence[DecodedInstruction], launch: Launch) -> Survey:
     """Follow some CTAs of a launch. Raises Unsupported as ``interpreter.run`` does."""
-    few = _followed(code, launch, _FEWEST)
+    few = _followed(code, launch, _FEWEST, [i.number for i in code if atomics.meets(i)])
     enough = max(_FEWEST, min(_MOST, _THREADS // launch.threads))
     if (few.alike and few.issued.sum() > _LONG) or enough == _FEWEST:
         return few
-    return _followed(code, launch, enough)
+    return replace(_followed(code, launch, enough), at_one_address=few.at_one_address)
 
 
-def _followed(code: Sequence[DecodedInstruction], launch: Launch, count: int) -> Survey:
+def _followed(
+    code: Sequence[DecodedInstruction], launch: Launch, count: int, meeting: Sequence[int] = ()
+) -> Survey:
+    """Follow so many CTAs, which say how many atomics meet at an address, where the numbers of such are given."""
     ctas = _spread(launch, count)
-    issued = _issued(code, launch, ctas)
-    return Survey(ctas, issued.sum(axis=1), _grouped(issued), launch.ctas)
+    steps = interpreter.run(code, launch, ctas.tolist(), meeting)
+    issued = _issued(steps, launch, len(ctas), len(code))
+    meet = atomics.operations_at_one_address(steps, launch, len(ctas))
+    return Survey(ctas, issued.sum(axis=1), _grouped(issued), launch.ctas, meet)
 
 
 def _spread(launch: Launch, count: int) -> Array:
@@ -87,19 +94,16 @@ def _spread(launch: Launch, count: int) -> Array:
     return chosen
 
 
-def _issued(code: Sequence[DecodedInstruction], launch: Launch, ctas: Array) -> Array:
+def _issued(steps: IssueOrder, launch: Launch, ctas: int, instructions: int) -> Array:
     """Return how often warps of each CTA issue each instruction."""
-    steps = interpreter.run(code, launch, ctas.tolist())
-    segments: dict[tuple[int, int], Array] = defaultdict(lambda: np.zeros(len(ctas), np.int64))
+    segments: dict[tuple[int, int], Array] = defaultdict(lambda: np.zeros(ctas, np.int64))
     begun = np.cumsum(steps.lengths) - steps.lengths
     times = np.ones_like(begun) if steps.times is None else steps.times[begun]
     for first, end, warps, each in zip(steps.first, steps.end, steps.warps, times, strict=True):
         segments[first, end] += each * (
-            launch.warps
-            if warps is None
-            else np.bincount(warps // launch.warps, minlength=len(ctas))
+            launch.warps if warps is None else np.bincount(warps // launch.warps, minlength=ctas)
         )
-    issued = np.zeros((len(ctas), len(code)), np.int64)
+    issued = np.zeros((ctas, instructions), np.int64)
     for (first, end), counts in segments.items():
         issued[:, first:end] += counts[:, None]
     return issued

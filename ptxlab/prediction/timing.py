@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
@@ -21,6 +21,7 @@ from ptxlab.machine.operands import (
 from ptxlab.machine.products import BITS, other_factors, product
 from ptxlab.machine.row import Row
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.ports import Read, Reads
 from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.run import PARTITIONS
 
@@ -58,7 +59,7 @@ class InstructionTiming:
     ``latency`` is until its scoreboard is released, of a request when it is served at once. ``reads``
     are the registers it reads as (bank, slot, register, kept for reuse). ``group`` is the scoreboard
     and how many groups may be open for PENDING, the barrier and its threads for BARRIER and ARRIVE.
-    ``hits`` is the part of its lines that the L2 cache has.
+    ``hits`` is the part of its lines that the L2 cache has. ``through_ports`` is the same as ``reads``.
     """
 
     kind: int
@@ -69,12 +70,16 @@ class InstructionTiming:
     waits: tuple[int, ...]
     writes: int | None
     frees: int | None
-    reads: tuple[tuple[int, int, int, bool], ...]
+    reads: tuple[Read, ...]
     loads: bool = False
     cached: bool = False
     copies: bool = False
     group: tuple[int, int] = (0, 0)
     hits: float = 1.0
+    through_ports: Reads = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "through_ports", Reads.of(self.reads))
 
 
 def timings(
@@ -209,7 +214,7 @@ def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
     return told
 
 
-def _reads(i: DecodedInstruction) -> tuple[tuple[int, int, int, bool], ...]:
+def _reads(i: DecodedInstruction) -> tuple[Read, ...]:
     """Return the registers read through the ports, by slot; those of a uniform file have others."""
     ports = []
     wide = i.known.reads if i.known.pipe == "tensor" else None

@@ -9,16 +9,19 @@ from ptxlab.prediction.mbarriers import Operation
 from ptxlab.prediction.requests import Request, Served
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.tensor_work import Queued
+from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
 
 NEVER = float("inf")
-_NOTHING: Served = (0, 0, [])
 
 Orders = tuple[Operation | Copy | Queued, ...]
 """What one asks of mbarriers, barriers named by a register, the tensor memory accelerator and the tensor core."""
 
 Asked = tuple[Orders, ...]
 """What each warp asks of them."""
+
+NOTHING: tuple[Served, Orders] = ((0, 0, []), ())
+"""What an instruction asks for that asks for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Warp:
     apart: int = 0
     """Sectors by which what it asks for lies behind what ``asks`` says."""
     part: int = 0
+    timed: Sequence[InstructionTiming] = ()
+    """The timings of the instructions it issues."""
     at: int = 0
     ready: float = 0
     fixed: float = 0
@@ -93,10 +98,10 @@ class Warp:
         """Return what its next instruction asks for."""
         asks = self.asks.get(self.at)
         if asks is None:
-            return _NOTHING, ()
+            return NOTHING
         if isinstance(asks, Request):
             return asks.served(self.number, self.apart), ()
-        return _NOTHING, asks[self.number]
+        return NOTHING[0], asks[self.number]
 
     def hold(self, board: int | None, until: float, far: bool = False) -> None:
         """Hold a scoreboard, if any, until some time; ``far`` is what comes from beyond the SM."""

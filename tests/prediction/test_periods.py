@@ -17,7 +17,9 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.issue_order import IssueOrder
 from ptxlab.prediction.model import LaunchModel, Prediction
 from ptxlab.prediction.predict import as_machine_code, load_for
+from ptxlab.prediction.requests import Request
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
+from ptxlab.prediction.warps import Asked
 
 TURNS, CTAS = 100, 132
 PIPELINE = """\
@@ -110,22 +112,43 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "Periods", none)
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("measured", [False, True])
 @pytest.mark.parametrize(("next_one", "between"), [(EVENLY, ""), (EVENLY, LATER), (RANDOM, "")])
 def test_as_much_is_issued_as_if_all_were_followed(
-    next_one: str, between: str, again: bool, monkeypatch: pytest.MonkeyPatch
+    next_one: str, between: str, measured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each turn is like the one before it, or is longer from some turn on, which nothing foretells, or copies from elsewhere."""
     code, launch = launched(pipeline(next_one, between))
-    some = interpreter.run(code, launch, [0], again)
+    told = range(len(code)) if measured else ()
+    some = interpreter.run(code, launch, [0], told, measured)
     whole(monkeypatch)
-    every = interpreter.run(code, launch, [0], again)
+    every = interpreter.run(code, launch, [0], told, measured)
     assert np.array_equal(executed(some), executed(every))
     assert not every.more
     if (next_one, between) == (EVENLY, ""):
         assert some.count < every.count / 2
-    if next_one == RANDOM and again:  # who waits is as ever, but where copies come from is random
+    if (
+        next_one == RANDOM and measured
+    ):  # who waits is as ever, but where copies come from is random
         assert not some.more
+
+
+@pytest.mark.parametrize(("next_one", "between"), [(EVENLY, ""), (EVENLY, LATER), (RANDOM, "")])
+def test_what_is_asked_for_is_told_as_if_it_was_asked_later(next_one: str, between: str) -> None:
+    """Where what was foretold does not come, what was asked for until then is forgotten."""
+    code, launch = launched(pipeline(next_one, between))
+    steps = interpreter.run(code, launch, [0], range(len(code)), measured=True)
+    later: dict[int, Request | Asked] = {}
+    interpreter.requests(code, launch, [0], np.arange(steps.count), later.__setitem__, steps.more)
+    assert set(steps.requests) == set(later)
+    assert all(map(_same, steps.requests.values(), (later[step] for step in steps.requests)))
+
+
+def _same(asked: Request | Asked, other: Request | Asked) -> bool:
+    if isinstance(asked, Request) and isinstance(other, Request):
+        warps = range(len(asked.passes))
+        return [*map(asked.served, warps)] == [*map(other.served, warps)]
+    return asked == other
 
 
 def test_it_takes_as_long_as_if_all_were_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,8 @@ def test_what_is_left_out_changes_nothing(kernel: tuple[list[DecodedInstruction]
     all_steps = Interpreter(code, launch, (0, 2), asked=every, tell=all_answers.__setitem__).run()
     for addresses in (True, False):
         answers: Answers = {}
-        needed, asked = ProgramSlice(code, addresses=addresses), every if addresses else None
+        asked = every if addresses else None
+        needed = ProgramSlice(code, addresses=range(len(code)) if addresses else ())
         steps = Interpreter(code, launch, (0, 2), needed, asked, answers.__setitem__).run()
         assert np.array_equal(steps.numbers, all_steps.numbers)
         assert list(map(str, steps.warps)) == list(map(str, all_steps.warps))
@@ -138,7 +139,12 @@ def test_few_steps_asked_about_are_answered_as_all(
     Interpreter(code, launch, (0, 2), asked=every, tell=whole.__setitem__).run()
     asked = np.array(sorted(whole)[-7::2])
     Interpreter(
-        code, launch, (0, 2), ProgramSlice(code, addresses=True), asked, some.__setitem__
+        code,
+        launch,
+        (0, 2),
+        ProgramSlice(code, addresses=range(len(code))),
+        asked,
+        some.__setitem__,
     ).run()
     assert plain(some) == {step: plain(whole)[step] for step in asked.tolist()}
 
@@ -150,7 +156,7 @@ def test_what_was_spilled_and_decides_nothing_is_left_out(
     """Where control flow alone is asked for, sums and addresses are not even stored."""
     code, _ = kernel
     stores = {i.number for i in code if i.sass.opcode == "STL"}
-    needed = set(ProgramSlice(code, addresses=False).of(0, len(code), False))
+    needed = set(ProgramSlice(code, addresses=()).of(0, len(code), False))
     assert len(stores) > 10
     assert len(stores & needed) < len(stores) / 2
 
@@ -158,14 +164,14 @@ def test_what_was_spilled_and_decides_nothing_is_left_out(
 def test_less_is_run(kernel: tuple[list[DecodedInstruction], Launch]) -> None:
     code, _ = kernel
     loop = next(i for i in code if i.sass.opcode in ("FFMA", "FADD"))
-    needed = ProgramSlice(code, addresses=True).of(loop.number, loop.number + 1, True)
+    needed = ProgramSlice(code, addresses=range(len(code))).of(loop.number, loop.number + 1, True)
     assert loop.number not in needed
 
 
 def kept(*texts: str, labels: dict[str, int] | None = None) -> set[int]:
     """Return which instructions must be run for what they ask of memory, by number."""
     code = [instruction(text, number, labels) for number, text in enumerate(texts)]
-    return set(ProgramSlice(code, addresses=True).of(0, len(code), True))
+    return set(ProgramSlice(code, addresses=range(len(code))).of(0, len(code), True))
 
 
 def test_what_an_address_is_made_of_is_run() -> None:
@@ -185,6 +191,23 @@ def test_what_an_address_is_made_of_is_run() -> None:
     assert kept("MOV R8, R1", "@P0 MOV R8, R2", load, "EXIT") == {0, 1}
     assert kept("MOV R8, R1", "MOV R8, R2", load, "EXIT") == {1}
     assert kept("R2P PR, R1, 0x7f", "@P3 MOV R8, R2", load, "EXIT") == {0, 1}
+
+
+def test_an_address_that_a_predicate_guards_is_run_where_that_holds() -> None:
+    """What was in its registers before is another's; it is one again where the predicate is made anew, or its opposite holds."""
+    before, under, load = "FADD R8, R1, R2", "@P0 MOV R8, R3", "@P0 LDG.E R0, [R8.64]"
+    assert kept(before, under, load, "EXIT") == {1}
+    assert kept(before, "@!P0 MOV R8, R3", load, "EXIT") == {0}
+    assert kept(before, "@P1 MOV R8, R3", load, "EXIT") == {0, 1}
+    made = "ISETP.LT.AND P0, PT, R4, R5, PT"
+    assert kept(before, under, made, load, "EXIT") == {0, 1, 2}
+    assert kept(before, "@P0 ISETP.LT.AND P0, PT, R4, R5, PT", load, "EXIT") == {0, 1}
+    always = "LDG.E R0, [R8.64]"
+    assert kept(before, under, "@!P0 MOV R8, R4", always, "EXIT") == {1, 2}
+    assert kept(before, under, always, "EXIT") == {0, 1}
+    texts = (before, under, "@P2 BRA `(x)", "@P0 MOV R8, R5", load, "EXIT")
+    code = [instruction(text, number, {"x": 4}) for number, text in enumerate(texts)]
+    assert ProgramSlice(code, addresses=range(6)).of(0, 2, True) == [1]
 
 
 def test_what_was_stored_and_is_loaded_as_an_index_is_run() -> None:
@@ -208,5 +231,5 @@ def test_what_a_function_leaves_is_run_for_who_called_it() -> None:
         "RET.REL.NODEC R20 `(k)",
     )
     code = [instruction(text, number, {"f": 3}) for number, text in enumerate(texts)]
-    assert ProgramSlice(code, addresses=True).of(3, 4, True) == [3]
-    assert ProgramSlice(code, addresses=False).of(3, 4, False) == []
+    assert ProgramSlice(code, addresses=range(len(code))).of(3, 4, True) == [3]
+    assert ProgramSlice(code, addresses=()).of(3, 4, False) == []

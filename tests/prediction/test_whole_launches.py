@@ -295,9 +295,9 @@ def test_the_ctas_of_an_sm_lie_as_far_apart_as_there_are_sms(
     followed: list[list[int]] = []
     run = interpreter.run
 
-    def watched(code: Any, launch: Any, ctas: Any, again: bool = False) -> Any:
+    def watched(code: Any, launch: Any, ctas: Any, *more: Any, **named: Any) -> Any:
         followed.append(list(ctas))
-        return run(code, launch, ctas, again)
+        return run(code, launch, ctas, *more, **named)
 
     monkeypatch.setattr(interpreter, "run", watched)
     chip, grid = find("h100"), 264
