@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ptxlab.judging import judged_by
 from ptxlab.pictured import painted_by
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def __getattr__(name: str) -> Any:
 
 # A notebook's pictures are drawn by a room of verbs, which is imported with the first of them.
 painted_by(lambda: import_module("ptxlab.verbs.notebook"))
+# So is the judge of what a program has launched.
+judged_by(lambda: import_module("ptxlab.judge.evaluate").evaluate)
 
 
 def __dir__() -> list[str]:

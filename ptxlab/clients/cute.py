@@ -139,5 +139,5 @@ def _tensor(name: str, value: Any) -> Named | None:
         return None
     if nbits % 8:
         return None
-    elements = Elements(name, address, nbits // 8, tuple(strides))
+    elements = Elements(name, address, nbits // 8, tuple(strides), tuple(shape), dtype)
     return Named(f"argument {name}, {dtype}{list(shape)}", elements)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.faults import faults_at_source
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.protocol import Dump, Dumped
+from ptxlab.judging import Judged, judge
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.syntax.names import called
 
@@ -112,6 +113,27 @@ class Launched:
 
         with self._again():
             return difference(self.kernel, self.config, self.parameters, self.memory, arch)
+
+    def judge(
+        self,
+        reference: Any,
+        *,
+        names: Sequence[str] = (),
+        gpus: Sequence[str] = (),
+        seed: int = 0,
+    ) -> Judged:
+        """Say whether the kernel is right beside a ``reference``, safe, deterministic and honest: see ``ptxlab.evaluate``.
+
+        It is launched as it was, with what its tensors hold now and with the same numbers in other orders. A reference
+        in NumPy or PyTorch takes tensors by the names that the program has for them and numbers by those of the
+        parameters, or all by ``names``, in the order of the parameters. Raises Unsupported for arguments that are
+        neither tensors nor numbers.
+        """
+        from ptxlab.clients.judged import task
+
+        with self._again():
+            told = task(self.kernel, self.config, self.parameters, names)
+        return judge(**told, reference=reference, gpus=gpus, seed=seed)
 
     def sass(self) -> Assembly:
         """Return the program beside the machine code that NVIDIA's assembler makes of it, or the client brought."""

@@ -86,7 +86,9 @@ def _name(name: str, array: Any) -> None:
     strides = told["strides"] or np.empty(shape, dtype).strides
     allocation.name = f"argument {name}, {dtype}{list(shape)}"
     in_elements = tuple(stride // dtype.itemsize for stride in strides)
-    allocation.elements = Elements(name, address, dtype.itemsize, in_elements)
+    allocation.elements = Elements(
+        name, address, dtype.itemsize, in_elements, tuple(shape), str(dtype)
+    )
 
 
 def _flag_as_nvrtc(debuginfo: Any) -> None:

@@ -10,6 +10,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.judge.comparison import Compared
 from ptxlab.judge.speed import Speed
 from ptxlab.observe.check_report import CheckReport
+from ptxlab.pictured import Readable
 
 STAGES = ("compiled", "launched", "right", "safe", "deterministic", "honest")
 """What a candidate has to be, in the order in which it is asked; only of what compiles and launches the rest is."""
@@ -53,7 +54,7 @@ class Trick:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgement(Readable):
     """A candidate judged. Of ``STAGES``, ``stages`` has those that were reached and whether they were passed.
 
     ``error`` is why it did not compile or launch, ``report`` what the checks found, ``schedules`` which schedules of

@@ -31,6 +31,7 @@ from ptxlab.prediction.kept import ROOMS
 from ptxlab.prediction.predict import load_for, of_launch
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.what_if import EVERY
+from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.names import called
 from ptxlab.toolchain import LINE_INFO, nvdisasm, nvrtc
 from ptxlab.toolchain.wheels import ToolAbsent
@@ -126,12 +127,12 @@ class KernelCandidate:
                 )
                 held[name] = self._device.upload(flat), value.size
         passed: list[Any] = []
-        for name, value in bound(self._kernel, self._last["arguments"]).items():
-            if not isinstance(value, np.ndarray):
-                passed.append(value)
-                continue
-            buffer, _ = held[aliases.get(name, name)]
-            passed.append(np.uint64(buffer.address + buffer.dtype.itemsize) if shifted else buffer)
+        given = bound(self._kernel, self._last["arguments"])
+        for parameter, (name, value) in zip(self._kernel.parameters, given.items(), strict=True):
+            if isinstance(value, np.ndarray):
+                buffer, _ = held[aliases.get(name, name)]
+                value = np.uint64(buffer.address + buffer.dtype.itemsize) if shifted else buffer
+            passed.append(_passed(parameter, value))
         return self._kernel, passed, held
 
     def predict(
@@ -145,9 +146,12 @@ class KernelCandidate:
         assembly, module = load_for(device, source, options)
         kernel = module.kernel(self._name)
         passed: list[Any] = []
-        for value in bound(kernel, arguments).values():
+        for parameter, value in zip(
+            kernel.parameters, bound(kernel, arguments).values(), strict=True
+        ):
             told: Any = Shaped(*value["shaped"]) if isinstance(value, dict) else value
-            passed.append(device.upload(told) if hasattr(told, "shape") else told)
+            array = device.upload(told) if hasattr(told, "shape") else told
+            passed.append(_passed(parameter, array))
         prediction = of_launch(assembly, kernel, _config(config), passed, chip, what_if=[EVERY])
         return plain([prediction])
 
@@ -157,12 +161,22 @@ def bound(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
     names = [parameter.name for parameter in kernel.parameters]
     if set(names) == set(arguments):
         return {name: arguments[name] for name in names}
-    if len(names) == len(arguments) and not set(names) & set(arguments):
-        return dict(arguments)
+    if len(names) == len(arguments):
+        given = zip(names, arguments, strict=True)
+        if all(own == name or name not in names for own, name in given):
+            return dict(arguments)
     raise PtxlabError(
         f"{called(kernel.name)} takes {', '.join(names) or 'no arguments'}, not {', '.join(arguments)}",
         hint="arguments have the names of the kernel's parameters, or stand in their order",
     )
+
+
+def _passed(parameter: Parameter, value: Any) -> Any:
+    """Return a value as a parameter takes it: an address in a structure of nothing else, as CuTe DSL declares, as bytes."""
+    if parameter.type != "b8" or not isinstance(value, Buffer | np.uint64):
+        return value
+    address = value.address if isinstance(value, Buffer) else int(value)
+    return address.to_bytes(parameter.size, "little")
 
 
 def preload() -> None:

@@ -122,6 +122,12 @@ def _predict(prediction: Any) -> Said:
     )
 
 
+def _judge(judgement: Any) -> Said:
+    from ptxlab.verbs.judge import text
+
+    return Said(lambda: text.text(judgement), lambda: text.as_json(judgement))
+
+
 def _sass(assembly: Any) -> Said:
     from ptxlab.toolchain.machine_code import entries
     from ptxlab.verbs.sass import text
@@ -151,6 +157,7 @@ _VERBS: Mapping[str, Callable[[Any], Said]] = {
     "CheckReport": _check,
     "DiffReport": _diff,
     "Dumped": _dump,
+    "Judgement": _judge,
     "Prediction": _predict,
     "Profile": _profile,
     "Recording": _step,

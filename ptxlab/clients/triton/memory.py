@@ -69,7 +69,12 @@ def _lend(what: str, tensor: torch.Tensor, memory: dict[int, Borrowed]) -> None:
         dtype = str(tensor.dtype).removeprefix("torch.")
         name = f"{what}, {dtype}{list(tensor.shape)}"
         elements = Elements(
-            what.removeprefix("argument "), tensor.data_ptr(), tensor.itemsize, tensor.stride()
+            what.removeprefix("argument "),
+            tensor.data_ptr(),
+            tensor.itemsize,
+            tensor.stride(),
+            tuple(tensor.shape),
+            dtype,
         )
         memory[address] = Borrowed(address, nbytes, name, storage, dtype, elements)
 

@@ -66,13 +66,16 @@ class Bytes:
 class Elements:
     """What a program calls what lies in memory: the tensor ``name``, from ``address`` on.
 
-    Its elements have ``size`` bytes each; ``strides`` of the dimensions are in elements.
+    Its elements have ``size`` bytes each; ``strides`` of the dimensions are in elements. ``shape`` and ``dtype``, NumPy's
+    name of their type, are there where the program has told them.
     """
 
     name: str
     address: int
     size: int
     strides: tuple[int, ...]
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
 
     def at(self, address: int) -> str:
         """Name the element at an address: ``x[3, 5]``, of one outside the tensor with an index that is too large."""
