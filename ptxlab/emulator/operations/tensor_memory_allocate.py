@@ -46,9 +46,15 @@ class TensorWarps(WholeWarps):
     def agreed(self, source: Source, what: str) -> Array:
         """Return an operand that all threads of a warp agree on, [warps] of int64."""
         values = self.read(source)
-        differ = (values != values[:, :1]).any(axis=1)
+        differ = values != values[:, :1]
         if differ.any():
-            raise self.fault_of(int(differ.argmax()), f"{what} differs between the threads")
+            warp, lane = divmod(int(differ.argmax()), WARP)
+            first, other = (f"{int(values[warp, at]):#x} in lane {at}" for at in (0, lane))
+            raise self.fault_of(
+                warp,
+                f"{what} differs between the threads: {first}, {other}",
+                hint="all threads of a warp give the same; an address names the warp's first lane",
+            )
         return values[:, 0].astype(np.int64)
 
     def fault_of(

@@ -163,7 +163,7 @@ FAULTS = [
     ([ALLOC.format(64), READ], "ended with 64 columns of Tensor Memory"),
     ([ALLOC.format(48), READ, DEALLOC.format(48)], "nCols is 48"),
     ([ALLOC.format(16), READ, DEALLOC.format(16)], "nCols is 16"),
-    ([ALLOC.format("lane"), READ, DEALLOC.format(64)], "nCols differs"),
+    ([ALLOC.format("lane"), READ, DEALLOC.format(64)], "nCols differs between the threads: 0x0 in lane 0, 0x1 in lane 1"),
     ([RELINQUISH, *GOOD], "after tcgen05.relinquish_alloc_permit"),
     ([ALLOC.format(32), *GOOD], "64 columns after an allocation of 32"),
     ([*GOOD, DEALLOC.format(64)], "no allocation begins there"),
