@@ -23,6 +23,8 @@ PROVIDER = "cutlass.cutlass_dsl.tvm_ffi_provider"
 COMPILER = "cutlass.base_dsl.dsl"
 """And what compiles a function of the host as it is called, and calls it with the same arguments."""
 _RUNTIME = "libcute_dsl_runtime.so"
+_COMPILERS = "CUTE_DSL", "CUTE_EXPERIMENTAL_DSL"
+"""What the variables begin with of CuTe DSL's two compilers, the latter for cutlass.cute.experimental."""
 
 
 def prepare(module: ModuleType) -> None:
@@ -30,20 +32,21 @@ def prepare(module: ModuleType) -> None:
     from ptxlab.clients.driver.library import loaded
 
     library = loaded()
-    _ask_for(library.path, library.gpu.target.name)
+    ask_for(library.path, library.gpu.target.name)
 
 
-def _ask_for(driver: Path, arch: str) -> None:
+def ask_for(driver: Path, arch: str) -> None:
     """Say by CuTe DSL's own variables what it compiles for, what its code calls, and that its PTX is kept."""
     import nvidia_cutlass_dsl
 
     folders = (Path(folder) for folder in nvidia_cutlass_dsl.__path__)
     own = [str(file) for folder in folders for file in folder.glob(f"cu*/lib/{_RUNTIME}")]
-    os.environ["CUTE_DSL_LIBS"] = os.pathsep.join([str(driver), *own[:1]])
-    os.environ["CUTE_DSL_ARCH"] = arch
-    os.environ["CUTE_DSL_KEEP_PTX"] = "1"
-    os.environ["CUTE_DSL_LINEINFO"] = "1"
-    os.environ.setdefault("CUTE_DSL_DUMP_DIR", str(driver.parent))  # removed with the driver
+    for compiler in _COMPILERS:
+        os.environ[f"{compiler}_LIBS"] = os.pathsep.join([str(driver), *own[:1]])
+        os.environ[f"{compiler}_ARCH"] = arch
+        os.environ[f"{compiler}_KEEP_PTX"] = "1"
+        os.environ[f"{compiler}_LINEINFO"] = "1"
+        os.environ.setdefault(f"{compiler}_DUMP_DIR", str(driver.parent))  # removed with the driver
 
 
 def load_ptx(executor: ModuleType) -> None:

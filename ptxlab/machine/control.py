@@ -41,5 +41,11 @@ def control(encoding: bytes) -> Control:
     )
 
 
+def scoreboards(operand: str) -> tuple[int, ...]:
+    """Return the scoreboards in an operand that is a set of them, ``{5,4,3}``; none of any other."""
+    names = operand[1:-1].split(",") if operand.startswith("{") else []
+    return tuple(int(name) for name in names)
+
+
 def _set_bits(mask: int) -> tuple[int, ...]:
     return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)

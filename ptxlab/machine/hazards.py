@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ptxlab.machine import uses
+from ptxlab.machine.control import scoreboards
 from ptxlab.machine.flow import Block, blocks
 from ptxlab.machine.in_flight import KEPT_FOR, TAKES_EFFECT, Flight, InFlight
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.latencies import LONGEST, Latencies
-from ptxlab.machine.operands import TRUE_PREDICATE, UNIFORM, Immediate, Predicate, SassName
+from ptxlab.machine.operands import TRUE_PREDICATE, UNIFORM, Immediate, Predicate
 from ptxlab.machine.row import Row
 
 _NEVER = Predicate(TRUE_PREDICATE, negated=True)
@@ -232,9 +233,11 @@ def _waits(i: DecodedInstruction) -> int:
     """Return the scoreboards that an instruction waits for, as bits."""
     waits = sum(1 << board for board in i.control.waits)
     if i.does == "await group":
-        board, left = i.operands[:2]
-        if isinstance(board, SassName) and left == Immediate(0, 0.0):
-            waits |= 1 << int(board.text.removeprefix("SB"))
+        first, *_ = operands = i.sass.operands
+        for board in (board for operand in operands for board in scoreboards(operand)):
+            waits |= 1 << board
+        if i.operands[1:2] == (Immediate(0, 0.0),):
+            waits |= 1 << int(first.removeprefix("SB"))
     return waits
 
 

@@ -306,6 +306,26 @@ def test_a_barrier_comes_behind_what_shared_memory_was_asked_for(
 
 
 @pytest.mark.parametrize(
+    ("wait", "kinds"),
+    [
+        ("DEPBAR {5,4,3,2,1,0}", []),
+        ("DEPBAR {2}", []),
+        ("DEPBAR {3,1}", ["RAW"]),
+        ("DEPBAR.LE SB2, 0x0", []),
+        ("DEPBAR.LE SB2, 0x1", ["RAW"]),
+        ("DEPBAR.LE SB0, 0x1, {4,2}", []),
+    ],
+)
+def test_an_instruction_waits_for_scoreboards_that_it_names(wait: str, kinds: list[str]) -> None:
+    """As CuTe DSL's compiler has it on sm_100a: for all of a set."""
+    texts = ("LDG.E R0, [R2.64]", wait, "MOV R1, R0", "EXIT")
+    bits = Control(6, None, None, (), ())
+    code = [replace(instruction(text, number), control=bits) for number, text in enumerate(texts)]
+    code[0] = replace(code[0], control=replace(bits, writes=2))
+    assert [hazard.kind for hazard in check(code, "sm_100a")] == kinds
+
+
+@pytest.mark.parametrize(
     ("later", "kinds"), [("LDL.LU.64 R2, [R1+0x8]", []), ("MOV R3, R0", ["WAR"])]
 )
 def test_what_is_loaded_of_local_memory_comes_behind_what_memory_reads(

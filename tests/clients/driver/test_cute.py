@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from ptxlab import cute
-from ptxlab.clients.cute import text_of
+from ptxlab.clients.cute import ask_for, text_of
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.main import main
 from ptxlab.testing import plugin
@@ -62,6 +63,20 @@ def test_pytest_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     options.ptxlab_driver = "sm_80"
     with pytest.raises(pytest.UsageError, match="are to be the same GPU"):
         plugin.pytest_load_initial_conftests(config)
+
+
+def test_both_compilers_keep_ptx_for_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """That of cutlass.cute.experimental has variables of its own, and else gives machine code alone."""
+    need("nvidia_cutlass_dsl")
+    monkeypatch.setattr(os, "environ", {"CUTE_DSL_DUMP_DIR": "chosen"})
+    ask_for(tmp_path / "libcuda.so.1", "sm_100a")
+    for compiler, folder in (("CUTE_DSL", "chosen"), ("CUTE_EXPERIMENTAL_DSL", str(tmp_path))):
+        told = {name: os.environ[f"{compiler}_{name}"] for name in ("ARCH", "KEEP_PTX", "DUMP_DIR")}
+        assert told == {"ARCH": "sm_100a", "KEEP_PTX": "1", "DUMP_DIR": folder}
+        first, *_ = os.environ[f"{compiler}_LIBS"].split(os.pathsep)
+        assert first == str(tmp_path / "libcuda.so.1")
 
 
 def test_ptx_of_thor_is_found_by_its_older_name(tmp_path: Path) -> None:

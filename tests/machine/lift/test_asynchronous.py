@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,8 +18,11 @@ from ptxlab.machine.hazards import HazardCheck
 from ptxlab.machine.image import read_image
 from ptxlab.machine.latencies import Latencies
 from ptxlab.machine.lift import lift
+from ptxlab.machine.lift.table import RULES
+from ptxlab.machine.lift.writer import Writer
 from ptxlab.syntax.functions import statements
 from ptxlab.syntax.tree import Instruction
+from tests.machine.test_operations import instruction
 
 _BYTES = "mbarrier::complete_tx::bytes"
 _REDUCED = "cp.reduce.async.bulk.global.shared::cta.bulk_group"
@@ -209,3 +214,28 @@ OWN_COUNTS = """\
 def test_an_mbarrier_that_is_stored_as_words_is_refused() -> None:
     with pytest.raises(Unsupported, match=r"SYNCS.CCTL.IVALL.* a count of its own is not modelled"):
         left(OWN_COUNTS, "sm_100a", "sass")
+
+
+@pytest.mark.parametrize(
+    ("text", "arch", "lines"),
+    [
+        ("DEPBAR.LE SB0, 0x3", "sm_80", ["cp.async.wait_group 3;"]),
+        ("DEPBAR.LE SB0, 0x3, {4,2}", "sm_80", ["cp.async.wait_group 3;"]),
+        ("DEPBAR {5,4,3,2,1,0}", "sm_80", ["cp.async.wait_group 0;"]),
+        ("DEPBAR.LE SB1, 0x3", "sm_80", []),
+        ("DEPBAR {5,4}", "sm_80", []),
+        (
+            "DEPBAR {0}",
+            "sm_90a",
+            ["cp.async.wait_group 0;", "cp.async.bulk.wait_group 0;"],
+        ),
+    ],
+)
+def test_scoreboard_0_is_that_of_copies(text: str, arch: str, lines: list[str]) -> None:
+    """It may stand in a set of those that are waited for wholly."""
+    nothing: Any = None
+    writer = Writer(target_named(arch), nothing, nothing)
+    writer.begin(instruction(text))
+    RULES["DEPBAR"](writer)
+    writer.end()
+    assert writer.lines == lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ptxlab.machine.control import scoreboards
 from ptxlab.machine.lift.rule import Rule, rules
 from ptxlab.machine.lift.writer import TRUE, Writer, is_zero, register
 from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
@@ -412,10 +413,13 @@ def _await_group(w: Writer) -> None:
     """DEPBAR: scoreboard 0 counts groups of copies; the others are those of registers."""
     m, operands = w.modifiers, w.i.sass.operands
     m.ignore("LE")
-    if len(operands) == 2 and operands[0] == "SB0":
-        w.emit(f"cp.async.wait_group {int(operands[1], 0)}")
+    left = int(operands[1], 0) if operands[0] == "SB0" else None
+    if any(0 in scoreboards(operand) for operand in operands):
+        left = 0
+    if left is not None:
+        w.emit(f"cp.async.wait_group {left}")
         if w.target.runs("sm_90"):  # bulk copies are counted there too
-            w.emit(f"cp.async.bulk.wait_group {int(operands[1], 0)}")
+            w.emit(f"cp.async.bulk.wait_group {left}")
 
 
 # ---- order ----------------------------------------------------------------------------------
