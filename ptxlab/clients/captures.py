@@ -45,6 +45,10 @@ class GraphNode:
     after: list[GraphNode]
     handle: int = 0
     """The number by which the program knows it, 0 as long as it has not asked."""
+    child: Graph | None = None
+    """The graph that it is a launch of, in place of other work."""
+    twin_of: GraphNode | None = None
+    """The node of another graph that it is a copy of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +64,15 @@ class Graph:
         node = GraphNode(kind, work, [*dict.fromkeys(after)])
         self.nodes.append(node)
         return node
+
+    def cloned(self) -> Graph:
+        """Return another graph of the same nodes, and of what graphs these launch."""
+        copy, twins = Graph(kept=[*self.kept]), dict[GraphNode, GraphNode]()
+        for node in self.in_order():
+            twin = copy.add(node.kind, node.work, (twins[other] for other in node.after))
+            twin.child, twin.twin_of = node.child and node.child.cloned(), node
+            twins[node] = twin
+        return copy
 
     def in_order(self) -> list[GraphNode]:
         """Return the nodes, each behind those that it depends on. Raises ValueError where they go round in a circle."""

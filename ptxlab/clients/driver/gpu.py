@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -168,6 +170,11 @@ class EmulatedGpu:
         if not isinstance(thing, kind):
             raise Refused(getattr(kind, "absent", DriverResult.INVALID_HANDLE))
         return thing
+
+    def held_at(self, at: int, number: int, kind: type[_T]) -> list[_T]:
+        """Return what handles are of that stand one behind the other in the caller's memory."""
+        data = ctypes.string_at(at, 8 * number) if number else b""
+        return [self.held(handle, kind) for (handle,) in struct.iter_unpack("<Q", data)]
 
     def all_held(self, kind: type[_T]) -> list[_T]:
         return [thing for thing in self._handles.values() if isinstance(thing, kind)]

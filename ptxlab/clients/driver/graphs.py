@@ -1,4 +1,4 @@
-"""Graphs of kernels, copies, fills and calls of the host, put together node by node or by capturing a stream.
+"""Graphs, put together node by node or by capturing a stream: their structure, what they keep, and their launches.
 
 Source: CUDA Driver API, "Graph Management".
 """
@@ -8,23 +8,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from ptxlab.clients.captures import Graph, GraphNode, NodeKind, Stream, Work
-from ptxlab.clients.driver import copies, launches
+from ptxlab.clients.driver import launches
 from ptxlab.clients.driver.gpu import EmulatedGpu
-from ptxlab.clients.driver.modules import DriverFunction
 from ptxlab.clients.driver.results import DriverResult, Refused
-from ptxlab.clients.driver.streams import DriverEvent
 from ptxlab.clients.driver.table import answers, fetch, handles, store
-from ptxlab.launch_config import LaunchConfig
+from ptxlab.files import write_whole
 
 handles("graph")(Graph)
 handles("node")(GraphNode)
-
-Maker = Callable[[EmulatedGpu, int], Work]
-"""What gives the work that a structure in C describes, as that is now."""
 
 
 @handles("executable")
@@ -47,143 +41,16 @@ class Executable:
         self.work[node] = work
 
 
-def _in_order(graph: Graph) -> list[GraphNode]:
+def in_order(graph: Graph) -> list[GraphNode]:
     try:
         return graph.in_order()
     except ValueError as error:
         raise Refused(DriverResult.INVALID_VALUE, str(error)) from None
 
 
-# ---- what nodes do --------------------------------------------------------------------------
-
-
-def _kernel(gpu: EmulatedGpu, parameters: int) -> Work:
-    """Return the launch that CUDA_KERNEL_NODE_PARAMS are of, or a ``cudaKernelNodeParams``."""
-    return _launch(gpu, parameters, *fetch(parameters, "<Q"))
-
-
-def _kernel_of_library(gpu: EmulatedGpu, parameters: int) -> Work:
-    """Return the same of the second version, which may have a CUkernel behind the rest in place of a function."""
-    handle, kernel = fetch(parameters, "<Q48xQ")
-    return _launch(gpu, parameters, handle or kernel)
-
-
-def _launch(gpu: EmulatedGpu, parameters: int, handle: int) -> Work:
-    *sizes, shared, pointers, extra = fetch(parameters, "<8x7I4xQQ")
-    function = gpu.held(handle, DriverFunction)
-    config = LaunchConfig.of(sizes[:3], sizes[3:], shared)
-    return launches.ready(gpu, function, config, launches.packed(function, pointers, extra))
-
-
-def _host(gpu: EmulatedGpu, parameters: int) -> Work:
-    """Return the call that CUDA_HOST_NODE_PARAMS are of."""
-    return partial(launches.call_host, gpu, *fetch(parameters, "<2Q"))
-
-
-def _record(gpu: EmulatedGpu, event: int) -> Work:
-    return partial(gpu.held(event, DriverEvent).be_now, gpu)
-
-
-def _wait(gpu: EmulatedGpu, event: int) -> Work:
-    gpu.held(event, DriverEvent)
-    return lambda: None
-
-
-def _child(gpu: EmulatedGpu, graph: int) -> Work:
-    """Return the launch of what a graph holds now."""
-    return _ready(gpu.held(graph, Graph)).launch
-
-
-def _ready(graph: Graph) -> Executable:
-    return Executable({node: node.work for node in _in_order(graph)})
-
-
-# ---- nodes ----------------------------------------------------------------------------------
-
-
-def _nodes_at(gpu: EmulatedGpu, at: int, number: int) -> list[GraphNode]:
-    return [gpu.held(each, GraphNode) for each in fetch(at, f"<{number}Q")] if number else []
-
-
-def add(
-    kind: NodeKind, make: Maker, gpu: EmulatedGpu, graph: Graph, after: int, number: int, given: int
-) -> int:
-    node = graph.add(kind, make(gpu, given), _nodes_at(gpu, after, number))
-    return gpu.handle_of(node)
-
-
-def _change(kind: NodeKind, make: Maker, gpu: EmulatedGpu, node: GraphNode, given: int) -> None:
-    if node.kind is not kind:
-        raise Refused(DriverResult.INVALID_VALUE)
-    node.work = make(gpu, given)
-
-
-def _change_ready(
-    kind: NodeKind,
-    make: Maker,
-    gpu: EmulatedGpu,
-    executable: Executable,
-    node: GraphNode,
-    given: int,
-) -> None:
-    executable.change(node, kind, make(gpu, given))
-
-
-def node_functions(
-    name: str, kind: NodeKind, make: Maker, given: str = "u64"
-) -> dict[str, tuple[str, Any]]:
-    """Return the functions that add nodes of a kind and change them, by their names without "cu" or "cuda"."""
-    setter = f"{name}NodeSet{'Event' if kind in _OF_EVENTS else 'Params'}"
-    return {
-        f"GraphAdd{name}Node": (f"out:u64 graph u64 u64 {given}", partial(add, kind, make)),
-        f"GraphExec{setter}": (f"executable node {given}", partial(_change_ready, kind, make)),
-        f"Graph{setter}": (f"node {given}", partial(_change, kind, make)),
-    }
-
-
-_OF_EVENTS = (NodeKind.EVENT_RECORD, NodeKind.WAIT_EVENT)
-SHARED = {
-    **node_functions("Kernel", NodeKind.KERNEL, _kernel),
-    **node_functions("Host", NodeKind.HOST, _host),
-    **node_functions("ChildGraph", NodeKind.GRAPH, _child),
-    **node_functions("EventRecord", NodeKind.EVENT_RECORD, _record),
-    **node_functions("EventWait", NodeKind.WAIT_EVENT, _wait),
-}
-"""The functions that are the runtime's too."""
-del SHARED["GraphChildGraphNodeSetParams"]  # which neither has
-
-_CONTEXT = "u64 -u64"
-_OF_MEMORY = {
-    **node_functions("Memcpy", NodeKind.MEMCPY, copies.box_copy, _CONTEXT),
-    **node_functions("Memset", NodeKind.MEMSET, copies.box_fill, _CONTEXT),
-    "GraphMemcpyNodeSetParams": ("node u64", partial(_change, NodeKind.MEMCPY, copies.box_copy)),
-    "GraphMemsetNodeSetParams": ("node u64", partial(_change, NodeKind.MEMSET, copies.box_fill)),
-}
-for _name, (_types, _function) in {**SHARED, **_OF_MEMORY}.items():
-    answers(f"cu{_name}", _types, since=10000)(_function)
-_SECOND = node_functions("Kernel", NodeKind.KERNEL, _kernel_of_library)
-for _name, (_types, _function) in _SECOND.items():
-    answers(f"cu{_name}_v2", _types, since=12000)(_function)
-
-
-@answers("cuGraphAddEmptyNode", "out:u64 graph u64 u64")
-def add_empty(gpu: EmulatedGpu, graph: Graph, after: int, number: int) -> int:
-    return add(NodeKind.EMPTY, lambda *_: lambda: None, gpu, graph, after, number, 0)
-
-
-@answers("cuGraphNodeGetType", "node out:i32")
-def kind_of(gpu: EmulatedGpu, node: GraphNode) -> int:
-    return node.kind
-
-
-@answers("cuGraphNodeSetEnabled", "executable node u32", since=11060)
-def enable(gpu: EmulatedGpu, executable: Executable, node: GraphNode, enabled: int) -> None:
-    if node not in executable.work:
-        raise Refused(DriverResult.INVALID_VALUE)
-    if enabled:
-        executable.disabled.discard(node)
-    else:
-        executable.disabled.add(node)
+def ready(graph: Graph) -> Executable:
+    work = {node: ready(node.child).launch if node.child else node.work for node in in_order(graph)}
+    return Executable(work)
 
 
 # ---- graphs ---------------------------------------------------------------------------------
@@ -196,11 +63,18 @@ def create(gpu: EmulatedGpu) -> int:
 
 @answers("cuGraphClone", "out:u64 graph")
 def clone(gpu: EmulatedGpu, graph: Graph) -> int:
-    copy, twins = Graph(), dict[GraphNode, GraphNode]()
-    for node in _in_order(graph):
-        twins[node] = copy.add(node.kind, node.work, (twins[other] for other in node.after))
+    in_order(graph)
+    copy = graph.cloned()
     copy.kept = _shared(gpu, graph.kept)
     return gpu.handle(copy)
+
+
+@answers("cuGraphNodeFindInClone", "out:u64 node graph")
+def in_clone(gpu: EmulatedGpu, node: GraphNode, clone: Graph) -> int:
+    twin = next((twin for twin in clone.nodes if twin.twin_of is node), None)
+    if twin is None:
+        raise Refused(DriverResult.INVALID_VALUE)
+    return gpu.handle_of(twin)
 
 
 @answers("cuGraphDestroy", "u64")
@@ -223,8 +97,11 @@ def roots(gpu: EmulatedGpu, graph: Graph, at: int, count: int) -> None:
     _give(gpu, [node for node in graph.nodes if not node.after], at, count)
 
 
-def _give(gpu: EmulatedGpu, known: Sequence[GraphNode], at: int, count: int) -> None:
-    """Store as many nodes as there is room for, zeros in what is left of it, and how many there are, or were stored."""
+def _give(gpu: EmulatedGpu, known: Sequence[GraphNode], at: int, count: int, data: int = 0) -> None:
+    """Store as many nodes as there is room for, zeros in what is left of it, and how many there are, or were stored.
+
+    Where ``data`` of their dependencies is wanted, it is that none is of a kind of its own: CUgraphEdgeData of zeros.
+    """
     if not at:
         store(count, struct.pack("<Q", len(known)))
         return
@@ -232,26 +109,55 @@ def _give(gpu: EmulatedGpu, known: Sequence[GraphNode], at: int, count: int) -> 
     given = [gpu.handle_of(node) for node in known[:room]]
     store(at, struct.pack(f"<{room}Q", *given, *[0] * (room - len(given))))
     store(count, struct.pack("<Q", len(given)))
+    if data:
+        store(data, bytes(8 * len(given)))
 
 
 @answers("cuGraphAddDependencies", "graph u64 u64 u64", since=10000)
 @answers("cuGraphAddDependencies_v2", "graph u64 u64 -u64 u64", since=12030)
 def depend(gpu: EmulatedGpu, graph: Graph, before: int, behind: int, number: int) -> None:
-    pairs = zip(_nodes_at(gpu, before, number), _nodes_at(gpu, behind, number), strict=True)
+    pairs = zip(
+        gpu.held_at(before, number, GraphNode), gpu.held_at(behind, number, GraphNode), strict=True
+    )
     for node, other in [*pairs]:
         if not {node, other} <= {*graph.nodes}:
             raise Refused(DriverResult.INVALID_VALUE)
         other.after.append(node)
 
 
+@answers("cuGraphRemoveDependencies", "graph u64 u64 u64", since=10000)
+@answers("cuGraphRemoveDependencies_v2", "graph u64 u64 -u64 u64", since=12030)
+def depend_no_more(gpu: EmulatedGpu, graph: Graph, before: int, behind: int, number: int) -> None:
+    pairs = zip(
+        gpu.held_at(before, number, GraphNode), gpu.held_at(behind, number, GraphNode), strict=True
+    )
+    for node, other in [*pairs]:
+        if node not in other.after or other not in graph.nodes:
+            raise Refused(DriverResult.INVALID_VALUE)
+        other.after.remove(node)
+
+
+@answers("cuGraphDestroyNode", "u64")
+def destroy_node(gpu: EmulatedGpu, handle: int) -> None:
+    """Take a node out of its graph, and out of what others depend on."""
+    node = gpu.drop(handle, GraphNode)
+    for other in _behind(gpu, node):
+        other.after.remove(node)
+    for graph in gpu.all_held(Graph):
+        if node in graph.nodes:
+            graph.nodes.remove(node)
+
+
 def _tell(name: str, find: Callable[[EmulatedGpu, GraphNode], Sequence[GraphNode]]) -> None:
     """Put a function that tells which nodes there are before or behind one into the table."""
 
-    def tell(gpu: EmulatedGpu, node: GraphNode, at: int, count: int) -> None:
-        _give(gpu, find(gpu, node), at, count)
+    def tell(gpu: EmulatedGpu, node: GraphNode, at: int, data: int, count: int) -> None:
+        _give(gpu, find(gpu, node), at, count, data)
 
-    answers(name, "node u64 u64", since=10000)(tell)
-    answers(f"{name}_v2", "node u64 -u64 u64", since=12030)(tell)
+    answers(name, "node u64 u64", since=10000)(
+        lambda gpu, node, at, count: tell(gpu, node, at, 0, count)
+    )
+    answers(f"{name}_v2", "node u64 u64 u64", since=12030)(tell)
 
 
 def _behind(gpu: EmulatedGpu, node: GraphNode) -> list[GraphNode]:
@@ -264,11 +170,19 @@ _tell("cuGraphNodeGetDependentNodes", _behind)
 
 
 @answers("cuGraphGetEdges", "graph u64 u64 u64", since=10000)
-@answers("cuGraphGetEdges_v2", "graph u64 u64 -u64 u64", since=12030)
-def edges(gpu: EmulatedGpu, graph: Graph, before: int, behind: int, count: int) -> None:
+def edges(
+    gpu: EmulatedGpu, graph: Graph, before: int, behind: int, count: int, data: int = 0
+) -> None:
     pairs = [(other, node) for node in graph.nodes for other in node.after]
     _give(gpu, [other for other, _ in pairs], before, count)
-    _give(gpu, [node for _, node in pairs], behind, count)
+    _give(gpu, [node for _, node in pairs], behind, count, data)
+
+
+@answers("cuGraphGetEdges_v2", "graph u64 u64 u64 u64", since=12030)
+def edges_of_kinds(
+    gpu: EmulatedGpu, graph: Graph, before: int, behind: int, data: int, count: int
+) -> None:
+    edges(gpu, graph, before, behind, count, data)
 
 
 # ---- what graphs keep -----------------------------------------------------------------------
@@ -334,7 +248,7 @@ def _shared(gpu: EmulatedGpu, kept: Sequence[Any]) -> list[Any]:
 @answers("cuGraphInstantiate_v2", "out:u64 graph -u64 -u64 -u64", since=11000)
 @answers("cuGraphInstantiateWithFlags", "out:u64 graph -u64", since=11040)
 def instantiate(gpu: EmulatedGpu, graph: Graph) -> int:
-    executable = _ready(graph)
+    executable = ready(graph)
     executable.kept = _shared(gpu, graph.kept)
     return gpu.handle(executable)
 
@@ -359,13 +273,16 @@ _UPDATED, _TOPOLOGY_CHANGED = 0, 2  # CUgraphExecUpdateResult
 @answers("cuGraphExecUpdate_v2", "executable graph u64", since=12000)
 def update(gpu: EmulatedGpu, executable: Executable, graph: Graph, result: int) -> None:
     """Have an executable do what another graph of the same nodes does."""
-    given = _in_order(graph)
+    given = in_order(graph)
     same = [node.kind for node in given] == [node.kind for node in executable.work]
     store(result, struct.pack("<i", _UPDATED if same else _TOPOLOGY_CHANGED))
     if not same:
         raise Refused(DriverResult.GRAPH_EXEC_UPDATE_FAILURE)
     for node, other in zip([*executable.work], given, strict=True):
         executable.work[node] = other.work
+    before, executable.kept = executable.kept, _shared(gpu, graph.kept)
+    for thing in before:
+        release(gpu, thing)
 
 
 @answers("cuGraphUpload", "executable -u64")
@@ -378,3 +295,12 @@ def launch(gpu: EmulatedGpu, executable: Executable, stream: Stream) -> None:
     """Run a graph, or have what it is now be a node of the graph that the stream is captured into."""
     now = replace(executable, work={**executable.work}, disabled={*executable.disabled})
     stream.put(NodeKind.GRAPH, now.launch)
+
+
+@answers("cuGraphDebugDotPrint", "graph text -u32", since=11030)
+def picture(gpu: EmulatedGpu, graph: Graph, path: bytes) -> None:
+    """Write a graph in Graphviz's language."""
+    names = {node: f"node_{number}" for number, node in enumerate(graph.nodes)}
+    lines = [f'  {names[node]} [label="{node.kind.name}"];' for node in graph.nodes]
+    lines += [f"  {names[other]} -> {names[node]};" for node in graph.nodes for other in node.after]
+    write_whole(path.decode(), "\n".join(["digraph graph_1 {", *lines, "}", ""]).encode())

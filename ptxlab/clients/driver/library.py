@@ -20,6 +20,7 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     contexts,
     copies,
     devices,
+    graph_nodes,
     graphs,
     host_code,
     launches,

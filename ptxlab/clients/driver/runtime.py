@@ -20,6 +20,7 @@ from ptxlab.clients.driver import (
     contexts,
     copies,
     devices,
+    graph_nodes,
     graphs,
     launches,
     memory,
@@ -121,7 +122,7 @@ def _add_copy(
     def make(gpu: EmulatedGpu, _: int) -> Work:
         return partial(copies.copy, gpu, to, source, nbytes)
 
-    return graphs.add(NodeKind.MEMCPY, make, gpu, graph, after, number, 0)
+    return graph_nodes.add(NodeKind.MEMCPY, make, gpu, graph, after, number, 0)
 
 
 def _change_copy(
@@ -202,7 +203,7 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "GetDeviceFlags": ("out:u32", contexts.flags),
     "GetDriverEntryPoint": ("text u64 -u64 u64", _entry),
     "GetDriverEntryPointByVersion": ("text u64 u32 -u64 u64", _driver_entry),
-    "GraphAddEmptyNode": ("out:u64 graph u64 u64", graphs.add_empty),
+    "GraphAddEmptyNode": ("out:u64 graph u64 u64", graph_nodes.add_empty),
     "GraphAddMemcpyNode1D": ("out:u64 graph u64 u64 u64 u64 u64 -i32", _add_copy),
     "GraphClone": ("out:u64 graph", graphs.clone),
     "GraphCreate": ("out:u64 -u32", graphs.create),
@@ -216,8 +217,8 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "GraphInstantiateWithFlags": ("out:u64 graph -u64", graphs.instantiate),
     "GraphInstantiateWithParams": ("out:u64 graph u64", graphs.instantiate_with),
     "GraphLaunch": ("executable stream", graphs.launch),
-    "GraphNodeGetType": ("node out:i32", graphs.kind_of),
-    "GraphNodeSetEnabled": ("executable node u32", graphs.enable),
+    "GraphNodeGetType": ("node out:i32", graph_nodes.kind_of),
+    "GraphNodeSetEnabled": ("executable node u32", graph_nodes.enable),
     "GraphUpload": ("executable -u64", graphs.upload),
     "HostAlloc": ("out:u64 u64 u32", memory.allocate_host),
     "HostGetDevicePointer": ("out:u64 u64 -u32", memory.device_pointer),
@@ -282,9 +283,9 @@ _ROWS: dict[str, tuple[str, Any]] = {
     "StreamSynchronize": ("stream", streams.synchronize),
     "StreamWaitEvent": ("stream event u32", streams.wait_for_event),
     "ThreadExchangeStreamCaptureMode": ("u64", streams.exchange_capture_mode),
-    **graphs.SHARED,
-    **graphs.node_functions("Memcpy", NodeKind.MEMCPY, _box_copy),
-    **graphs.node_functions("Memset", NodeKind.MEMSET, copies.box_fill),
+    **graph_nodes.SHARED,
+    **graph_nodes.node_functions("Memcpy", NodeKind.MEMCPY, _box_copy),
+    **graph_nodes.node_functions("Memset", NodeKind.MEMSET, copies.box_fill),
 }
 _WAITING = frozenset(
     {"DeviceSynchronize", "Free", "Malloc", "MallocPitch", "Memcpy", "Memcpy2D", "Memcpy3D", "Memset", "Memset2D"}

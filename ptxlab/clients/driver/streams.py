@@ -135,9 +135,28 @@ def capture_and_nodes(gpu: EmulatedGpu, stream: Stream) -> tuple[int, int, int, 
     since=12030,
 )
 def capture_nodes_and_edges(gpu: EmulatedGpu, stream: Stream) -> tuple[int, ...]:
-    """Return the same, and that no dependency is one of its own kind."""
+    """Return the same, and of each dependency that it is of no kind of its own: a CUgraphEdgeData of zeros."""
     *known, number = capture_and_nodes(gpu, stream)
-    return *known, 0, number
+    edges = (ctypes.c_uint64 * number)()
+    gpu.thread.told = gpu.thread.told, edges
+    return *known, ctypes.addressof(edges), number
+
+
+_ADD, _SET = range(2)  # CUstreamUpdateCaptureDependencies_flags
+
+
+@answers("cuStreamUpdateCaptureDependencies", "stream u64 u64 u32", since=11030)
+@answers("cuStreamUpdateCaptureDependencies_v2", "stream u64 -u64 u64 u32", since=12030)
+def depend_on(gpu: EmulatedGpu, stream: Stream, nodes: int, number: int, how: int) -> None:
+    """Have what a captured stream does next depend on nodes of its graph, beside those it would or in their place."""
+    capture = stream.capture
+    if capture is None:
+        raise Refused(DriverResult.ILLEGAL_STATE)
+    given = gpu.held_at(nodes, number, GraphNode)
+    if how not in (_ADD, _SET) or not {*given} <= {*capture.graph.nodes}:
+        raise Refused(DriverResult.INVALID_VALUE)
+    before = capture.last[stream] if how == _ADD else []
+    capture.last[stream] = [*before, *given]
 
 
 @answers("cuStreamGetId", "u64 out:u64")
