@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ptxlab.arrays import Array
 from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.elsewhere import HeldMemory, allocations, as_brought, elsewhere
-from ptxlab.device.emulator import EmulatorKernel, MachineCodeModule
+from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel, MachineCodeModule
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import find
@@ -15,6 +16,16 @@ from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import made_otherwise, of_launch
 from ptxlab.syntax.functions import Parameter
 from ptxlab.toolchain import link_ptx
+
+
+class _SeenMemory(HeldMemory):
+    """Memory that is looked at while nobody writes to it."""
+
+    def numpy(self) -> Array:
+        """Return what is there, and no copy: it may be as large as what a GPU has."""
+        assert isinstance(self.device, EmulatorDevice)
+        seen = self.device.memory.view(self.address, self.nbytes)
+        return seen.view(self.dtype).reshape(self.shape)
 
 
 def assembly(kernel: EmulatorKernel, arch: str) -> Assembly:
@@ -48,7 +59,7 @@ def predicted(
         there = own.kernel(kernel.name)
         parameters = _placed(parameters, kernel.parameters, there.parameters)
         code = assembly(there, arch)
-    held = [HeldMemory(there.device, each.begin, each.end, dtype) for each, dtype in reached]
+    held = [_SeenMemory(there.device, each.begin, each.end, dtype) for each, dtype in reached]
     prediction = of_launch(code, there, config, parameters, chip, clock, held)
     if other and not own:
         unlike = f"what a compiler makes for {arch} itself: this was compiled for {compiled}"

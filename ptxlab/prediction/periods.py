@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import WARP
 from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.values import Array, Held, Where
@@ -187,7 +188,7 @@ class Periods:
                     np.atleast_1d(np.asarray(value)).view(kind).astype(np.int64) for value in values
                 )
                 first = -1 if isinstance(where, slice) else int(where[0])
-                self._compared[i.number, first].append((self._steps.count, here - there))
+                self._compared[i.number, first].append((self._steps.count, _briefly(here - there)))
 
     def undone(self) -> list[ThreadGroup]:
         """Have all be as before what was foretold and did not come, and return who goes on."""
@@ -407,6 +408,14 @@ def _growth(then: Standing, now: Standing) -> _Growth | None:
                 growth[bit] = np.where(moved, step, 0)
         words.append(growth)
     return _Growth(words, turns)
+
+
+def _briefly(values: Array) -> Array:
+    """Return what warps have, one number for each where all of its lanes have the same."""
+    if len(values) % WARP:
+        return values
+    lanes = values.reshape(-1, WARP)
+    return lanes[:, 0].copy() if (lanes == lanes[:, :1]).all() else values
 
 
 def _equal(foretold: Mapping[int, Held], now: Mapping[int, Held]) -> bool:

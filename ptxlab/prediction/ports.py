@@ -58,9 +58,9 @@ class RegisterPorts:
                         even -= 1
         begins = now
         if even:
-            begins = max(begins, self._even + min(even - READ_WINDOW, 0))
+            begins = max(begins, self._even + min(even, READ_WINDOW) - READ_WINDOW)
         if odd:
-            begins = max(begins, self._odd + min(odd - READ_WINDOW, 0))
+            begins = max(begins, self._odd + min(odd, READ_WINDOW) - READ_WINDOW)
         if begins > now:
             return begins
         if even:

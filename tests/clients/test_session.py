@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import ptxlab
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.elsewhere import allocations
+from ptxlab.clients.predicted import predicted
 from ptxlab.clients.session import Session
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.emulator import Elements
@@ -615,3 +617,17 @@ def test_a_prediction_goes_where_variables_say() -> None:
         assert session.last is not None
         cycles.append([session.last.predict(gpu).cycles for gpu in ("rtx4090",)])
     assert all(many > few + 99 * 10 for few, many in zip(*cycles, strict=True))
+
+
+def test_a_prediction_copies_no_memory() -> None:
+    """A program may have allocated as much as a GPU has, of which a launch may read any."""
+    session, nbytes = Session("sm_80"), 64 << 20
+    kernel = session.load(TURNS, "turns.ptx").kernel("turns")
+    assert isinstance(kernel, EmulatorKernel)
+    session.device.memory.allocate(nbytes)
+    predicted(kernel, CONFIG, b"", (), "rtx4080", None)  # compiles it
+    tracemalloc.start()
+    predicted(kernel, CONFIG, b"", (), "rtx4090", None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < nbytes / 2

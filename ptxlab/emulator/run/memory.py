@@ -337,8 +337,14 @@ class GlobalMemory:
         allocation.data[start : start + raw.size] = raw
 
     def read(self, address: int, nbytes: int) -> Octets:
+        return self.view(address, nbytes).copy()
+
+    def view(self, address: int, nbytes: int) -> Octets:
+        """Return what is there, which changes when somebody writes to it, and not by this."""
         allocation, start = self._inside(address, nbytes)
-        return allocation.data[start : start + nbytes].copy()
+        seen = allocation.data[start : start + nbytes]
+        seen.flags.writeable = False
+        return seen
 
     def _inside(self, address: int, nbytes: int) -> tuple[Allocation, int]:
         allocation = self.find(address)
