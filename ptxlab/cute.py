@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from types import ModuleType
 
 from ptxlab.clients.driver import install
+from ptxlab.clients.imports import AfterImport
 from ptxlab.clients.session import Session
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.isa.targets import DEFAULT_TARGET
@@ -24,7 +26,8 @@ def use_emulator(
     """Have CuTe DSL compile for ``arch`` and launch on the emulator, until the process ends.
 
     It comes before ``cutlass`` is imported, and before anything else has loaded the CUDA driver. With
-    ``cuda_tensors``, where PyTorch is installed, a program may say device="cuda". Returns the session of all
+    ``cuda_tensors``, where PyTorch is installed, a program may say device="cuda", and what Triton launches, as for
+    torch.compile, runs on the emulator too. Returns the session of all
     launches, ``session`` if one is given, which is of its own ``arch``.
 
     Raises DeviceUnavailable where CuTe DSL is not installed, PtxlabError for no target, where the process has a
@@ -44,4 +47,19 @@ def use_emulator(
         from ptxlab.clients.torch import module
 
         module.install(session.device.target)
+        _with_triton(session)
     return install(session.device.target.name, session=session)
+
+
+def _with_triton(session: Session) -> None:
+    """Have Triton, if it is imported, launch in ``session``."""
+
+    def activated(triton: ModuleType) -> None:
+        from ptxlab.clients.triton.activation import activate
+
+        activate(session, cuda_tensors=True)
+
+    if "triton" in sys.modules:
+        activated(sys.modules["triton"])
+    else:
+        sys.meta_path.insert(0, AfterImport({"triton": activated}))

@@ -20,8 +20,12 @@ _PAGE = 4096
 
 
 def block_of(gpu: EmulatedGpu, address: int) -> MemoryBlock | None:
+    """Return the memory that an address lies in, which may be a framework's own: PyTorch's on "cuda"."""
     allocation = gpu.session.device.memory.find(address)
-    return gpu.blocks.at(allocation.begin) if allocation and address < allocation.end else None
+    if allocation and address < allocation.end:
+        return gpu.blocks.at(allocation.begin)
+    lent = (span for span in gpu.lent() if 0 <= address - span.address < span.nbytes)
+    return next((MemoryBlock(MemoryKind.DEVICE, *span[:2]) for span in lent), None)
 
 
 @answers("cuMemAlloc_v2", "out:u64 u64", waits=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +39,35 @@ def test_a_program_runs_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     assert "argument c, float32[90] (360 bytes at" in said.err
     assert "error: bounds" in said.err
     assert "cuGetExportTable" not in said.err
+
+
+BESIDE = """
+import ptxlab.cute
+session = ptxlab.cute.use_emulator("sm_80")
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice(x, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(x + at, 2 * tl.load(x + at))
+
+
+x = torch.ones(32, device="cuda")
+twice[(1,)](x, N=32)
+assert x.tolist() == [2] * 32
+assert session.usage["twice"].launches == 1
+"""
+
+
+def test_triton_beside_it_launches_on_the_same(tmp_path: Path) -> None:
+    need("nvidia_cutlass_dsl", "torch", "triton")
+    file = tmp_path / "beside.py"
+    file.write_text(BESIDE)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_comes_before_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:

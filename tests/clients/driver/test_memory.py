@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from ptxlab.clients.borrowed import Borrowed
 from tests.clients.driver.calls import Driver
 
 ALLOCATE: dict[str, Callable[[Driver], int]] = {
@@ -115,6 +116,18 @@ def test_what_an_address_is(kind: str, type_: int, managed: int) -> None:
     assert driver("cuMemHostGetDevicePointer_v2", address) == address
     assert driver.result("cuPointerGetAttribute", 0, 99, address) == "NOT_SUPPORTED"
     assert driver.result("cuPointerGetAttribute", 0, MAPPED, begin + 100) == "INVALID_VALUE"
+
+
+def test_memory_of_a_framework_is_the_gpu_s() -> None:
+    """As Triton's own launcher asks of each tensor."""
+    driver = Driver()
+    begin = 1 << 40
+    driver.gpu.lent = lambda: [Borrowed(begin, 64, "a tensor", None)]
+    for address in (begin, begin + 63):
+        assert attribute(driver, MEMORY_TYPE, address) == (2, 4)
+        assert attribute(driver, DEVICE_POINTER, address) == (address, 8)
+    for address in (begin - 1, begin + 64):
+        assert driver.result("cuPointerGetAttribute", 0, MEMORY_TYPE, address) == "INVALID_VALUE"
 
 
 def test_several_attributes_of_an_address_that_is_known_and_of_one_that_is_not() -> None:
