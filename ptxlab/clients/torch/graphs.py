@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from ptxlab.clients import captures
-from ptxlab.clients.captures import Capture
+from ptxlab.clients.captures import Capture, CaptureMode
 from ptxlab.clients.torch import library, streams
 from ptxlab.clients.torch.errors import cuda_error
 
 _pools = count(1)
+_MODES = {mode.name.lower(): mode for mode in CaptureMode}
 
 
 def pool_handle() -> tuple[int, int]:
@@ -56,7 +57,12 @@ class GraphBase:
         if captures.active() is not None:
             raise RuntimeError("Only one capture at a time is allowed in a process.")
         self._pool = pool or pool_handle()
-        self._capture = Capture(captures.streams[streams.current()])
+        if capture_error_mode not in _MODES:
+            raise RuntimeError(
+                "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
+                f"{capture_error_mode}"
+            )
+        self._capture = Capture(captures.streams[streams.current()], _MODES[capture_error_mode])
         captures.begin(self._capture)
         library.copy_at_once(may=False)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ptxlab.clients import captures
+
 
 def test_operations_and_kernels_run_at_each_replay(torch: Any, kernels: Any, session: Any) -> None:
     x, out = torch.ones(8, device="cuda"), torch.zeros(8, device="cuda")
@@ -81,6 +83,18 @@ def test_a_capture_in_which_an_event_is_waited_for_ends_with_an_error(torch: Any
         with pytest.raises(torch.AcceleratorError, match="capture"):
             graph.capture_end()
     event.synchronize()
+
+
+def test_the_mode_of_a_capture_is_the_program_s(torch: Any) -> None:
+    for mode in captures.CaptureMode:
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode=mode.name.lower()):
+            torch.zeros(1, device="cuda").add_(1)
+            active = captures.active()
+            assert active is not None
+            assert active.mode is mode
+    with pytest.raises(RuntimeError, match="Unknown capture error mode"):
+        torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="lax").__enter__()
+    assert captures.active() is None
 
 
 def test_a_capture_ends_in_two_steps(torch: Any) -> None:
