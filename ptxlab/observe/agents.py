@@ -60,6 +60,11 @@ class Agents:
             self.products = np.flatnonzero(self._of_products).tolist()
         return self._at(clusters, known[inside])
 
+    def of_queue(self, queue: Queue) -> Array:
+        """Say of each column whether it is that of an engine of a queue."""
+        engines = [kind == queue for kind, _ in self._kinds]
+        return np.array([False] * self.threads + engines)
+
     def of_products(self, columns: Array) -> Array:
         """Say which columns are those of the products of a warpgroup, which its warps' parts follow."""
         agents: Array = self._of_products[columns]

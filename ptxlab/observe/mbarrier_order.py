@@ -210,9 +210,11 @@ class MbarrierOrder:
     # ---- clusters ----
 
     def fence(self, effects: Effects, threads: Threads) -> None:
-        """See a fence of the proxies."""
+        """See a fence of the proxies, or of tensor cores."""
         if effects.fence == "async" and effects.space != "global":
             self._clocks.fence(threads.index)
+        elif effects.fence == "after_thread_sync":
+            self._fences.fence_tensor_work(threads.index)
 
     def cluster(self, site: Site, threads: Threads) -> None:
         """See threads arrive or wait at the barrier of their cluster."""

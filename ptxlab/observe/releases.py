@@ -1,7 +1,8 @@
 """What is told at barrier objects (mbarriers, and the barriers of clusters), by flags, and by fences beside them.
 
 A relaxed arrival tells what its thread knew at its last fence, and what a relaxed wait has seen is
-known from the next fence on. Source: PTX ISA, "Memory Consistency Model: Release and Acquire Patterns".
+known from the next fence on. Source: PTX ISA, "Memory Consistency Model: Release and Acquire Patterns", and of
+tensor cores "tcgen05 memory consistency model: canonical synchronization patterns".
 """
 
 from __future__ import annotations
@@ -175,6 +176,14 @@ class Fences:
         if effects.semantics != "acquire":
             known = self._known.setdefault(effects.scope == "cta", self._rows())
             known.learn(threads, self._clocks.released(threads))
+
+    def fence_tensor_work(self, threads: Array) -> None:
+        """See threads execute tcgen05.fence::after_thread_sync: of what they have seen that takes tensor cores' work."""
+        if self._seen is None:
+            return
+        work = self._clocks.agents.of_queue("tensor_work")
+        seen = self._seen.data[:, :, : work.size]
+        self._clocks.learn(threads, np.where(work[: seen.shape[2]], seen, 0), threads)
 
     def told(self, threads: Array, *, near: bool) -> Array | None:
         """Return what relaxed arrivals tell; a narrow fence counts only for those ``near``, in the CTA."""

@@ -83,6 +83,48 @@ def test_what_a_product_writes_is_read_when_it_is_waited_for(problem: Problem) -
     assert finding.hint.index("tcgen05.commit") < finding.hint.index("mbarrier.try_wait")
 
 
+@pytest.mark.parametrize("scope", ["cta", "cluster"])
+def test_a_relaxed_wait_for_a_product_needs_a_fence(problem: Problem, scope: str) -> None:
+    """PTX ISA, "Non-pipelined instructions, same thread", example 2: of tensor cores, and no other, will do."""
+    relaxed = WAIT.replace("try_wait.parity", f"try_wait.parity.relaxed.{scope}")
+    for fence, rules in (
+        ("tcgen05.fence::after_thread_sync", []),
+        ("tcgen05.fence::before_thread_sync", ["RAW", "WAW"]),
+        (f"fence.acq_rel.{scope}", []),
+    ):
+        right = program(issued(problem)).replace("tcgen05.fence::after_thread_sync;", "")
+        text = right.replace(WAIT, f"{relaxed}    {fence};\n")
+        assert [rule for _, rule, *_ in findings_of(checked(text, problem))] == rules
+
+
+@pytest.mark.parametrize(
+    ("fence", "rules"),
+    [("fence.acq_rel.cta", []), ("tcgen05.fence::after_thread_sync", ["RAW"])],
+)
+def test_a_fence_of_tensor_cores_orders_no_other_memory(fence: str, rules: list[str]) -> None:
+    """Threads see that another has arrived, which has stored a word before."""
+    text = f""".version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{{
+    .shared .b64 bar; .shared .b32 word; .reg .b32 i, x; .reg .pred first, done;
+    mov.u32 i, %tid.x; setp.eq.u32 first, i, 0;
+    @first mbarrier.init.shared.b64 [bar], 1;
+    bar.sync 0;
+    @first st.shared.u32 [word], 5;
+    @first mbarrier.arrive.shared.b64 _, [bar];
+W:  mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 done, [bar], 0;
+    @!done bra W;
+    {fence};
+    ld.shared.u32 x, [word];
+    ret;
+}}
+"""
+    report = check(device("sm_100a", "late").load(text).kernel("k"), LaunchConfig.of(1, 64), [])
+    assert [rule for severity, rule, *_ in findings_of(report) if severity == "error"] == rules
+
+
 def test_memory_is_given_back_when_it_is_waited_for(problem: Problem) -> None:
     text = program(issued(problem))
     right = text[: text.index("get:")] + text[text.rindex("    barrier.cluster.arrive;") :]
