@@ -108,9 +108,12 @@ class Capture:
         self.last: dict[Stream, list[GraphNode]] = {origin: []}
         self.invalid = False
 
+    def behind(self, stream: Stream) -> list[GraphNode]:
+        """Return what the next node of a stream depends on: of one that has not joined what that of the origin does."""
+        return self.last.get(stream, self.last[self.origin])
+
     def add(self, stream: Stream, kind: NodeKind, work: Work) -> None:
-        before = self.last.get(stream, self.last[self.origin])
-        self.last[stream] = [self.graph.add(kind, work, before)]
+        self.last[stream] = [self.graph.add(kind, work, self.behind(stream))]
 
     def prohibits(self, mode: CaptureMode) -> bool:
         """Say whether this thread, which is in a ``mode`` of its own, must not wait for the GPU meanwhile."""

@@ -124,7 +124,7 @@ def capture_info(gpu: EmulatedGpu, stream: Stream) -> tuple[int, int]:
 def capture_and_nodes(gpu: EmulatedGpu, stream: Stream) -> tuple[int, int, int, int, int]:
     """Return besides the graph, and where the nodes are, and how many, that what comes next depends on."""
     status, graph = capture_info(gpu, stream)
-    last = stream.capture.last.get(stream, []) if stream.capture else []
+    last = stream.capture.behind(stream) if stream.capture else []
     gpu.thread.told = (ctypes.c_uint64 * len(last))(*map(gpu.handle_of, last))
     return status, graph, graph, ctypes.addressof(gpu.thread.told), len(last)
 
@@ -155,7 +155,7 @@ def depend_on(gpu: EmulatedGpu, stream: Stream, nodes: int, number: int, how: in
     given = gpu.held_at(nodes, number, GraphNode)
     if how not in (_ADD, _SET) or not {*given} <= {*capture.graph.nodes}:
         raise Refused(DriverResult.INVALID_VALUE)
-    before = capture.last[stream] if how == _ADD else []
+    before = capture.behind(stream) if how == _ADD else []
     capture.last[stream] = [*before, *given]
 
 
@@ -239,7 +239,7 @@ def destroy_event(gpu: EmulatedGpu, handle: int) -> None:
 def record(gpu: EmulatedGpu, event: DriverEvent, stream: Stream, flags: int = 0) -> None:
     capture = stream.capture
     if capture and not flags & _EXTERNAL:
-        event.captured = capture, tuple(capture.last[stream])
+        event.captured = capture, tuple(capture.behind(stream))
     else:
         stream.put(NodeKind.EVENT_RECORD, partial(event.be_now, gpu))
 

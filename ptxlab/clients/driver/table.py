@@ -7,9 +7,9 @@ A type is a word: ``i32``, ``u64`` and so on, of which u64 is also any address, 
 be NULL; ``text`` is a C string. A handle by its name, ``stream``, is given to the function as what it is of
 (``handles``), and ``device`` is checked and not given at all; nor is ``-TYPE``, which changes nothing here.
 ``queue:KIND`` is the stream that the work is put on, which is a node of that kind where the stream is captured; a
-function without one ``waits`` for the GPU, or may. ``out:TYPE`` is where a result goes, ``out?:TYPE`` one that may be NULL: the function returns those in their
-order, or None where there is none. What else may go wrong it says by ``Refused``. A function that returns
-something else in C than a result, ``returns``, gives that.
+function without one may have to wait for the GPU, ``waits``. ``out:TYPE`` is where a result goes, ``out?:TYPE`` one
+that may be NULL: the function returns those in their order, or None where there is none. What else may go wrong it
+says by ``Refused``. A function that returns something else in C than a result, ``returns``, gives that.
 """
 
 from __future__ import annotations

@@ -122,8 +122,10 @@ def work(factor, n):
     launch(Stream.from_handle(torch.cuda.current_stream().cuda_stream), LaunchConfig(grid=1, block=32), add, x.data_ptr(), np.int32(n))
 
 graph = torch.cuda.CUDAGraph()
+event, side = driver.cuEventCreate(0)[1], torch.cuda.Stream()
 with torch.cuda.graph(graph, stream=stream):
     work(3, 2)
+    assert driver.cuEventRecord(event, side.cuda_stream) == (driver.CUresult.CUDA_SUCCESS,)
 assert x[0] == 0
 graph.replay(), graph.replay()
 assert x[0] == 8
