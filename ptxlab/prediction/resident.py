@@ -121,7 +121,7 @@ class ResidentModel:
         )
         part: Turns | Tiles
         if waits:
-            tiles = trace.tiles(kinds, issued.numbers, self._returns, steps.times)
+            tiles = trace.stretch(kinds, kind_of, issued.numbers, self._returns, steps.times)
             part = Tiles(issued, tiles, steps.more)
         else:
             part = Turns(issued, loops, self._returns)

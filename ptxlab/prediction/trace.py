@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,9 @@ FEW_TILES = 3
 
 ENOUGH = 24_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""
+
+MANY = 500_000
+"""Instructions of all warps in tiles that differ, which are run clock by clock."""
 
 MOST = 100_000
 """Instructions of all warps that are run clock by clock: of what issues more, other loops lose turns too."""
@@ -166,6 +169,56 @@ def tiles(
     counts = {len(begun) for begun in tiles.values()}
     few = len(counts) != 1 or max(counts) < FEW_TILES + 2
     return None if few else tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Tiles that are run of a persistent kernel: what a ``kind`` of warps does from ``begin`` to ``end`` costs as much as what comes behind.
+
+    ``rest`` is how many times as much that is. Of kinds so many steps are ``kept`` that nobody waits in vain until then.
+    """
+
+    kind: int
+    begin: int
+    end: int
+    kept: Mapping[int, int]
+    rest: float
+
+
+def stretch(
+    kinds: Sequence[Array],
+    kind_of: Sequence[int],
+    numbers: Array,
+    returns: Array,
+    times: Array | None = None,
+) -> Stretch | None:
+    """Return which tiles of a persistent kernel show what all cost, None where all have to be run.
+
+    Where all are alike those are FEW_TILES, else the first, of MANY instructions of all warps.
+    """
+    if alike := tiles(kinds, numbers, returns, times):
+        kept = {kind: begun[FEW_TILES + 1] for kind, begun in alike.items()}
+        longest = max(alike, key=lambda kind: kept[kind])
+        begun = alike[longest]
+        rest = (len(begun) - FEW_TILES) / (FEW_TILES - 1)
+        return Stretch(longest, begun[1], begun[FEW_TILES], kept, rest)
+    longest = max(range(len(kinds)), key=lambda kind: len(kinds[kind]))
+    steps = kinds[longest]
+    each = np.ones(len(steps), np.int64) if times is None else times[steps]
+    loop = hottest(loops(numbers[steps], returns, None if times is None else each))
+    if loop is None:
+        return None
+    begun = max([run[0][0] for run in loop.runs], [first for first, _ in loop.runs[0]], key=len)
+    warps = np.bincount(kind_of, minlength=len(kinds))
+    before = [np.searchsorted(of_kind, steps[begun]) for of_kind in kinds]
+    last = int(np.searchsorted(warps @ np.array(before), MANY))
+    if last < FEW_TILES or last + 2 > len(begun):
+        return None
+    shown, behind = (
+        int(each[a:b].sum()) for a, b in ((begun[1], begun[last]), (begun[last], None))
+    )
+    kept = {kind: int(until[last + 1]) for kind, until in enumerate(before)}
+    return Stretch(longest, begun[1], begun[last], kept, behind / shown)
 
 
 def kept(length: int, chosen: Sequence[SampledLoop], shortened: int = -1) -> Array:

@@ -174,13 +174,13 @@ class Tiles:
     def __init__(
         self,
         issued: Issued,
-        tiles: Mapping[int, Sequence[int]] | None,
+        tiles: trace.Stretch | None,
         more: Mapping[tuple[int, int], int],
     ) -> None:
         self.kept = list(issued.kinds)
-        self._tiles = tiles or {}
-        for kind, begun in self._tiles.items():
-            self.kept[kind] = self.kept[kind][: begun[trace.FEW_TILES + 1]]
+        self._tiles = tiles
+        for kind, count in tiles.kept.items() if tiles else ():
+            self.kept[kind] = self.kept[kind][:count]
         self._longest = max(range(len(self.kept)), key=lambda kind: len(self.kept[kind]))
         self._periods = [self._period(first, end, times) for (first, end), times in more.items()]
 
@@ -200,23 +200,22 @@ class Tiles:
         marks: list[set[int]] = [set() for _ in self.kept]
         for period in self._periods:
             marks[period.kind] |= {period.begin, period.end}
-        begun, few = self._tiles.get(self._longest, ()), trace.FEW_TILES
-        if begun:
-            marks[self._longest] |= {begun[1], begun[few]}
+        tiles = self._tiles
+        if tiles:
+            marks[tiles.kind] |= {tiles.begin, tiles.end}
         passed, whole = run([
-            Part(steps, marks=sorted(places), ends=begun[few] if begun and kind == self._longest else None)
+            Part(steps, marks=sorted(places), ends=tiles.end if tiles and kind == tiles.kind else None)
             for kind, (steps, places) in enumerate(zip(self.kept, marks, strict=True))
         ])  # fmt: skip
-        if not begun:
+        if not tiles:
             every = [cost for period in self._periods for cost in period.costs(passed)]
             return Run.summed([(1, whole), *every])
-        fewer, more = (self._until(mark, passed) for mark in (begun[1], begun[few]))
-        rest = (len(begun) - few) / (few - 1)
-        return Run.summed([(1, more), (rest, more), (-rest, fewer)])
+        fewer, more = (self._until(tiles.kind, mark, passed) for mark in (tiles.begin, tiles.end))
+        return Run.summed([(1, more), (tiles.rest, more), (-tiles.rest, fewer)])
 
-    def _until(self, mark: int, passed: Passed) -> Run:
-        """Return what came of it until the warps that issue most had come to a place."""
-        step = self.kept[self._longest][mark]
+    def _until(self, kind: int, mark: int, passed: Passed) -> Run:
+        """Return what came of it until a kind of warps had come to a place."""
+        step = self.kept[kind][mark]
         before = (period for period in self._periods if period.step <= step)
         costs = [cost for period in before for cost in period.costs(passed)]
-        return Run.summed([(1, passed[self._longest, mark]), *costs])
+        return Run.summed([(1, passed[kind, mark]), *costs])

@@ -12,7 +12,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
-from ptxlab.prediction import interpreter
+from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.issue_order import IssueOrder
 from ptxlab.prediction.model import LaunchModel, Prediction
@@ -74,6 +74,13 @@ LATER = """and.b32 more, i, 64; setp.eq.u32 done, more, 0; @done bra even;
   ld.volatile.shared.f32 x, [at+512]; fma.rn.f32 sum, sum, sum, x;
 even:"""
 """From turn 64 on a turn is longer: no comparison comes nearer to that."""
+
+
+DIFFERENT = """mul.lo.u32 more, i, 2654435761; shr.u32 more, more, 29;
+other:
+  .pragma "nounroll";
+  ld.volatile.shared.f32 x, [at+512]; fma.rn.f32 sum, sum, sum, x; sub.u32 more, more, 1; setp.lt.s32 done, more, 0; @!done bra other;"""
+"""No two turns in a row are alike, in no period."""
 
 
 def pipeline(next_one: str = EVENLY, between: str = "") -> str:
@@ -149,6 +156,39 @@ def _same(asked: Request | Asked, other: Request | Asked) -> bool:
         warps = range(len(asked.passes))
         return [*map(asked.served, warps)] == [*map(other.served, warps)]
     return asked == other
+
+
+def test_of_tiles_that_differ_the_first_say_what_the_others_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code, launch = launched(pipeline(between=DIFFERENT))
+    every = predicted(code, launch)
+    assert every.sampled.ran == every.sampled.issued
+    monkeypatch.setattr(trace, "MANY", every.sampled.issued // 3)
+    some = predicted(code, launch)
+    assert some.sampled.ran < every.sampled.ran / 2
+    assert some.cycles == pytest.approx(every.cycles, rel=0.03)
+    assert some.stalls == pytest.approx(every.stalls, abs=0.01)
+
+
+def test_what_comes_behind_tiles_that_differ_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a warp's tiles, 5, 3, 4, 4, 2, 3, 5 and 3 instructions, the first three, with two of two others before each, are 28."""
+    monkeypatch.setattr(trace, "MANY", 24)
+    turns, none = (4, 2, 3, 3, 1, 2, 4, 2), np.zeros(0, int)
+    own, others, numbers = list[int](), list[int](), list[int]()
+    for count in turns:
+        others += range(len(numbers), len(numbers) + 2)
+        numbers += [20, 21]
+        own += range(len(numbers), len(numbers) + 1 + count)
+        numbers += [1, *[2] * count]
+    kinds = [np.array(own), np.array(others)]
+    told = trace.stretch(kinds, [0, 1, 1], np.array(numbers), none)
+    assert told is not None
+    assert (told.kind, told.begin, told.end) == (0, 5, 12)
+    assert told.kept == {0: 16, 1: 10}
+    assert told.rest == (29 - 12) / (12 - 5)
+    monkeypatch.setattr(trace, "MANY", 1000)
+    assert trace.stretch(kinds, [0, 1, 1], np.array(numbers), none) is None
 
 
 def test_it_takes_as_long_as_if_all_were_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,6 +283,8 @@ def test_tiles_are_those_of_all_warps_or_of_none() -> None:
     assert groups is not None
     assert list(groups) == [0]
     assert len(groups[0]) == 5
+    shown = trace.stretch([first, third], [0, 1], every, none)
+    assert shown == trace.Stretch(kind=0, begin=7, end=17, kept={0: 22}, rest=2 / 2)
     assert trace.tiles([first, second], every, none) is None
     assert trace.tiles([second], every, none) is None  # too few
 
@@ -357,14 +359,14 @@ def test_a_buffer_that_is_passed_twice_is_there_once() -> None:
 def test_tiles_that_are_not_run_cost_what_those_did_that_were() -> None:
     """Of six the first and two more: they begin at 100 and the last of them is over at 400."""
     kinds = [np.arange(20)]
-    begun = [0, 3, 6, 9, 12, 15]
 
     def ran(parts: Sequence[Part]) -> tuple[Passed, Run]:
         assert [(len(part.steps), part.marks, part.ends) for part in parts] == [(12, [3, 9], 9)]
         before = Run(100, 6, {(2, "wait"): 10}, {}), Run(400, 18, {(2, "wait"): 50}, {})
         return {(0, 3): before[0], (0, 9): before[1]}, Run(500, 24, {}, {})
 
-    tiles = Tiles(Issued(np.arange(20), kinds, [0, 0]), {0: begun}, {})
+    six = trace.Stretch(kind=0, begin=3, end=9, kept={0: 12}, rest=3 / 2)
+    tiles = Tiles(Issued(np.arange(20), kinds, [0, 0]), six, {})
     predicted = tiles.run(ran, {})
     assert predicted.cycles == 400 + 3 * (400 - 100) / 2
     assert predicted.issued == 18 + 3 * (18 - 6) / 2
