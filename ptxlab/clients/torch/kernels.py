@@ -18,7 +18,7 @@ from torch._C import DispatchKey, DispatchKeySet
 from ptxlab.clients import captures
 from ptxlab.clients.torch.devices import require_one_device, tensors
 from ptxlab.clients.torch.errors import refuse_while_capturing, require_device
-from ptxlab.clients.torch.generators import default, require_cuda, seeded
+from ptxlab.clients.torch.generators import default, of_cuda, seeded
 from ptxlab.clients.torch.memory import allocations
 from ptxlab.clients.torch.operations import is_missing, of_gpus_alone
 from ptxlab.errors import Unsupported
@@ -126,6 +126,9 @@ class Kernel:
         if self.random and not self.takes_generator:
             with seeded():
                 return op(*given, **named)
+        for value in (*given, *named.values()) if self.random else ():
+            if isinstance(value, torch.Generator):
+                of_cuda(value).draw()
         return op(*given, **named)
 
     def _results(self, arguments: Mapping[str, Any], result: Any) -> Any:
@@ -191,7 +194,7 @@ class Kernel:
         """Draw from the generator that is given, or from that of the device."""
         generator = self._by_name(args, kwargs).get("generator")
         if generator is not None:
-            require_cuda(generator)
+            of_cuda(generator)
         elif self.takes_generator:
             named["generator"] = default
 

@@ -285,6 +285,35 @@ def test_random_numbers(torch: Any) -> None:
     assert drawn() == inside
 
 
+def test_the_state_of_a_generator_is_that_of_philox(torch: Any) -> None:
+    """As FlagGems reads and writes it: a seed, and an offset that grows by a multiple of 4."""
+    generator = torch.Generator("cuda")
+    assert generator.initial_seed() == 67280421310721
+    generator.manual_seed(-2)
+    seed, offset = generator.get_state().view(torch.int64).tolist()
+    assert (seed, offset, generator.initial_seed()) == (-2, 0, (1 << 64) - 2)
+    first = torch.rand(4, device="cuda", generator=generator)
+    assert generator.get_state().view(torch.int64).tolist()[1] == generator.get_offset() > 0
+    assert generator.get_offset() % 4 == 0
+    later = generator.clone_state()
+    second = torch.randn(4, device="cuda", generator=generator)
+    assert torch.equal(torch.randn(4, device="cuda", generator=later), second)
+    generator.set_state(torch.tensor([-2, 0]).view(torch.uint8))
+    assert torch.equal(torch.rand(4, device="cuda", generator=generator), first)
+    generator.set_state(torch.tensor([5]).view(torch.uint8)).set_offset(8)
+    assert (generator.initial_seed(), generator.get_offset()) == (5, 8)
+    assert generator.seed() == generator.initial_seed() != 5
+    with pytest.raises(RuntimeError, match="offset must be a multiple of 4"):
+        generator.set_offset(3)
+    with pytest.raises(RuntimeError, match="RNG state is wrong size"):
+        generator.set_state(torch.zeros(12, dtype=torch.uint8))
+    with pytest.raises(TypeError, match=r"must be a torch\.ByteTensor"):
+        generator.set_state(torch.zeros(4))
+    cpu = torch.Generator().manual_seed(7)
+    assert (cpu.initial_seed(), cpu.set_state(cpu.get_state()) is cpu) == (7, True)
+    assert cpu.seed() == cpu.initial_seed() != 7
+
+
 def test_events_of_whatever_device_there_is(torch: Any) -> None:
     stream = torch.cuda.current_stream()
     begin, end, never = (torch.Event(enable_timing=True) for _ in range(3))
