@@ -412,10 +412,28 @@ def ranking(rows: Iterable[Row]) -> list[str]:
         if len(pairs) > 3
     ]
     mean = statistics.mean(float(each[-1]) for each in told_of)
+    larger = [pairs for pairs in families.values() if len(pairs) > 3]
+    told_apart = [alike for pairs in larger for alike in orders(pairs, APART)]
     return [
-        f"Kendall's tau of the predicted order of a family beside the published one, {mean:.2f} on average:",
+        f"Kendall's tau of the predicted order of a family beside the published one, {mean:.2f} on average. Of the "
+        f"{len(told_apart):,} pairs in a family that were measured more than {APART:.0%} apart, "
+        f"{statistics.mean(told_apart):.1%} are predicted in that order:",
         "",
         *table(("of", "GPU", "size", "kernels", "tau"), told_of),
+    ]
+
+
+APART = 0.02
+"""How far apart two times are that somebody who measures them again finds in the same order."""
+
+
+def orders(pairs: list[tuple[float, float]], apart: float) -> list[bool]:
+    """Say of every two times that were published so far ``apart`` whether they are predicted in the same order."""
+    return [
+        (a - c) * (b - d) > 0
+        for at, (a, b) in enumerate(pairs)
+        for c, d in pairs[:at]
+        if max(a, c) > (1 + apart) * min(a, c)
     ]
 
 

@@ -14,6 +14,7 @@ from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import MODELLED
 from scripts import bench_ladder as ladder
+from scripts import bench_predict
 from scripts import bench_tables as tables
 
 ROOT = Path(__file__).parents[1]
@@ -113,3 +114,12 @@ def test_the_predicted_ladder_has_what_others_published() -> None:
     assert ladder.with_table(made, "table\n") == made
     with pytest.raises(PtxlabError, match="no place"):
         ladder.with_table("before", "table")
+
+
+def test_the_order_of_predicted_times_is_told_of_those_that_are_apart() -> None:
+    """Published and predicted; 100 and 101 are too near for anybody to say which is first."""
+    pairs = [(100.0, 9.0), (101.0, 8.0), (110.0, 7.0), (120.0, 10.0)]
+    assert bench_predict.orders(pairs, 0.02) == [False, False, True, True, True]
+    assert bench_predict.kendall(pairs) == 0.0
+    assert bench_predict.kendall([(a, -b) for a, b in pairs]) == 0.0
+    assert bench_predict.kendall(pairs[2:]) == 1.0
