@@ -146,7 +146,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         "new = sorted(set(sys.modules) - before - {'__future__', 'typing'})\n"
         "assert not {'numpy', 'cuda', 'rich', 'ml_dtypes', 'inspect'} & set(new), new\n"
         "own = [name for name in new if name.startswith('ptxlab')]\n"
-        "assert own == ['ptxlab', 'ptxlab.pictured'], new\n"
+        "assert own == ['ptxlab', 'ptxlab.judging', 'ptxlab.pictured'], new\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
