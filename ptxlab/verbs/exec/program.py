@@ -48,6 +48,9 @@ def as_exec(words: Sequence[str]) -> list[str] | None:
         return None
     if not _has_main(file):
         if wanted:
+            from ptxlab.device.loading import find_file  # here: it brings numpy
+
+            find_file(file)  # or say that there is none
             raise PtxlabError(
                 f"{file} has no main to be given what follows --",
                 hint="a kernel is given --arg NAME=VALUE",

@@ -70,3 +70,5 @@ def test_verbs_for_one_launch_say_how_it_is_looked_at(verb: str, option: str) ->
 def test_arguments_are_for_a_main() -> None:
     with pytest.raises(PtxlabError, match=r"kernel\.cu has no main to be given what follows --"):
         as_exec(["run", "kernel.cu", "--", "1"])
+    with pytest.raises(PtxlabError, match=r"there is no file absent\.cu"):
+        as_exec(["check", "absent.cu", "--", "1"])
