@@ -106,10 +106,10 @@ def test_graphs_of_cuda_core(emulating: Callable[[str], Done]) -> None:
 TORCH = """
 import numpy as np
 import torch
-import ptxlab.triton
 from cuda.bindings import driver
 from cuda.core import Device, LaunchConfig, Program, Stream, launch
-ptxlab.triton.use_emulator(session=session)
+from ptxlab.clients.torch import module
+module.install(session.device.target)
 Device().set_current()
 code = 'extern "C" __global__ void add(int* x, int n) { x[threadIdx.x] += n; }'
 add = Program(code, code_type="c++").compile("ptx").get_kernel("add")
@@ -145,7 +145,6 @@ def test_pytorch_and_the_driver_capture_the_same_streams(
     emulating: Callable[[str], Done],
 ) -> None:
     need("torch")
-    need("triton")
     pytest.importorskip("cuda.core")
     done = emulating(TORCH)
     assert done.returncode == 0, done.stderr
