@@ -178,7 +178,7 @@ def change_described(gpu: EmulatedGpu, node: GraphNode, parameters: int) -> None
 
 
 @answers("cuGraphExecNodeSetParams", "executable node u64", since=12020)
-def change_describedready(
+def change_described_ready(
     gpu: EmulatedGpu, executable: Executable, node: GraphNode, parameters: int
 ) -> None:
     _change_ready(*_described(parameters), gpu, executable, node, parameters)

@@ -113,13 +113,18 @@ def _give(gpu: EmulatedGpu, known: Sequence[GraphNode], at: int, count: int, dat
         store(data, bytes(8 * len(given)))
 
 
+def _pairs(
+    gpu: EmulatedGpu, before: int, behind: int, number: int
+) -> list[tuple[GraphNode, GraphNode]]:
+    """Return nodes and those behind them, of which the program has two lists of handles."""
+    nodes, others = (gpu.held_at(at, number, GraphNode) for at in (before, behind))
+    return [*zip(nodes, others, strict=True)]
+
+
 @answers("cuGraphAddDependencies", "graph u64 u64 u64", since=10000)
 @answers("cuGraphAddDependencies_v2", "graph u64 u64 -u64 u64", since=12030)
 def depend(gpu: EmulatedGpu, graph: Graph, before: int, behind: int, number: int) -> None:
-    pairs = zip(
-        gpu.held_at(before, number, GraphNode), gpu.held_at(behind, number, GraphNode), strict=True
-    )
-    for node, other in [*pairs]:
+    for node, other in _pairs(gpu, before, behind, number):
         if not {node, other} <= {*graph.nodes}:
             raise Refused(DriverResult.INVALID_VALUE)
         other.after.append(node)
@@ -128,10 +133,7 @@ def depend(gpu: EmulatedGpu, graph: Graph, before: int, behind: int, number: int
 @answers("cuGraphRemoveDependencies", "graph u64 u64 u64", since=10000)
 @answers("cuGraphRemoveDependencies_v2", "graph u64 u64 -u64 u64", since=12030)
 def depend_no_more(gpu: EmulatedGpu, graph: Graph, before: int, behind: int, number: int) -> None:
-    pairs = zip(
-        gpu.held_at(before, number, GraphNode), gpu.held_at(behind, number, GraphNode), strict=True
-    )
-    for node, other in [*pairs]:
+    for node, other in _pairs(gpu, before, behind, number):
         if node not in other.after or other not in graph.nodes:
             raise Refused(DriverResult.INVALID_VALUE)
         other.after.remove(node)
