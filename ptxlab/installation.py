@@ -63,10 +63,11 @@ def adding(*wanted: str) -> str:
     return " ".join([_pip(), "install", *quoted])
 
 
-def into(folder: Path, requirement: str) -> str:
-    """Return the command that puts a requirement into a folder of its own, without what it needs itself."""
+def into(folder: Path, *wanted: str) -> str:
+    """Return the command that puts requirements into a folder of its own, without what they need themselves."""
     pip = "uv pip" if find_spec("pip") is None else _pip()
-    return f'{pip} install --no-deps --target "{folder}" "{requirement}"'
+    quoted = " ".join(f'"{requirement}"' for requirement in wanted)
+    return f'{pip} install --no-deps --target "{folder}" {quoted}'
 
 
 def adding_extra(extra: str) -> str:

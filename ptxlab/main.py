@@ -103,7 +103,7 @@ def of_program(words: Sequence[str]) -> list[str] | None:
 
 
 def toolchain(args: argparse.Namespace) -> AbstractContextManager[None]:
-    """Return in which the nvJitLink is used that is asked for."""
+    """Return in which the release of CUDA is used that is asked for."""
     if getattr(args, "toolchain", None) is None:
         return nullcontext()
     from ptxlab.toolchain.release import using

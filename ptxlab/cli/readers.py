@@ -55,7 +55,7 @@ def real(text: str) -> float:
 
 
 def release(text: str) -> str:
-    """Read which nvJitLink is meant: the number of a release of CUDA, or a folder."""
+    """Read which release of CUDA is meant: its number, or a folder."""
     from ptxlab.toolchain.release import is_name
 
     if is_name(text):

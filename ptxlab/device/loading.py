@@ -83,7 +83,7 @@ def load_assembled(
 ) -> tuple[PtxModule, Cubin]:
     """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``.
 
-    Where the user names a release of nvJitLink, CUDA C goes through its PTX, as the installed NVRTC writes it.
+    Where the user names a release without NVRTC, CUDA C goes through its PTX, as the installed NVRTC writes it.
     Raises what ``load_ptx`` does: PtxlabError, ToolchainError, PtxSyntaxError, Unsupported, OtherTarget.
     """
     from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
@@ -91,7 +91,8 @@ def load_assembled(
 
     if is_cuda(source):
         compilation = _compilation(source, target, options)
-        if chosen() is not None:
+        release = chosen()
+        if release is not None and not release.compiler:
             from ptxlab.toolchain.inventory import lowered
 
             ptx = lowered(compile_cuda(**compilation))

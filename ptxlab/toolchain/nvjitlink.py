@@ -14,7 +14,7 @@ from ptxlab.cache import cached, packed, unpacked
 from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.assembler import assemble, library
 from ptxlab.toolchain.cubin import Cubin, read_resources
-from ptxlab.toolchain.release import PACKAGE, chosen
+from ptxlab.toolchain.release import PACKAGE, absent, chosen
 from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 
 # Per-kernel resources in the log, and the PTX line of every SASS instruction in the cubin.
@@ -63,7 +63,9 @@ def _installed() -> str:
 
 def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) -> tuple[bytes, str]:
     release = chosen()
-    library = release.library if release else ""
+    library = release.assembler if release else ""
+    if release is not None and not library:
+        raise absent("nvJitLink")
     made = assemble(texts, options, path, library)
     if made is None:  # 12.8 ends over lines for sm_100a
         made = assemble(texts, [option for option in options if option != _LINES], path, library)

@@ -22,6 +22,8 @@ from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.host_code import INSTANCES, DevicePart, rejections
 from ptxlab.toolchain.includes import Includes, scan
+from ptxlab.toolchain.nvrtc_library import NvrtcLibrary
+from ptxlab.toolchain.release import Release, chosen
 from ptxlab.toolchain.wheels import ToolAbsent, load_library, reason_of, wheel_version
 
 PACKAGE = "nvidia-cuda-nvrtc"
@@ -165,10 +167,22 @@ def source_texts(
     )
 
 
-@cache
 def version() -> str:
-    """Return NVRTC's version: the wheel's full one, or the library's own major.minor."""
-    return wheel_version(PACKAGE) or ".".join(map(str, _library().nvrtcVersion()[1:]))
+    """Return NVRTC's version, of the release chosen: the wheel's full one, or what is known."""
+    release = _release()
+    return release.version if release else _installed_version()
+
+
+@cache
+def _installed_version() -> str:
+    """Return the version of the installed one: the wheel's full one, or the library's own major.minor."""
+    return wheel_version(PACKAGE) or ".".join(map(str, _installed().nvrtcVersion()[1:]))
+
+
+def _release() -> Release | None:
+    """Return the release that the user names, if its NVRTC is there."""
+    release = chosen()
+    return release if release and release.compiler else None
 
 
 def load() -> None:
@@ -176,8 +190,14 @@ def load() -> None:
     _library()
 
 
-@cache
 def _library() -> Any:
+    """Return what calls the NVRTC of the release chosen."""
+    release = _release()
+    return NvrtcLibrary.of(release.compiler) if release else _installed()
+
+
+@cache
+def _installed() -> Any:
     """Import the bindings and make sure that the library behind them loads."""
     try:
         from cuda.bindings import nvrtc
@@ -196,8 +216,15 @@ def _paths_in(options: Sequence[str]) -> list[str]:
     ]
 
 
+def _cuda_headers() -> tuple[str, ...]:
+    """Return the folders of the CUDA headers: those of the release chosen, and behind them the installed ones."""
+    release = _release()
+    installed = _installed_headers(directory() / "headers" / _installed_version())
+    return (*release.headers, *installed) if release else installed
+
+
 @cache
-def _cuda_headers(kept: Path) -> tuple[str, ...]:
+def _installed_headers(kept: Path) -> tuple[str, ...]:
     """Return the folders of the CUDA headers, unpacked as ``kept`` from NVRTC's own library.
 
     NVRTC 13.0 to 13.2 carries none; then those of an installed CUDA toolkit or wheel are used.
@@ -224,7 +251,7 @@ def _unpack(folder: Path) -> bool:
     Another process may do the same at this moment: they are unpacked beside the folder, which is all
     of them or none.
     """
-    nvrtc = _library()
+    nvrtc = _installed()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent)
@@ -293,7 +320,7 @@ def _tried(part: DevicePart, arguments: Sequence[str]) -> Iterator[tuple[Any, bo
             nvrtc.nvrtcAddNameExpression(program, name.encode())
         given = [*arguments, *part.options()]
         if part.needs_headers:
-            given += [f"-I{entry}" for entry in _cuda_headers(directory() / "headers" / version())]
+            given += [f"-I{entry}" for entry in _cuda_headers()]
         (status,) = nvrtc.nvrtcCompileProgram(
             program, len(given), [option.encode() for option in given]
         )

@@ -1,14 +1,14 @@
-"""Which nvJitLink assembles: the installed one, or that of a release of CUDA that the user names.
+"""Which release of CUDA compiles and assembles: the installed one, or one that the user names.
 
-A release is told as ``12.8``, or as the folder that has it. Its wheel is looked for among what is installed, in the
-folder of the cache that the error names, and in CUDA toolkits.
+A release is told as ``12.8``, or as the folder that has it. Its wheels are looked for among what is installed, in the
+folder of the cache that the error names, and in CUDA toolkits. Where only its nvJitLink is there, that alone is used.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,13 @@ VARIABLE = "PTXLAB_TOOLCHAIN"
 """The environment variable that names the release; processes that share the work have it too."""
 
 PACKAGE = "nvidia-nvjitlink"
-_PACKAGES = {12: f"{PACKAGE}-cu12"}  # what the wheel was called until CUDA 13
+_TOOLS = (PACKAGE, "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
+_PACKAGES = {12: tuple(f"{each}-cu12" for each in (*_TOOLS, "nvidia-cuda-nvcc"))}
+"""The wheels of a release, the last two for headers, as they were called until CUDA 13."""
+_NEWER = (*_TOOLS, "nvidia-cuda-crt")
 _RELEASE = re.compile(r"(?P<major>\d+)\.\d+(?:\.\d+)?$")
-_WHEEL = re.compile(r"nvidia_nvjitlink(?:_cu\d+)?-(?P<version>[\d.]+)\.dist-info$")
-_LIBRARIES = (
+_WHEEL = re.compile(r"nvidia_(?:nvjitlink|cuda_nvrtc)(?:_cu\d+)?-(?P<version>[\d.]+)\.dist-info$")
+_ASSEMBLERS = (
     "nvidia/*/lib/libnvJitLink.so.*",
     "nvidia/*/bin/nvJitLink_*.dll",
     "nvidia/*/bin/x*/nvJitLink_*.dll",
@@ -34,21 +37,40 @@ _LIBRARIES = (
     "bin/nvJitLink_*.dll",
     "bin/x64/nvJitLink_*.dll",
 )
-"""Where wheels, and CUDA toolkits, have the library."""
+"""Where wheels, and CUDA toolkits, have nvJitLink."""
+_COMPILERS = (
+    "nvidia/*/lib/libnvrtc.so.*",
+    "nvidia/*/bin/nvrtc64_*_0.dll",
+    "nvidia/*/bin/x*/nvrtc64_*_0.dll",
+    "lib64/libnvrtc.so",
+    "lib/libnvrtc.so",
+    "bin/nvrtc64_*_0.dll",
+    "bin/x64/nvrtc64_*_0.dll",
+)
+"""Where they have NVRTC."""
+_INCLUDES = ("nvidia/*/include", "nvidia/*/include/cccl", "include", "include/cccl")
+"""Where they have headers."""
+_INSTALLED = re.compile(r"^nvidia.cu\d+\b")
+"""Where the wheels have it all since CUDA 13."""
 _TOOLKITS = "/usr/local/cuda-{}"
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """An nvJitLink beside the installed one: what it is, and the file of its library."""
+    """A release of CUDA beside what is installed: its ``version``, and what is there of it.
+
+    ``assembler`` is the file of its nvJitLink and ``compiler`` that of its NVRTC, "" where that is absent; ``headers`` are folders.
+    """
 
     version: str
-    library: str
+    assembler: str
+    compiler: str
+    headers: tuple[str, ...]
 
 
 @contextmanager
 def using(name: str | None) -> Iterator[None]:
-    """Have the release of that name assemble meanwhile; None is what would anyway."""
+    """Have the release of that name compile and assemble meanwhile; None is what would anyway."""
     before = os.environ.get(VARIABLE)
     if name is not None:
         os.environ[VARIABLE] = name
@@ -69,24 +91,24 @@ def chosen() -> Release | None:
     name = os.environ.get(VARIABLE)
     if not name or _is_of(wheel_version(PACKAGE), name):
         return None
-    match = _RELEASE.match(name)
-    folders = [*_folders(name)] if match else [Path(name)]
-    for folder in folders:
-        for pattern in _LIBRARIES:
-            for library in sorted(folder.glob(pattern)):
-                return Release(_version_in(folder) or f"of {folder}", os.fspath(library))
-    if match is None:
-        raise PtxlabError(
-            f"{name} has no nvJitLink in it",
-            hint="name a release such as 12.8, or a folder with its wheel",
+    for folder in _folders(name) if _RELEASE.match(name) else [Path(name)]:
+        assembler, compiler, headers = (
+            [*_found(folder, patterns)] for patterns in (_ASSEMBLERS, _COMPILERS, _INCLUDES)
         )
-    package = _PACKAGES.get(int(match["major"]), PACKAGE)
-    raise ToolAbsent(
-        f"nvJitLink {name}",
-        package,
-        "no wheel and no CUDA toolkit has it",
-        hint=f"install it with: {installation.into(kept_in(name), f'{package}=={name}.*')}",
-    )
+        if assembler or compiler:
+            version = _version_in(folder) or f"of {folder}"
+            return Release(version, "".join(assembler[:1]), "".join(compiler[:1]), tuple(headers))
+    raise absent("nvJitLink and no NVRTC")
+
+
+def absent(tools: str) -> PtxlabError:
+    """Return the error for ``tools`` that the release chosen does not have, with the command that installs it all."""
+    name = os.environ[VARIABLE]
+    if not _RELEASE.match(name):
+        hint = "name a release such as 12.8, or a folder with its wheels"
+        return PtxlabError(f"{name} has no {tools} in it", hint=hint)
+    reason = f"there is no {tools} of it"
+    return ToolAbsent(f"CUDA {name}", PACKAGE, reason, hint=_way_to(name))
 
 
 def is_name(text: str) -> bool:
@@ -99,8 +121,25 @@ def kept_in(name: str) -> Path:
     return directory() / "toolchains" / name
 
 
+def _way_to(name: str) -> str:
+    major = int(name.partition(".")[0])
+    if major < min(_PACKAGES):
+        return f"releases from CUDA {min(_PACKAGES)}.0 on can be taken"
+    wheels = (f"{package}=={name}.*" for package in _PACKAGES.get(major, _NEWER))
+    return f"install it with: {installation.into(kept_in(name), *wheels)}"
+
+
+def _found(folder: Path, patterns: Iterable[str]) -> Iterator[str]:
+    """Yield the files in a folder with these patterns, but those of the installed release that lie beside an older one's."""
+    beside = wheel_version(PACKAGE) and folder == wheel_folder(PACKAGE)
+    for pattern in patterns:
+        for file in sorted(folder.glob(pattern)):
+            if not (beside and _INSTALLED.search(os.fspath(file.relative_to(folder)))):
+                yield os.fspath(file)
+
+
 def _folders(name: str) -> Iterator[Path]:
-    for package in _PACKAGES.values():
+    for package in {each for packages in _PACKAGES.values() for each in packages[:2]}:
         if _is_of(wheel_version(package), name):
             yield wheel_folder(package)
     yield kept_in(name)

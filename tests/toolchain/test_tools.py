@@ -102,7 +102,7 @@ def test_headers_are_unpacked_whole_or_not_at_all(
                 raise RuntimeError("no space")
             return (0,)
 
-    monkeypatch.setattr(nvrtc, "_library", Library)
+    monkeypatch.setattr(nvrtc, "_installed", Library)
     assert nvrtc._unpack(kept) is not fails
     assert [path.name for path in kept.parent.iterdir()] == ([] if fails else ["13.9"])
 
@@ -415,14 +415,14 @@ def test_unwritable_cache_breaks_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_an_absent_nvrtc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     home: Any = sys.modules["ptxlab.toolchain.nvrtc"]
-    home._library.cache_clear()
+    home._installed.cache_clear()
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     monkeypatch.delattr("cuda.bindings.nvrtc")
     try:
         with pytest.raises(ToolAbsent, match="NVRTC") as caught:
             compile_cuda(SAXPY, path="k.cu", arch="sm_90a")
     finally:
-        home._library.cache_clear()
+        home._installed.cache_clear()
     assert caught.value.exit_status == 3
     assert "pip install" in str(caught.value)
 

@@ -59,7 +59,7 @@ OF_CUDA = """
 """
 ASSEMBLY = """
 --toolchain RELEASE
-               the nvJitLink that assembles: of a release of CUDA, such as 12.8, or in a folder
+               the NVRTC and nvJitLink that compile and assemble: of a release of CUDA, such as 12.8, or in a folder
 """
 LIMIT = f"""
 --timeout SECONDS  how long the kernel may run (default {TIMEOUT:g}); 0 for as long as it likes
