@@ -24,7 +24,7 @@ from ptxlab.prediction.survey import Survey
 from ptxlab.prediction.timing import InstructionTiming, timings
 from ptxlab.prediction.touched import Touched, own, touched
 from ptxlab.prediction.turns import Issued, Part, Passed, Requests, Tiles, Turns
-from ptxlab.prediction.warps import Asked, Warp
+from ptxlab.prediction.warps import Asked, Warp, Window
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 
 
@@ -205,8 +205,8 @@ class ResidentModel:
             if known == made_of:
                 return ran
 
-        def run(parts: Sequence[Part]) -> tuple[Passed, Run]:
-            warps = _warps(issued, parts, requests, self._launch.warps)
+        def run(parts: Sequence[Part], window: Window | None = None) -> tuple[Passed, Run]:
+            warps = _warps(issued, parts, requests, self._launch.warps, window)
             ran = made(chip, timed, warps, self._shared * len(followed.ctas)).run()
             both = zip(issued.kind_of, warps, strict=True)
             return {
@@ -252,9 +252,16 @@ class ResidentModel:
 
 
 def _warps(
-    issued: Issued, parts: Sequence[Part], requests: Mapping[int, Request | Asked], of_cta: int
+    issued: Issued,
+    parts: Sequence[Part],
+    requests: Mapping[int, Request | Asked],
+    of_cta: int,
+    window: Window | None = None,
 ) -> list[Warp]:
-    """Return warps that issue a part of what there is, ``of_cta`` of each CTA."""
+    """Return warps that issue a part of what there is, ``of_cta`` of each CTA.
+
+    Their marks are told to a ``window``, all of them, or are asked of the first of a kind.
+    """
     traces = [issued.numbers[part.steps].tolist() for part in parts]
     asks = [
         {at: requests[step] for at, step in enumerate(part.steps.tolist()) if step in requests}
@@ -265,6 +272,8 @@ def _warps(
         for number, kind in enumerate(issued.kind_of)
     ]
     for kind, part in enumerate(parts):
-        first = warps[issued.kind_of.index(kind)]
-        first.marks, first.ends = list(part.marks), part.ends
+        first = issued.kind_of.index(kind)
+        for warp in warps if window else warps[first : first + 1]:
+            if issued.kind_of[warp.number] == kind:
+                warp.marks, warp.ends, warp.window = list(part.marks), part.ends, window
     return warps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from ptxlab.errors import Unsupported
@@ -152,9 +153,7 @@ class Sm:
         asks, orders = NOTHING if plain else warp.asked()
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
-            mark = warp.marks.pop(0)
-            warp.passed[mark] = self._until(now)
-            self._over = self._over or mark == warp.ends
+            self._passed(warp, now)
         if plain:
             if t.writes is not None:
                 warp.hold(t.writes, now + t.latency)
@@ -192,6 +191,15 @@ class Sm:
             self._tell_tensor_core(warp, orders, now)
             warp.hold(t.writes, now + t.latency)
             warp.hold(t.frees, now + SOURCES_READ)
+
+    def _passed(self, warp: Warp, now: float) -> None:
+        """Tell what came of it until a warp has passed a mark."""
+        mark = warp.marks.pop(0)
+        if warp.window:
+            warp.window.come(warp, partial(self._until, now))
+        else:
+            warp.passed[mark] = self._until(now)
+        self._over = self._over or mark == warp.ends
 
     def _prepare(self, warp: Warp, t: InstructionTiming, now: float) -> None:
         """Work out when the warp's next instruction may issue."""

@@ -102,7 +102,7 @@ def sampled(
 
 def _shortened(loop: Loop, left: Array, warps: int) -> SampledLoop:
     """Return a loop with as many turns of each run as show what all cost, of instructions that are ``left``."""
-    body = max(_instructions(loop.after(0), left), 1) / sum(map(len, loop.runs))
+    body = max(_instructions(loop.after(0), left), 1) / max(turns_in(loop, left), 1)
     return SampledLoop(loop, int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS)))
 
 

@@ -1,14 +1,16 @@
 """Turns of loops that are run clock by clock, and what the others cost.
 
-The turns of a hot loop are alike: a few are run, and again as many more, and the difference is what
-each of the rest costs. What issues very much loses turns of other loops, too.
+The turns of a hot loop are alike: some are run, and what they cost while all warps are in it is what the rest
+costs, for each instruction. What the CTAs of an SM take until the last has ended says less: the youngest are served first, and by how much they
+are ahead then differs with every turn. What issues very much loses turns of other loops, too.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from ptxlab.machine.values import Array
 from ptxlab.prediction import trace
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.run import Run
-from ptxlab.prediction.warps import Asked, Skipped
+from ptxlab.prediction.warps import Asked, Skipped, Window
 
 Requests = Mapping[int, Request | Asked]
 """What the steps ask memory for that are run."""
@@ -78,8 +80,16 @@ class Part:
 Passed = Mapping[tuple[int, int], Run]
 """What came of it until kinds of warps had come to a place."""
 
-Ran = Callable[[Sequence[Part]], tuple[Passed, Run]]
-"""Runs parts, each of a kind of warps, and returns what came of it until they passed their marks, and in all."""
+
+class Ran(Protocol):
+    """Runs parts, each of a kind of warps, and returns what came of it until they passed their marks, and in all.
+
+    A ``window`` hears of the marks of all warps.
+    """
+
+    def __call__(
+        self, parts: Sequence[Part], window: Window | None = None
+    ) -> tuple[Passed, Run]: ...
 
 
 class Turns:
@@ -92,6 +102,7 @@ class Turns:
             for of_kind in issued.kinds
         ]
         self._more = self._left()
+        self._marks = [self._window(kind) for kind in range(len(issued.kinds))]
         self.kept = [
             of_kind[there] for of_kind, there in zip(issued.kinds, self._more, strict=True)
         ]
@@ -103,24 +114,36 @@ class Turns:
         ]
 
     def run(self, run: Ran, requests: Requests) -> Run:
-        """Run these turns and, for each loop, fewer of it, whose difference is what the others cost."""
+        """Run these turns: the time in which all warps are in the hottest loop says what its others cost.
 
-        def ran(left: Sequence[Array]) -> Run:
-            whole = zip(self._issued.kinds, self._own, left, strict=True)
-            _, all_of_it = run(
-                [
-                    Part(issued[there], self._skipped(issued, trace.gaps(own, there), requests))
+        Of every other loop, and where warps are too far ahead of each other for that, fewer turns are run too, and the difference says it.
+        """
+
+        def ran(left: Sequence[Array], window: Window | None = None) -> Run:
+            parts = [
+                Part(
+                    issued[there],
+                    self._skipped(issued, trace.gaps(own, there), requests)
                     if len(self._loops) > 1
-                    else Part(issued[there])
-                    for issued, own, there in whole
-                ]
-            )
-            return all_of_it
+                    else {},
+                    marks if window else (),
+                )
+                for issued, own, there, marks in zip(
+                    self._issued.kinds, self._own, left, self._marks, strict=True
+                )
+            ]
+            return run(parts, window)[1]
 
         first = self._issued.kind_of[0]
-        many = ran(self._more)
+        window = Window(len(self._issued.kind_of)) if all(self._marks) else None
+        many = ran(self._more, window)
         parts = [(1.0, many)]
         for sampled in self._loops:
+            if sampled is self._loops[0] and window and window.between:
+                opened, closed = window.between
+                rest = self._instructions_left_out() / (closed.issued - opened.issued)
+                parts += [(rest, closed), (-rest, opened)]
+                continue
             fewer = self._left(sampled.loop.head)
             shown = trace.turns_in(sampled.loop, self._more[first]) - trace.turns_in(
                 sampled.loop, fewer[first]
@@ -129,6 +152,34 @@ class Turns:
                 rest = sampled.left_out / shown
                 parts += [(rest, many), (-rest, ran(fewer))]
         return Run.summed(parts)
+
+    def _window(self, kind: int) -> tuple[int, ...]:
+        """Return at which instructions, of those that are left, a kind of warps begins a turn of the hottest loop and has ended those that are left.
+
+        Nothing where they do not run through it once, or all turns are left.
+        """
+        hot = self._hottest(kind)
+        if hot is None or len(hot.loop.runs) != 1 or not hot.left_out:
+            return ()
+        (turns,), few = hot.loop.runs, hot.few
+        places = np.cumsum(self._more[kind]) - 1
+        return int(places[turns[few // 2][0]]), int(places[turns[2 * few - 1][1] - 1])
+
+    def _hottest(self, kind: int) -> trace.SampledLoop | None:
+        """Return the hottest loop as a kind of warps runs through it, None where it does not."""
+        head = self._loops[0].loop.head if self._loops else -1
+        return next((own for own in self._own[kind] if own.loop.head == head), None)
+
+    def _instructions_left_out(self) -> float:
+        """Return how many instructions all warps issue in the turns of the hottest loop that are left out, as short as the others are."""
+        every = 0.0
+        for kind in self._issued.kind_of:
+            hot = self._hottest(kind)
+            assert hot is not None
+            shown = hot.loop.runs[0][: 2 * hot.few]
+            issued = np.count_nonzero(self._more[kind][shown[0][0] : shown[-1][1]])
+            every += issued / len(shown) * hot.left_out
+        return every
 
     def _skipped(
         self, issued: Array, gaps: Iterable[trace.Gap], requests: Requests

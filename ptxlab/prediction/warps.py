@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxlab.prediction.mbarriers import Operation
@@ -19,6 +19,34 @@ Orders = tuple[Operation | Copy | Queued, ...]
 
 Asked = tuple[Orders, ...]
 """What each warp asks of them."""
+
+
+class Window:
+    """The time from when the last of all warps has come to the first of its marks until the first has to its last.
+
+    ``opened`` and ``closed`` are what came of the SM until then.
+    """
+
+    def __init__(self, warps: int) -> None:
+        self._behind = warps
+        self.opened: Run | None = None
+        self.closed: Run | None = None
+
+    def come(self, warp: Warp, until: Callable[[], Run]) -> None:
+        """Hear that a warp has come to a mark."""
+        if warp.marks:
+            self._behind -= 1
+            if not self._behind:
+                self.opened = until()
+        elif self.closed is None:
+            self.closed = until()
+
+    @property
+    def between(self) -> tuple[Run, Run] | None:
+        """What came of the SM until it opened, and until it closed; None where the first warps are so far ahead that it did not."""
+        opened, closed = self.opened, self.closed
+        return (opened, closed) if opened and closed and opened.issued < closed.issued else None
+
 
 NOTHING: tuple[Served, Orders] = ((0, 0, []), ())
 """What an instruction asks for that asks for nothing."""
@@ -86,6 +114,8 @@ class Warp:
     ends: int | None = None
     """The place at which all stop."""
     passed: dict[int, Run] = field(default_factory=dict)
+    window: Window | None = None
+    """What hears of the marks in place of ``passed``."""
     met: int = 0
     """How often it arrived at the barrier of its cluster."""
     copies: float = 0
