@@ -13,7 +13,6 @@ from functools import partial
 from itertools import chain
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
 from ptxlab.prediction.ports import RegisterPorts
@@ -21,7 +20,22 @@ from ptxlab.prediction.rendezvous import Rendezvous
 from ptxlab.prediction.run import PARTITIONS, Run
 from ptxlab.prediction.tensor_core import TensorCore, TensorMemory
 from ptxlab.prediction.tensor_work import Columns, Commit, TensorCopy, TensorProduct
-from ptxlab.prediction.timing import InstructionTiming
+from ptxlab.prediction.timing import (
+    ARRIVE,
+    BARRIER,
+    CLUSTER_ARRIVE,
+    CLUSTER_WAIT,
+    GROUP,
+    MEMORY,
+    PENDING,
+    PRODUCT,
+    SLEEP,
+    SYNC,
+    TENSOR,
+    TMA,
+    VARIABLE,
+    InstructionTiming,
+)
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import NEVER, NOTHING, Orders, Warp
 
@@ -113,7 +127,7 @@ class Sm:
     def _try(self, part: int, warp: Warp, now: float) -> bool:
         """Issue a warp's next instruction if it can be, else note until when it lacks something: others only take more of it."""
         t = warp.timed[warp.at]
-        if t.kind == kinds.MEMORY:
+        if t.kind == MEMORY:
             free = self._lsu.full_until(part, now)
             if free:
                 warp.blocked = (
@@ -149,7 +163,7 @@ class Sm:
                 if self._timings[skipped.number].cached:
                     self._lsu.skip(warp, skipped, now)
         kind = t.kind
-        plain = kind in (kinds.FIXED, kinds.VARIABLE)
+        plain = kind <= VARIABLE
         asks, orders = NOTHING if plain else warp.asked()
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
@@ -159,35 +173,35 @@ class Sm:
                 warp.hold(t.writes, now + t.latency)
             if t.frees is not None:
                 warp.hold(t.frees, now + SOURCES_READ)
-        elif kind == kinds.MEMORY:
+        elif kind == MEMORY:
             self._lsu.request(warp, t, asks, now)
-        elif kind == kinds.TMA:
+        elif kind == TMA:
             self._copy(warp, t, orders, now)
-        elif kind == kinds.PRODUCT:
+        elif kind == PRODUCT:
             self._multiply(warp, t, now)
-        elif kind == kinds.GROUP:
+        elif kind == GROUP:
             warp.groups.append(warp.copies)
             warp.hold(t.writes, warp.copies, True)
         if warp.at == len(warp.trace):
             self._leave(warp, now)
             return
         self._prepare(warp, t, now)
-        if kind <= kinds.VARIABLE:
+        if kind <= MEMORY:
             return
-        if kind in (kinds.BARRIER, kinds.ARRIVE):
-            self._rendezvous.meet(warp, t, orders, kind == kinds.BARRIER, now)
-        elif kind == kinds.CLUSTER_ARRIVE:
+        if kind in (BARRIER, ARRIVE):
+            self._rendezvous.meet(warp, t, orders, kind == BARRIER, now)
+        elif kind == CLUSTER_ARRIVE:
             self._rendezvous.arrive_at_cluster(warp, now)
-        elif kind == kinds.CLUSTER_WAIT:
+        elif kind == CLUSTER_WAIT:
             self._rendezvous.wait_for_cluster(warp, t)
-        elif kind == kinds.SLEEP:
+        elif kind == SLEEP:
             warp.pause("sleeping", now + t.latency)
-        elif kind == kinds.SYNC:
+        elif kind == SYNC:
             self._rendezvous.synchronise(warp, t, orders, now)
             if warp.ready != NEVER:
                 warp.hold(t.writes, now + t.latency)
             warp.hold(t.frees, now + SOURCES_READ)
-        elif kind == kinds.TENSOR:
+        elif kind == TENSOR:
             self._tell_tensor_core(warp, orders, now)
             warp.hold(t.writes, now + t.latency)
             warp.hold(t.frees, now + SOURCES_READ)
@@ -211,16 +225,12 @@ class Sm:
             if warp.board[board] > ready:
                 ready = warp.board[board]
                 warp.waits_for = "long scoreboard" if warp.far[board] else "short scoreboard"
-        if following.kind == kinds.PENDING:
-            _, open_groups = following.group
-            if len(warp.groups) > open_groups:
-                done = warp.groups[-1 - open_groups]
-                if done > ready:
-                    ready, warp.waits_for = done, "long scoreboard"
-        elif following.kind == kinds.PRODUCTS and len(warp.products) > following.group[1]:
-            done = warp.products[-1 - following.group[1]]
-            if done > ready:
-                ready, warp.waits_for = done, "wgmma"
+        if following.kind >= PENDING:
+            of_copies = following.kind == PENDING
+            done, still = warp.groups if of_copies else warp.products, following.group[1]
+            if len(done) > still and done[-1 - still] > ready:
+                ready = done[-1 - still]
+                warp.waits_for = "long scoreboard" if of_copies else "wgmma"
         warp.ready = ready
         warp.blocked = ""
 

@@ -18,7 +18,7 @@ _THREADS, _FEWEST, _MOST = 1 << 15, 16, 128
 """CTAs with about so many threads are followed, but not fewer or more."""
 
 _LONG = 500_000
-"""Where the fewest issue so many instructions of warps and are alike, no more are followed."""
+"""Where the fewest issue so many instructions of warps and are alike, no more are followed; where they are not, as many as issue twice that."""
 
 _PERIOD, _STEP = 64, 37
 """Of so many CTAs in a row each that follows lies so much further: as many are odd as even, and so with eights."""
@@ -66,8 +66,10 @@ class Survey:
 def survey(code: Sequence[DecodedInstruction], launch: Launch) -> Survey:
     """Follow some CTAs of a launch. Raises Unsupported as ``interpreter.run`` does."""
     few = _followed(code, launch, _FEWEST, [i.number for i in code if atomics.meets(i)])
-    enough = max(_FEWEST, min(_MOST, _THREADS // launch.threads))
-    if (few.alike and few.issued.sum() > _LONG) or enough == _FEWEST:
+    issued = int(few.issued.sum())
+    most = 0 if few.alike and issued > _LONG else len(few.ctas) * 2 * _LONG // issued
+    enough = min(_MOST, _THREADS // launch.threads, most)
+    if enough <= _FEWEST:
         return few
     return replace(_followed(code, launch, enough), at_one_address=few.at_one_address)
 

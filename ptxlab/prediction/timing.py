@@ -25,12 +25,15 @@ from ptxlab.prediction.ports import Read, Reads
 from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.run import PARTITIONS
 
-FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
-"""How an instruction is dealt with: the last two close a group of copies, and wait for some."""
+FIXED, VARIABLE, MEMORY, BARRIER, ARRIVE, EXIT, GROUP = range(7)
+"""How an instruction is dealt with: the first two meet nobody and ask for nothing, the last closes a group of copies."""
 
-SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP, TENSOR = range(8, 16)
-"""An mbarrier's, a bulk copy, a warpgroup's product, one that waits for some, a cluster's barrier, a pause, and
+SYNC, TMA, PRODUCT, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP, TENSOR = range(7, 14)
+"""An mbarrier's, a bulk copy, a warpgroup's product, a cluster's barrier, a pause, and
 what is for the tensor core that one thread tells."""
+
+PENDING, PRODUCTS = range(14, 16)
+"""Those that wait for some groups of copies, and for some products of a warpgroup."""
 
 _NEEDS = {
     "bulk copy": "tma", "next cluster": "tma", "tensor product": "commit", "phase": "cluster", "cluster arrive": "cluster", "cluster wait": "cluster",

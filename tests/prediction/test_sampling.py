@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.l2 import SectorMap
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
+from ptxlab.prediction.run import Run
 from ptxlab.prediction.trace import Loop, SampledLoop
+from ptxlab.prediction.turns import Issued, Part, Passed, Turns
 from ptxlab.prediction.unfilled import UnfilledDevice
+from ptxlab.prediction.warps import Warp, Window
 from tests.together import thorough
 
 SOFTMAX = Path(__file__).parent / "softmax.cu"
@@ -29,6 +33,31 @@ COLUMNS = {"thread_a_row": 16, "warp_a_row": 16 * 32, "cta_a_row": 4 * 256}
 """Columns that a turn of the longest loop takes: the compiler unrolls."""
 
 NONE = np.zeros(0, int)
+
+PRODUCT = """
+extern "C" __global__ void __launch_bounds__(256) product(int n, const float* a, const float* b, float* c) {
+  __shared__ float as[128 * 8], bs[8 * 128];
+  int t = threadIdx.x, row = t / 16, column = t % 16;
+  float sum[8][8] = {};
+  a += blockIdx.y * 128 * n;
+  b += blockIdx.x * 128;
+  for (int k = 0; k < n; k += 8) {
+    for (int i = t; i < 1024; i += 256) {
+      as[i] = a[i / 8 * n + k + i % 8];
+      bs[i] = b[(k + i / 128) * n + i % 128];
+    }
+    __syncthreads();
+    for (int p = 0; p < 8; ++p)
+      for (int i = 0; i < 8; ++i)
+        for (int j = 0; j < 8; ++j) sum[i][j] += as[(row * 8 + i) * 8 + p] * bs[p * 128 + column * 8 + j];
+    __syncthreads();
+  }
+  c += blockIdx.y * 128 * n + blockIdx.x * 128;
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j) c[(row * 8 + i) * n + column * 8 + j] = sum[i][j];
+}
+"""
+"""A product of matrices of which a thread sums up 8 x 8 numbers."""
 
 UNEVEN = """\
 .version 7.1
@@ -77,6 +106,83 @@ def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(
     assert short.used["dram"] == pytest.approx(whole.used["dram"], rel=0.05)
     assert short.used == pytest.approx(whole.used, abs=0.03)
     assert short.stalls == pytest.approx(whole.stalls, abs=0.03)
+
+
+@pytest.mark.thorough
+def test_more_turns_of_a_loop_say_the_same_of_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two CTAs of an SM, the youngest of which is served first: when the last ends differs with the turns by 4 %."""
+    source, n = tmp_path / "product.cu", 2048
+    source.write_text(PRODUCT)
+    monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
+    monkeypatch.setattr(trace, "ENOUGH", 1)
+    matrices = [np.zeros((n, n), np.float32) for _ in range(3)]
+    cycles = []
+    for turns in (4, 8, 16):
+        monkeypatch.setattr(trace, "FEW_TURNS", turns)
+        cycles.append(predict(source, "rtx3090", (n // 128, n // 128), 256, [n, *matrices]).cycles)
+    assert max(cycles) < 1.01 * min(cycles)
+
+
+def ran(cycles: float, issued: float) -> Run:
+    """What came of an SM, of which one pipe was held half of the time."""
+    return Run(cycles, issued, {(1, "wait"): cycles}, {"lsu": cycles / 2}, {"asked": issued})
+
+
+def test_what_is_left_out_costs_what_as_much_does_while_all_are_in_the_loop() -> None:
+    """Two warps of 5 + 40 turns of 3 + 2 instructions, 39 of which go back; each takes 30 cycles in the window."""
+    numbers = np.array([*range(5), *[5, 6, 7] * 40, 8, 9])
+    loops = trace.sampled(numbers, NONE, 2)
+    few = loops[0].few
+    left = 39 - 2 * few
+    turns = Turns(Issued(numbers, [np.arange(len(numbers))], [0, 0]), loops, NONE)
+    told: list[tuple[tuple[int, ...], bool]] = []
+
+    def run(parts: Sequence[Part], window: Window | None = None) -> tuple[Passed, Run]:
+        told.append((tuple(parts[0].marks), window is not None))
+        assert window is not None
+        window.opened, window.closed = ran(100, 60), ran(160, 72)  # two turns of both warps
+        return {}, ran(1000, 2 * len(parts[0].steps))
+
+    whole = turns.run(run, {})
+    # A warp begins its turn number few / 2 and ends its last one.
+    assert told == [((5 + 3 * (few // 2), 4 + 3 * 2 * few), True)]
+    assert whole.cycles == pytest.approx(1000 + 30 * left)
+    assert whole.issued == pytest.approx(2 * len(numbers))
+    assert whole.stalls == pytest.approx({(1, "wait"): 1000 + 30 * left})
+    assert whole.busy == pytest.approx({"lsu": 500 + 15 * left})
+
+
+def test_where_warps_are_too_far_ahead_of_each_other_fewer_turns_say_what_the_rest_costs() -> None:
+    numbers = np.array([*range(5), *[5, 6, 7] * 40, 8, 9])
+    loops = trace.sampled(numbers, NONE, 2)
+    turns = Turns(Issued(numbers, [np.arange(len(numbers))], [0, 0]), loops, NONE)
+
+    def run(parts: Sequence[Part], window: Window | None = None) -> tuple[Passed, Run]:
+        kept = (len(parts[0].steps) - 7) // 3
+        return {}, ran(100 + 20 * kept, 2 * len(parts[0].steps))
+
+    assert turns.run(run, {}).cycles == pytest.approx(100 + 20 * 40)
+
+
+@pytest.mark.parametrize(
+    ("order", "between"),
+    [("aabb", (2, 3)), ("abab", None), ("aab", (2, 3)), ("aa", None), ("ab", None)],
+)
+def test_a_window_is_open_from_the_last_that_comes_to_the_first_that_leaves(
+    order: str, between: tuple[int, int] | None
+) -> None:
+    """Warps come to their first mark, a, and to their second, b."""
+    window, at = Window(2), iter(range(1, 5))
+    warps = [Warp(n, [], marks=[1, 2]) for n in range(2)]
+    for letter in order:
+        warp = next(warp for warp in warps if len(warp.marks) == (2 if letter == "a" else 1))
+        warp.marks.pop(0)
+        now = next(at)
+        window.come(warp, lambda now=now: ran(now, now))  # type: ignore[misc]
+    told = window.between
+    assert (told and tuple(run.cycles for run in told)) == between
 
 
 @pytest.mark.parametrize(
