@@ -67,19 +67,21 @@ def test_where_all_do_the_same_nothing_is_said(predicted: Callable[[str], Predic
     assert predicted("every").uneven is None
 
 
-@pytest.mark.parametrize(("name", "enough"), [("every", 16), ("odd", 128)])
-def test_of_long_ctas_that_are_alike_few_are_followed(
-    monkeypatch: pytest.MonkeyPatch, name: str, enough: int
+@pytest.mark.parametrize(
+    ("name", "long", "enough"),
+    [("every", 100, 16), ("every", 1 << 40, 128), ("odd", 100, 16), ("odd", 1 << 40, 128)],
+)
+def test_of_long_ctas_few_are_followed(
+    monkeypatch: pytest.MonkeyPatch, name: str, long: int, enough: int
 ) -> None:
-    """How long the kernel is decides what is enough: here all are long."""
-    monkeypatch.setattr("ptxlab.prediction.survey._LONG", 100)
+    monkeypatch.setattr("ptxlab.prediction.survey._LONG", long)
     with closing(UnfilledDevice(TARGETS["sm_80"])) as device:
         assembly, module = load_for(device, LOOP)
         passed = put_on(device, (np.zeros(CTAS * 256, np.float32), *LAUNCHES[name]), {})
         kernel, config = module.kernel("k"), LaunchConfig.of(CTAS, 256)
         surveyed = survey(*as_machine_code(assembly, kernel, config, passed))
     assert len(surveyed.ctas) == enough
-    assert surveyed.alike == (enough == 16)
+    assert surveyed.alike == (name == "every")
 
 
 def test_who_of_two_neighbours_works_does_not_matter(
