@@ -34,6 +34,7 @@ from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.timing import multiplying
 from ptxlab.prediction.turns import Issued, Part, Passed, Tiles
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
+from ptxlab.prediction.warps import Window
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.cubin import Cubin
@@ -360,7 +361,7 @@ def test_tiles_that_are_not_run_cost_what_those_did_that_were() -> None:
     """Of six the first and two more: they begin at 100 and the last of them is over at 400."""
     kinds = [np.arange(20)]
 
-    def ran(parts: Sequence[Part]) -> tuple[Passed, Run]:
+    def ran(parts: Sequence[Part], window: Window | None = None) -> tuple[Passed, Run]:
         assert [(len(part.steps), part.marks, part.ends) for part in parts] == [(12, [3, 9], 9)]
         before = Run(100, 6, {(2, "wait"): 10}, {}), Run(400, 18, {(2, "wait"): 50}, {})
         return {(0, 3): before[0], (0, 9): before[1]}, Run(500, 24, {}, {})
