@@ -67,9 +67,9 @@ def survey(code: Sequence[DecodedInstruction], launch: Launch) -> Survey:
     """Follow some CTAs of a launch. Raises Unsupported as ``interpreter.run`` does."""
     few = _followed(code, launch, _FEWEST, [i.number for i in code if atomics.meets(i)])
     issued = int(few.issued.sum())
-    most = 0 if few.alike and issued > _LONG else len(few.ctas) * 2 * _LONG // issued
+    most = _MOST if few.alike else len(few.ctas) * 2 * _LONG // issued
     enough = min(_MOST, _THREADS // launch.threads, most)
-    if enough <= _FEWEST:
+    if enough <= _FEWEST or (few.alike and issued > _LONG):
         return few
     return replace(_followed(code, launch, enough), at_one_address=few.at_one_address)
 
