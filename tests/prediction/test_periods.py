@@ -20,6 +20,7 @@ from ptxlab.prediction.predict import as_machine_code, load_for
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.warps import Asked
+from tests.together import thorough
 
 TURNS, CTAS = 100, 132
 PIPELINE = """\
@@ -119,8 +120,16 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "Periods", none)
 
 
-@pytest.mark.parametrize("measured", [False, True])
-@pytest.mark.parametrize(("next_one", "between"), [(EVENLY, ""), (EVENLY, LATER), (RANDOM, "")])
+@pytest.mark.parametrize(
+    ("next_one", "between", "measured"),
+    [
+        (EVENLY, "", False),
+        (EVENLY, "", True),
+        (EVENLY, LATER, True),
+        (RANDOM, "", True),
+        *thorough([(EVENLY, LATER, False), (RANDOM, "", False)]),
+    ],
+)
 def test_as_much_is_issued_as_if_all_were_followed(
     next_one: str, between: str, measured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
