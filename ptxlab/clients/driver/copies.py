@@ -64,14 +64,18 @@ class Side(NamedTuple):
     plane: int
 
 
-def _side(x: int, y: int, z: int, kind: int, host: int, device: int, pitch: int, rows: int) -> Side:
-    if kind == _ARRAY:
+def side(array: int, x: int, y: int, z: int, base: int, pitch: int, rows: int) -> Side:
+    """Return the side that begins ``x`` bytes, ``y`` rows and ``z`` planes of so many ``rows`` behind a base, which is no ``array``."""
+    if array:
         raise Refused(DriverResult.NOT_SUPPORTED, "arrays for textures are not there")
-    base = host if kind == _HOST else device
     return Side(base + x + pitch * (y + rows * z), pitch, pitch * rows)
 
 
 _HOST, _ARRAY = 1, 3  # CUmemorytype
+
+
+def _side(x: int, y: int, z: int, kind: int, host: int, device: int, pitch: int, rows: int) -> Side:
+    return side(kind == _ARRAY, x, y, z, host if kind == _HOST else device, pitch, rows)
 
 
 @answers("cuMemcpy2D_v2", "u64", waits=True)

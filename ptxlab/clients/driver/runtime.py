@@ -34,7 +34,6 @@ from ptxlab.clients.driver.results import (
     RUNTIME_WORDS,
     WORDS,
     DriverResult,
-    Refused,
     RuntimeResult,
     runtime_name,
 )
@@ -103,12 +102,10 @@ def _copy_rows(
 def _box_copy(gpu: EmulatedGpu, parameters: int) -> Work:
     """Return the copy that a ``cudaMemcpy3DParms`` is of, as it is now."""
     values = fetch(parameters, "<19Q")
-    sides = []
-    for array, x, y, z, base, pitch, _, rows in (values[:8], values[8:16]):
-        if array:
-            raise Refused(DriverResult.NOT_SUPPORTED, "arrays for textures are not there")
-        sides.append(copies.Side(base + x + pitch * (y + rows * z), pitch, pitch * rows))
-    source, to = sides
+    source, to = (
+        copies.side(array, x, y, z, base, pitch, rows)
+        for array, x, y, z, base, pitch, _, rows in (values[:8], values[8:16])
+    )
     return partial(copies.copy_between, gpu, to, source, *values[16:])
 
 
