@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from time import process_time
 from typing import Any
 
@@ -173,12 +174,12 @@ def test_a_small_launch_is_checked_soon(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(kernel, EmulatorKernel)
     data, config = device.zeros(64, "u32"), LaunchConfig.of(1, 64)
     seconds: dict[bool, list[float]] = {False: [], True: []}
-    for checked in (False, True) * 5:
+    for checked in (False, True) * 9:
         launched = kernel.watch(Checker(CHECKS)) if checked else kernel
         began = process_time()  # of this process alone, whatever else runs
         launched.run(config, [data])
         seconds[checked].append(process_time() - began)
-    assert min(seconds[True]) < MOST * min(seconds[False])
+    assert median(seconds[True]) < MOST * median(seconds[False])
 
 
 # ---- Compute Sanitizer's samples ------------------------------------------------------------
