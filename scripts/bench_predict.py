@@ -406,14 +406,12 @@ def ranking(rows: Iterable[Row]) -> list[str]:
     for row, told in rows:
         _, of, gpu, size, *_ = line(row, told)
         families.setdefault((of, gpu, size), []).append((row["seconds"], told.seconds))
+    ranked = {family: pairs for family, pairs in families.items() if len(pairs) > 3}
     told_of = [
-        (*family, str(len(pairs)), f"{kendall(pairs):.2f}")
-        for family, pairs in families.items()
-        if len(pairs) > 3
+        (*family, str(len(pairs)), f"{kendall(pairs):.2f}") for family, pairs in ranked.items()
     ]
     mean = statistics.mean(float(each[-1]) for each in told_of)
-    larger = [pairs for pairs in families.values() if len(pairs) > 3]
-    told_apart = [alike for pairs in larger for alike in orders(pairs, APART)]
+    told_apart = [alike for pairs in ranked.values() for alike in orders(pairs, APART)]
     return [
         f"Kendall's tau of the predicted order of a family beside the published one, {mean:.2f} on average. Of the "
         f"{len(told_apart):,} pairs in a family that were measured more than {APART:.0%} apart, "

@@ -271,9 +271,8 @@ def _warps(
         Warp(number // of_cta, traces[kind], asks[kind], number, parts[kind].skipped)
         for number, kind in enumerate(issued.kind_of)
     ]
-    for kind, part in enumerate(parts):
-        first = issued.kind_of.index(kind)
-        for warp in warps if window else warps[first : first + 1]:
-            if issued.kind_of[warp.number] == kind:
-                warp.marks, warp.ends, warp.window = list(part.marks), part.ends, window
+    first = [warps[issued.kind_of.index(kind)] for kind in range(len(parts))]
+    for warp in warps if window else first:
+        part = parts[issued.kind_of[warp.number]]
+        warp.marks, warp.ends, warp.window = list(part.marks), part.ends, window
     return warps

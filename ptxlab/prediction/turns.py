@@ -173,12 +173,12 @@ class Turns:
     def _instructions_left_out(self) -> float:
         """Return how many instructions all warps issue in the turns of the hottest loop that are left out, as short as the others are."""
         every = 0.0
-        for kind in self._issued.kind_of:
+        for kind, warps in enumerate(np.bincount(self._issued.kind_of).tolist()):
             hot = self._hottest(kind)
             assert hot is not None
             shown = hot.loop.runs[0][: 2 * hot.few]
             issued = np.count_nonzero(self._more[kind][shown[0][0] : shown[-1][1]])
-            every += issued / len(shown) * hot.left_out
+            every += warps * issued / len(shown) * hot.left_out
         return every
 
     def _skipped(

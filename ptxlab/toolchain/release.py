@@ -59,13 +59,18 @@ _TOOLKITS = "/usr/local/cuda-{}"
 class Release:
     """A release of CUDA beside what is installed: its ``version``, and what is there of it.
 
-    ``assembler`` is the file of its nvJitLink and ``compiler`` that of its NVRTC, "" where that is absent; ``headers`` are folders.
+    ``assembler`` is the file of its nvJitLink and ``compiler`` that of its NVRTC, "" where that is absent, in a ``folder``.
     """
 
     version: str
     assembler: str
     compiler: str
-    headers: tuple[str, ...]
+    folder: Path
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The folders with its headers."""
+        return tuple(_found(self.folder, _INCLUDES))
 
 
 @contextmanager
@@ -92,12 +97,11 @@ def chosen() -> Release | None:
     if not name or _is_of(wheel_version(PACKAGE), name):
         return None
     for folder in _folders(name) if _RELEASE.match(name) else [Path(name)]:
-        assembler, compiler, headers = (
-            [*_found(folder, patterns)] for patterns in (_ASSEMBLERS, _COMPILERS, _INCLUDES)
-        )
+        assembler = next(_found(folder, _ASSEMBLERS), "")
+        compiler = next(_found(folder, _COMPILERS), "")
         if assembler or compiler:
             version = _version_in(folder) or f"of {folder}"
-            return Release(version, "".join(assembler[:1]), "".join(compiler[:1]), tuple(headers))
+            return Release(version, assembler, compiler, folder)
     raise absent("nvJitLink and no NVRTC")
 
 
