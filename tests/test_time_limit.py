@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +11,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+# The others have no limit: reached while a worker tells what came of a test, it would end the worker.
 SLEEPS = """
 import signal, subprocess, sys, time
+import pytest
 
+@pytest.mark.timeout(0)
 def test_before():
     pass
 
 def test_that_sleeps():
     time.sleep(60)
 
+@pytest.mark.timeout(0)
 def test_after():
     pass
 """
@@ -31,15 +36,20 @@ HEARS_NO_SIGNAL = SLEEPS.replace(
 
 
 def outcome(folder: Path, program: str, *options: str) -> tuple[int, str]:
-    """Run tests as this project does, but with limits of half a second and a second and a half."""
+    """Run tests as this project does, but with limits of two and of five seconds; it says where it stands if it does not end."""
     (folder / "test_program.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
-    limits = ["-o", "timeout=0.5", "-o", "faulthandler_timeout=1.5"]
-    done = subprocess.run(
+    limits = ["-o", "timeout=2", "-o", "faulthandler_timeout=5"]
+    with subprocess.Popen(
         [*command, *limits, *options, str(folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=50,
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        try:
+            out, _ = process.communicate(timeout=50)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # faulthandler prints where all threads are
+            out, _ = process.communicate()
+    return process.returncode, out
 
 
 def test_there_are_limits(pytestconfig: pytest.Config) -> None:
@@ -54,7 +64,7 @@ def test_there_are_limits(pytestconfig: pytest.Config) -> None:
 @pytest.mark.parametrize(("program", "workers"), [(SLEEPS, "0"), (WAITS_FOR_A_CHILD, "1")])
 def test_a_test_that_does_not_end_fails_by_name(tmp_path: Path, program: str, workers: str) -> None:
     status, out = outcome(tmp_path, program, "-n", workers)
-    assert status == 1
+    assert status == 1, out
     assert "test_program.py::test_that_sleeps" in out
     assert "Timeout" in out
     assert "1 failed, 2 passed" in out
@@ -62,7 +72,7 @@ def test_a_test_that_does_not_end_fails_by_name(tmp_path: Path, program: str, wo
 
 def test_a_worker_that_hears_no_signal_is_ended(tmp_path: Path) -> None:
     status, out = outcome(tmp_path, HEARS_NO_SIGNAL, "-n", "1")
-    assert status == 1
+    assert status == 1, out
     assert "crashed while running" in out
     assert "test_program.py::test_that_sleeps" in out
     assert "1 failed, 2 passed" in out
