@@ -35,6 +35,8 @@ class Bank:
         # A program may read what it never wrote where that makes no difference.
         self._state = [_EVERY] * rows
         self._known: dict[int, Array] = {}
+        self._forgotten: list[Where | None] = [None] * rows
+        """Of which threads each was forgotten last, where nothing was written to it since."""
         self._fixed = fixed
         for row, value in fixed.items():
             self._words[row] = value
@@ -47,9 +49,10 @@ class Bank:
         return words if isinstance(where, slice) else words.take(where)
 
     def write(self, row: int, where: Where, value: Array | None) -> None:
-        if row in self._fixed:
+        if row in self._fixed or (value is None and self._forgotten[row] is where):
             return
         everywhere = isinstance(where, slice)
+        self._forgotten[row] = where if value is None else None
         if value is not None:
             self._words[row][where] = value
         if everywhere:
@@ -69,7 +72,7 @@ class Bank:
     def put(self, row: int, where: Where, held: Held) -> None:
         """Have threads hold what ``held`` said."""
         words, known = held
-        self._words[row][where] = words
+        self._words[row][where], self._forgotten[row] = words, None
         if isinstance(known, np.ndarray) or self._state[row] != (_EVERY if known else _NONE):
             self._mixed(row)[where] = known
 
