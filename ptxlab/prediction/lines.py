@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ptxlab.machine.assembly import Assembly, PtxLine
 from ptxlab.machine.decode import called
+from ptxlab.machine.sass import SassInstruction
 from ptxlab.syntax.functions import SourceLine
 
 Shares = Mapping[int, Mapping[str, float]]
@@ -17,7 +18,8 @@ Shares = Mapping[int, Mapping[str, float]]
 class PredictedLine:
     """A line of the program: ``share`` of the warps' time and why, by reason; its machine code.
 
-    ``calls`` are those that it was inlined from, the innermost first.
+    ``calls`` are those that it was inlined from, the innermost first. Where nothing but machine code is at hand an
+    instruction is a line, ``number`` its address.
     """
 
     number: int
@@ -27,6 +29,10 @@ class PredictedLine:
     share: float
     stalls: Mapping[str, float]
     calls: tuple[SourceLine, ...] = ()
+
+    @property
+    def is_instruction(self) -> bool:
+        return self.sass == (self.text,)
 
 
 def by_line(shares: Shares, assembly: Assembly, kernel: str) -> tuple[PredictedLine, ...]:
@@ -40,8 +46,13 @@ def by_line(shares: Shares, assembly: Assembly, kernel: str) -> tuple[PredictedL
             instruction.address: n for n, instruction in enumerate(function.instructions, first)
         }
         first += len(numbers)
-        lines += [_line(shares, line, numbers) for line in assembly.lines(function.name)]
+        own = assembly.lines(function.name) or map(_alone, function.instructions)
+        lines += [_line(shares, line, numbers) for line in own]
     return tuple(sorted((line for line in lines if line.sass), key=lambda line: -line.share))
+
+
+def _alone(i: SassInstruction) -> PtxLine:
+    return PtxLine(i.address, i.text, None, (i,))
 
 
 def _line(shares: Shares, line: PtxLine, numbers: Mapping[int, int]) -> PredictedLine:

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ptxlab.errors import ToolchainError
+from ptxlab.errors import PtxlabError
 from ptxlab.toolchain import nvcc, nvdisasm, nvjitlink, nvrtc, release
-from ptxlab.toolchain.wheels import load_library
 
 _EMPTY = ".visible .entry empty() { ret; }"
 _VERSION = re.compile(r"^(\s*\.version\s+)([\d.]+)", re.MULTILINE)
@@ -32,15 +31,10 @@ class Tool:
 
 
 def tools() -> tuple[Tool, ...]:
-    """Return NVRTC, nvJitLink, nvdisasm and nvcc."""
+    """Return NVRTC, nvJitLink, nvdisasm and nvcc, the first two of the release chosen."""
     return (
-        _tool("NVRTC", nvrtc.PACKAGE, nvrtc.version, lambda: load_library("nvrtc", nvrtc.PACKAGE)),
-        _tool(
-            "nvJitLink",
-            release.PACKAGE,
-            nvjitlink.version,
-            lambda: load_library("nvJitLink", release.PACKAGE),
-        ),
+        _tool("NVRTC", nvrtc.PACKAGE, nvrtc.version, nvrtc.file),
+        _tool("nvJitLink", release.PACKAGE, nvjitlink.version, nvjitlink.file),
         _tool("nvdisasm", nvdisasm.PACKAGE, nvdisasm.version, nvdisasm.program),
         replace(
             _tool("nvcc", nvcc.PACKAGE, nvcc.release, nvcc.program),
@@ -55,7 +49,7 @@ def newest_ptx() -> str:
         nvjitlink.link_ptx(
             f".version 99.9\n.target sm_80\n.address_size 64\n{_EMPTY}", arch="sm_80"
         )
-    except ToolchainError as error:
+    except PtxlabError as error:
         match = _CURRENT.search(error.message)
         return match[1] if match else ""
     return ""
@@ -93,6 +87,6 @@ def newest_ptx_of_driver(cuda_version: int) -> str:
 def _tool(name: str, package: str, version: Callable[[], str], path: Callable[[], str]) -> Tool:
     try:
         return Tool(name, package, version(), os.path.realpath(path()))
-    except (ImportError, RuntimeError, OSError, ToolchainError) as error:
-        problem = error.message if isinstance(error, ToolchainError) else str(error)
+    except (ImportError, RuntimeError, OSError, PtxlabError) as error:
+        problem = error.message if isinstance(error, PtxlabError) else str(error)
         return Tool(name, package, problem=problem.splitlines()[0])

@@ -15,7 +15,7 @@ from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.assembler import assemble, library
 from ptxlab.toolchain.cubin import Cubin, read_resources
 from ptxlab.toolchain.release import PACKAGE, absent, chosen
-from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
+from ptxlab.toolchain.wheels import ToolAbsent, load_library, reason_of, wheel_version
 
 # Per-kernel resources in the log, and the PTX line of every SASS instruction in the cubin.
 _LINES = "-lineinfo"
@@ -52,6 +52,19 @@ def version() -> str:
     return release.version if release else _installed()
 
 
+def file() -> str:
+    """Return the library's file, of the release chosen. Raises ImportError, RuntimeError or ToolAbsent where there is none."""
+    return _of_release() or load_library("nvJitLink", PACKAGE)
+
+
+def _of_release() -> str:
+    """Return the library's file of the release that the user names, "" for the installed one. Raises ToolAbsent where it has none."""
+    release = chosen()
+    if release is not None and not release.assembler:
+        raise absent("nvJitLink")
+    return release.assembler if release else ""
+
+
 @cache
 def _installed() -> str:
     """Return the version of the installed one: the wheel's full one, or the library's own major.minor."""
@@ -62,10 +75,7 @@ def _installed() -> str:
 
 
 def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) -> tuple[bytes, str]:
-    release = chosen()
-    library = release.assembler if release else ""
-    if release is not None and not library:
-        raise absent("nvJitLink")
+    library = _of_release()
     made = assemble(texts, options, path, library)
     if made is None:  # 12.8 ends over lines for sm_100a
         made = assemble(texts, [option for option in options if option != _LINES], path, library)
@@ -74,9 +84,9 @@ def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) ->
             f"{path}: nvJitLink {version()} itself ended while it assembled this for {arch}",
             hint="mostly an instruction has the wrong operands: leave out half until it does not",
         )
-    if made.absent and release is not None:
+    if made.absent and library:
         raise ToolchainError(
-            f"nvJitLink {release.version} cannot be called: {made.absent}",
+            f"nvJitLink {version()} cannot be called: {made.absent}",
             hint="the first releases of CUDA 12 lack functions: take a newer one",
         )
     if made.absent:

@@ -173,6 +173,12 @@ def version() -> str:
     return release.version if release else _installed_version()
 
 
+def file() -> str:
+    """Return the library's file, of the release chosen. Raises ImportError or RuntimeError where there is none."""
+    release = _release()
+    return release.compiler if release else load_library("nvrtc", PACKAGE)
+
+
 @cache
 def _installed_version() -> str:
     """Return the version of the installed one: the wheel's full one, or the library's own major.minor."""

@@ -15,7 +15,7 @@ from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.main import main
 from ptxlab.toolchain import assembler, link_ptx, nvjitlink, nvrtc
-from ptxlab.toolchain.inventory import lowered, newest_ptx
+from ptxlab.toolchain.inventory import lowered, newest_ptx, tools
 from ptxlab.toolchain.release import VARIABLE, chosen, kept_in, using
 from ptxlab.toolchain.wheels import ToolAbsent
 
@@ -47,6 +47,7 @@ def test_the_installed_one_is_of_its_release(digits: int) -> None:
     with using(name):
         assert chosen() is None
         assert nvjitlink.version() == INSTALLED
+        assert nvjitlink.file() == load_nvidia_dynamic_lib("nvJitLink").abs_path
     with using(INSTALLED[:-1]), pytest.raises(ToolAbsent):  # 13.5.3 is not 13.5.37
         chosen()
 
@@ -211,6 +212,18 @@ def test_ptx_is_not_assembled_without_nvjitlink_of_the_release(tmp_path: Path) -
     folder = with_compiler(tmp_path / "own")
     with using(os.fspath(folder)), pytest.raises(PtxlabError, match="has no nvJitLink in it"):
         link_ptx(EMPTY, arch="sm_80")
+
+
+def test_the_tools_are_those_of_the_release(tmp_path: Path) -> None:
+    folder = with_compiler(tmp_path / "own")
+    with using(os.fspath(folder)):
+        assert nvrtc.file().startswith(os.fspath(folder))
+        compiler, assembler, *_ = tools()
+    assert (compiler.version, compiler.problem) == ("12.7.1", "")
+    assert "has no nvJitLink in it" in assembler.problem
+    compiler, assembler, *_ = tools()
+    assert not compiler.problem
+    assert (assembler.version, assembler.problem) == (INSTALLED, "")
 
 
 def test_a_library_that_does_not_load_is_told(tmp_path: Path) -> None:

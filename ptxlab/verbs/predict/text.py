@@ -168,7 +168,7 @@ def _sampled(sampled: Sampled) -> str:
 
 
 def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | None) -> list[str]:
-    """Return the lines that most time is spent on: of the source where it is known, else of the PTX."""
+    """Return the lines that most time is spent on: of the source where it is known, else of the PTX, or instructions without any."""
     merged: dict[tuple[str, int], list[list[PredictedLine]]] = {}
     for number, prediction in enumerate(predictions):
         for line in prediction.lines:
@@ -182,7 +182,8 @@ def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | Non
         gpus.pop()
     more = len(predictions) - len(gpus)
     heads = ["share", "mostly"] if alone else gpus
-    rows = [[*heads, "line", ""]]
+    bare = any(line.is_instruction for each in predictions for line in each.lines)
+    rows = [[*heads, "instruction" if bare else "line", ""]]
     named = any(path for path, _ in merged)
     for key in ordered:
         path, line_number = key
@@ -193,7 +194,9 @@ def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | Non
             [
                 *(f"{share:.0%}" for share in shares[key][: len(gpus)]),
                 *([_mostly(parts)] if alone else []),
-                at_line(path or "PTX", line_number) if named else str(line_number),
+                at_line(path or "PTX", line_number)
+                if named
+                else f"{line_number:{'#06x' if bare else ''}}",
                 source_text(sources, path, line_number) if path else parts[0].text,
             ]
         )

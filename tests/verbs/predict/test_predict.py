@@ -17,6 +17,7 @@ from ptxlab.isa.gpus import spelled
 from ptxlab.main import main
 from ptxlab.prediction.arguments import MapOf
 from ptxlab.prediction.chip import find, names
+from ptxlab.toolchain import assemble_cuda
 from ptxlab.verbs.predict.verb import chips
 from tests.together import in_one_test, thorough
 
@@ -69,6 +70,25 @@ def test_json_has_what_the_contract_says(scale: str, capsys: pytest.CaptureFixtu
     assert math.isclose(by_line, 1, rel_tol=1e-6), "every wait belongs to a line"
     assert output["occupancy"]["ctas"] == 16
     assert output["not_modelled"]
+
+
+def test_of_machine_code_alone_every_wait_belongs_to_an_instruction(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, cubin = assemble_cuda(SOURCE, path=scale, arch="sm_86")
+    Path("scale.cubin").write_bytes(cubin.image)
+    launch = ["--gpu", "rtx3090", "--grid", "4", "--block", "128"]
+    given = ["--arg", "x=randn(512,f32)", "--arg", "n=512"]
+    assert main(["predict", "scale.cubin", *launch, *given, "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["lines"]
+    assert math.isclose(sum(line["share"] for line in lines), 1, rel_tol=1e-6)
+    assert [line["line"] for line in sorted(lines, key=lambda line: line["line"])] == [
+        *range(0, 16 * len(lines), 16)
+    ]
+    assert main(["predict", "scale.cubin", *launch, *given]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"share +mostly +instruction", shown)
+    assert re.search(r"\d+% +long scoreboard +0x00\w0 +FADD R\d+, R\d+, R\d+", shown)
 
 
 def test_it_says_what_of_a_launch_it_has_run(
