@@ -3,7 +3,8 @@
 A register, predicate or memory is live where something that decides may read it before it is written
 again. An instruction that writes nothing live is left out. What is read is told generously and what is
 overwritten sparingly, so that nothing is left out that decides. Where a predicate says whether a load runs, its address is
-live where that holds alone: what was in these registers before the same predicate had it made decides nothing.
+live where that holds alone: what was in these registers before the same predicate, which may be kept in a register meanwhile,
+had it made decides nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from ptxlab.garbage import record
-from ptxlab.machine import uses
+from ptxlab.machine import kept_predicates, uses
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.operands import Operand, Predicate, SassAddress
+from ptxlab.machine.kept_predicates import Condition
+from ptxlab.machine.operands import Operand, SassAddress
 from ptxlab.machine.row import accessed_bytes
 from ptxlab.prediction.slow_paths import passed_by
 
@@ -23,7 +25,6 @@ _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "loc
 _SPACES |= {"copy": _SPACES["shared"], "generic": _SPACES["shared"] | _SPACES["global"]}
 _SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
-_PREDICATES = (1 << 16) - 1
 _TOLD = ("alu", "fmaheavy", "lsu", "uniform")
 """Pipes of whose instructions it is known how many registers they write; others write one at least."""
 
@@ -40,7 +41,8 @@ class ProgramSlice:
     ) -> None:
         spilled, settled = _only_spills(code), passed_by(code)
         self._facts = [
-            _Facts(i, i.number in addresses, spilled, i.number in settled, floats) for i in code
+            _Facts(i, i.number in addresses, spilled, i.number in settled, floats, told)
+            for i, told in zip(code, kept_predicates.before(code), strict=True)
         ]
         self._live = _live(_successors(code, settled), self._facts)
         self._slices: dict[tuple[int, int, bool], list[int]] = {}
@@ -72,19 +74,16 @@ class ProgramSlice:
 
 def read_by(i: DecodedInstruction) -> frozenset[int]:
     """Return the registers that running an instruction reads, and from 512 on the predicates."""
-    reads = _Facts(i, addresses=True, spilled=False, settled=False, floats=True).reads
+    reads = _Facts(i, addresses=True, spilled=False, settled=False, floats=True, told={}).reads
     return frozenset(bit for bit in range(reads.bit_length()) if reads >> bit & 1)
 
 
 @record(frozen=True, slots=True)
 class _Live:
-    """What is live before an instruction: ``always``, and ``under`` predicates, by their numbers, where these hold.
-
-    The number of a predicate's opposite is the complement of its own.
-    """
+    """What is live before an instruction: ``always``, and ``under`` conditions where these hold."""
 
     always: int = 0
-    under: Mapping[int, int] = field(default_factory=dict)
+    under: Mapping[Condition, int] = field(default_factory=dict)
 
     @property
     def every(self) -> int:
@@ -105,13 +104,18 @@ class _Live:
             under[guard] = under.get(guard, 0) | bits
         return _Live(self.always | other.always, under)
 
-    def before_decided(self, guards: Sequence[int]) -> _Live:
-        """Return the same before some predicates are made: nobody knows yet which holds."""
-        if not any(guard in self.under for guard in guards):
+    def before_decided(self, told: Mapping[Condition, Condition | None]) -> _Live:
+        """Return the same before some conditions are made: what says so then is ``told``, or nobody knows yet which holds."""
+        made = [condition for condition in told if condition in self.under]
+        if not made:
             return self
         always, under = self.always, dict(self.under)
-        for guard in guards:
-            always |= under.pop(guard, 0)
+        moved = [(told[condition], under.pop(condition)) for condition in made]
+        for condition, bits in moved:
+            if condition is None:
+                always |= bits
+            else:
+                under[condition] = under.get(condition, 0) | bits
         return _Live(always, under)
 
     def before_written(self, bits: int, guard: int | None) -> _Live:
@@ -156,7 +160,13 @@ class _Facts:
     """What an instruction reads, may write, and surely overwrites, as sets of bits."""
 
     def __init__(
-        self, i: DecodedInstruction, addresses: bool, spilled: bool, settled: bool, floats: bool
+        self,
+        i: DecodedInstruction,
+        addresses: bool,
+        spilled: bool,
+        settled: bool,
+        floats: bool,
+        told: Mapping[Condition, Condition | None],
     ) -> None:
         row = i.row
         space = row.space if row else ""
@@ -165,10 +175,9 @@ class _Facts:
         self.writes = uses.written(i) if row is not None else _union(i.outs)
         apart = i.guard is None or row is None or not row.for_all
         self._kills = _written(i, 4 if row and row.pipe in _TOLD else 1) if apart else 0
-        self._guard = _numbered(i.guard) if apart else None
-        predicates = uses.each(self.writes >> uses.PREDICATES & _PREDICATES)
-        self._decides = [guard for number in predicates for guard in (number, ~number)]
-        """The predicates that hold for others afterwards."""
+        self._guard = kept_predicates.number_of(i.guard) if apart else None
+        self._told = told
+        """Which conditions say before it what others say afterwards, of those that it makes."""
         guard = uses.of(i.guard)
         self.reads = uses.read(i) if i.computed(floats) else guard
         self.roots = self.always = 0
@@ -200,22 +209,17 @@ class _Facts:
     def is_needed(self, live: _Live) -> bool:
         """Say whether it may write what is live afterwards."""
         opposite = None if self._guard is None else ~self._guard
-        return bool(self.writes & live.before_decided(self._decides).but(opposite))
+        return bool(self.writes & live.before_decided(self._told).but(opposite))
 
     def before(self, live: _Live, asked: bool) -> _Live:
         """Return what is live before the instruction, which memory may be ``asked`` by."""
         reads = self.always | (self.roots if asked else 0)
         if self.is_needed(live):
             reads |= self.reads
-        before = live.before_decided(self._decides).before_written(self._kills, self._guard)
+        before = live.before_decided(self._told).before_written(self._kills, self._guard)
         reads &= ~uses.FIXED
         guard = reads & (0 if self._guard is None else _bit(self._guard))
         return before.before_read(guard, None).before_read(reads & ~guard, self._guard)
-
-
-def _numbered(guard: Predicate | None) -> int | None:
-    """Return the number of a predicate, of one that is negated its complement."""
-    return None if guard is None else ~guard.number if guard.negated else guard.number
 
 
 def _bit(guard: int) -> int:

@@ -14,6 +14,7 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine import kept_predicates
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
@@ -208,6 +209,110 @@ def test_an_address_that_a_predicate_guards_is_run_where_that_holds() -> None:
     texts = (before, under, "@P2 BRA `(x)", "@P0 MOV R8, R5", load, "EXIT")
     code = [instruction(text, number, {"x": 4}) for number, text in enumerate(texts)]
     assert ProgramSlice(code, addresses=range(6)).of(0, 2, True) == [1]
+
+
+BEFORE, UNDER, LOAD = "FADD R8, R1, R2", "@P0 MOV R8, R3", "@P1 LDG.E R0, [R8.64]"
+MADE = "ISETP.LT.AND P0, PT, R4, R5, PT"
+CLEARED, PUT = (
+    "LOP3.LUT R30, R30, 0xfffffffb, RZ, 0xc0, !PT",
+    "@P0 LOP3.LUT R30, R30, 0x4, RZ, 0xfc, !PT",
+)
+OTHERS, LOAD_0 = "LOP3.LUT R30, R30, 0xfe, RZ, 0xc0, !PT", LOAD.replace("P1", "P0")
+WORD, BIT = "ISETP.NE.AND P1, PT, R30, RZ, PT", "LOP3.LUT P1, RZ, R30, 0x4, RZ, 0xc0, !PT"
+
+
+@pytest.mark.parametrize(
+    ("texts", "needed"),
+    [
+        (("P2R R30, PR, RZ, 0x1", UNDER, MADE, WORD, LOAD), {1, 2, 4}),
+        ((CLEARED, PUT, UNDER, MADE, BIT, LOAD), {1, 2, 3, 5}),
+        ((CLEARED, UNDER, PUT, MADE, BIT, LOAD), {1, 2, 3, 5}),
+        ((CLEARED, PUT, UNDER, OTHERS, MADE, BIT, LOAD), {1, 2, 3, 4, 6}),
+        (("P2R R30, PR, RZ, 0x5", UNDER, MADE, "R2P PR, R30, 0x1", LOAD_0), {1, 2, 3, 4}),
+        (("P2R.B1 R30, PR, R30, 0x7f", UNDER, MADE, "R2P PR, R30.B1, 0x1", LOAD_0), {1, 2, 3, 4}),
+    ],
+)
+def test_a_predicate_that_is_kept_in_a_register_is_the_same(
+    texts: tuple[str, ...], needed: set[int]
+) -> None:
+    assert kept(BEFORE, *texts, "EXIT") == needed
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("P2R R30, PR, RZ, 0x2", UNDER, MADE, WORD),
+        ("P2R R30, PR, RZ, 0x3", UNDER, MADE, WORD),
+        ("P2R R30, PR, RZ, 0x1", MADE, UNDER, WORD),
+        ("P2R R30, PR, RZ, 0x1", UNDER, MADE, "MOV R30, R6", WORD),
+        ("@P2 P2R R30, PR, RZ, 0x1", UNDER, MADE, WORD),
+        (CLEARED, PUT, UNDER, MADE, WORD),
+        (PUT, UNDER, MADE, BIT),
+        (CLEARED.replace("b,", "d,"), PUT, UNDER, MADE, BIT),
+        ("@P2 " + CLEARED, PUT, UNDER, MADE, BIT),
+        (CLEARED, PUT.replace("P0", "!P0"), UNDER, MADE, BIT),
+        (CLEARED, PUT, UNDER, CLEARED, MADE, BIT),
+        (CLEARED, PUT, UNDER, MADE, BIT.replace("0x4", "0x8")),
+        (CLEARED, PUT, UNDER, MADE, BIT.replace("0x4", "0xc")),
+        (CLEARED, PUT, UNDER, MADE, BIT.replace("!PT", "P2")),
+        (CLEARED, "@P2 BRA `(x)", PUT, UNDER, MADE, BIT),
+    ],
+)
+def test_one_that_may_be_another_is_not(texts: tuple[str, ...]) -> None:
+    assert 0 in kept(BEFORE, *texts, LOAD, "EXIT", labels={"x": 3})
+
+
+_KEPT = (
+    ("LOP3.LUT R{r}, R{r}, {n:#x}, RZ, 0xc0, !PT", "{g} LOP3.LUT R{r}, R{r}, {b:#x}, RZ, 0xfc, !PT", "LOP3.LUT P{p}, RZ, R{r}, {b:#x}, RZ, 0xc0, !PT"),
+    ("P2R R{r}, PR, RZ, {b:#x}", "ISETP.NE.AND P{p}, PT, R{r}, RZ, PT"),
+    ("P2R R{r}, PR, RZ, {m:#x}", "P2R.B1 R{r}, PR, R{r}, {m:#x}", "R2P PR, R{r}, {m:#x}", "R2P PR, R{r}.B1, {m:#x}"),
+)  # fmt: skip
+"""Ways to keep predicates in registers."""
+
+_USED = (
+    "ISETP.LT.AND P{p}, PT, R1, {i:#x}, PT", "{g} ISETP.GT.AND P{p}, PT, R1, {i:#x}, PT",
+    "{g} IMAD R{a}, R1, {i:#x}, RZ", "{g} IMAD R{a}, R1, 0x4, RZ", "{g} LDS R20, [R{a}]",
+)  # fmt: skip
+"""And what is done under them."""
+
+
+def _random(rng: np.random.Generator) -> list[str]:
+    """Return a program that keeps predicates in registers, and loads from shared memory under them."""
+    texts = []
+    for _ in range(12):
+        register, bit = rng.integers(30, 32), 1 << int(rng.integers(3))
+        for way in _KEPT[rng.integers(len(_KEPT))]:
+            for text in (way, *rng.choice(_USED, rng.integers(5))):
+                guard = f"@{'!' * rng.integers(2)}P{rng.integers(3)}"
+                texts.append(
+                    text.format(
+                        g=guard, p=rng.integers(3), r=register, b=bit, n=~bit & 0xFFFFFFFF,
+                        m=rng.integers(1, 8), a=rng.integers(8, 10), i=rng.integers(1, 60),
+                    )
+                )  # fmt: skip
+    return ["S2R R1, SR_TID.X", *texts, "EXIT"]
+
+
+def test_what_random_programs_ask_is_the_same_without_what_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    launch = Launch(TARGETS["sm_86"], LaunchConfig.of(1, 64), bytes(1024), [])
+    every, less = np.arange(1000), 0
+    for _ in range(60):
+        code = [instruction(text, number) for number, text in enumerate(_random(rng))]
+        whole: Answers = {}
+        some: Answers = {}
+        Interpreter(code, launch, (0,), asked=every, tell=whole.__setitem__).run()
+        needed = ProgramSlice(code, addresses=range(len(code)))
+        Interpreter(code, launch, (0,), needed, every, some.__setitem__).run()
+        assert plain(some) == plain(whole)
+        with monkeypatch.context() as patch:
+            patch.setattr(kept_predicates, "_restored", lambda _: {})
+            generous = ProgramSlice(code, addresses=range(len(code)))
+        run = (len(each.of(0, len(code), True)) for each in (needed, generous))
+        less += next(run) < next(run)
+    assert less > 8, "programs of which less is run"
 
 
 def test_what_was_stored_and_is_loaded_as_an_index_is_run() -> None:

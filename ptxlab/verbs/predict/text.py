@@ -183,7 +183,8 @@ def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | Non
     more = len(predictions) - len(gpus)
     heads = ["share", "mostly"] if alone else gpus
     bare = any(line.is_instruction for each in predictions for line in each.lines)
-    rows = [[*heads, "instruction" if bare else "line", ""]]
+    what, form = ("instruction", "#06x") if bare else ("line", "d")
+    rows = [[*heads, what, ""]]
     named = any(path for path, _ in merged)
     for key in ordered:
         path, line_number = key
@@ -194,9 +195,7 @@ def _lines(predictions: Sequence[Prediction], sources: Sources, width: int | Non
             [
                 *(f"{share:.0%}" for share in shares[key][: len(gpus)]),
                 *([_mostly(parts)] if alone else []),
-                at_line(path or "PTX", line_number)
-                if named
-                else f"{line_number:{'#06x' if bare else ''}}",
+                at_line(path or "PTX", line_number) if named else format(line_number, form),
                 source_text(sources, path, line_number) if path else parts[0].text,
             ]
         )
