@@ -53,7 +53,8 @@ def before(code: Sequence[DecodedInstruction]) -> list[dict[Condition, Condition
         if i.number in entered:
             known = _Known()
         told = known.told(i, predicates, kept)
-        every.append(told | {~one: _opposite(other) for one, other in told.items()})
+        opposite = {~condition: _opposite(same) for condition, same in told.items()}
+        every.append(told | opposite)
     return every
 
 
@@ -77,19 +78,21 @@ class _Known:
                 told[bit - uses.PREDICATES] = predicates.get(bit - uses.PREDICATES)
                 continue
             clear = self._clear.get(bit, 0)
-            same = {condition: _put(i, condition, clear) for condition in kept.get(bit, ())}
-            told |= {one: other for one, other in same.items() if one != other}
+            for condition in kept.get(bit, ()):
+                same = _put(i, condition, clear)
+                if same != condition:
+                    told[condition] = same
             self._clear[bit] = _cleared(i, bit, clear)
         made = {condition for condition in told if condition < _PREDICATES}
         put = {
-            one: other
-            for one, other in told.items()
-            if one not in made and other is not None and _predicate(other) not in made
+            condition: same
+            for condition, same in told.items()
+            if condition not in made and same is not None and _predicate(same) not in made
         }
         for condition in [*self._equal]:
             if condition in told or _predicate(self._equal[condition]) in made:
                 told.setdefault(condition, self._equal.pop(condition))
-        self._equal |= put | {predicates[one]: one for one in made & predicates.keys()}
+        self._equal |= put | {predicates[number]: number for number in made & predicates.keys()}
         return told
 
 
