@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.lift.writer import is_zero
 from ptxlab.machine.operands import (
     TRUE_PREDICATE,
-    ZERO_REGISTER,
     Immediate,
     Operand,
     Predicate,
@@ -33,6 +33,11 @@ _TRUE, _FALSE = Predicate(TRUE_PREDICATE), Predicate(TRUE_PREDICATE, negated=Tru
 def number_of(guard: Predicate | None) -> Condition | None:
     """Return the condition that a guard is, None without one."""
     return None if guard is None else ~guard.number if guard.negated else guard.number
+
+
+def predicate_of(condition: Condition) -> int:
+    """Return the predicate of a condition that is one, or its opposite."""
+    return max(condition, ~condition)
 
 
 def before(code: Sequence[DecodedInstruction]) -> list[dict[Condition, Condition | None]]:
@@ -87,18 +92,13 @@ class _Known:
         put = {
             condition: same
             for condition, same in told.items()
-            if condition not in made and same is not None and _predicate(same) not in made
+            if condition not in made and same is not None and predicate_of(same) not in made
         }
         for condition in [*self._equal]:
-            if condition in told or _predicate(self._equal[condition]) in made:
+            if condition in told or predicate_of(self._equal[condition]) in made:
                 told.setdefault(condition, self._equal.pop(condition))
         self._equal |= put | {predicates[number]: number for number in made & predicates.keys()}
         return told
-
-
-def _predicate(condition: Condition) -> int:
-    """Return the predicate of a condition that is one, or its opposite."""
-    return max(condition, ~condition)
 
 
 def _written(i: DecodedInstruction) -> int:
@@ -127,7 +127,7 @@ def _restored(i: DecodedInstruction) -> dict[int, Condition]:
     if i.guard is not None or i.row is None:
         return {}
     if i.sass.opcode == "R2P":
-        source, mask = i.operands[1:]
+        source, mask = i.operands[1], i.operands[-1]
         if not isinstance(source, SassRegister) or not isinstance(mask, Immediate):
             return {}
         shift = 8 * int(source.marks[0][1]) if source.marks else 0
@@ -135,10 +135,10 @@ def _restored(i: DecodedInstruction) -> dict[int, Condition]:
     if not isinstance(source, SassRegister) or source.inverted or not i.outs:
         return {}
     if i.sass.opcode == "ISETP":
-        alone = i.sass.modifiers == ("NE", "AND") and i.ins == (_TRUE,) and _is_zero(i.sources[1])
+        alone = i.sass.modifiers == ("NE", "AND") and i.ins == (_TRUE,) and is_zero(i.sources[1])
         return {i.outs[0].number: _kept_in(source.number, _ANY)} if alone else {}
     bits = _bits(_table(i, _AND))
-    if len(bits) != 1 or not _is_zero(i.dest) or i.ins != (_FALSE,):
+    if len(bits) != 1 or not is_zero(i.dest) or i.ins != (_FALSE,):
         return {}
     return {i.outs[0].number: _kept_in(source.number, bits[0])}
 
@@ -152,15 +152,11 @@ def _put(i: DecodedInstruction, condition: Condition, clear: int) -> Condition |
     if i.sass.opcode == "P2R" and i.guard is None:
         mask, shift, rest = _from_predicates(i)
         if bit == _ANY:
-            return mask.bit_length() - 1 if mask.bit_count() == 1 and _is_zero(rest) else None
+            return mask.bit_length() - 1 if mask.bit_count() == 1 and is_zero(rest) else None
         if mask << shift >> bit & 1:
             return bit - shift
         return condition if _is_register(rest, register) else None
-    if (
-        bit == _ANY
-        or not _is_register(i.dest, register)
-        or not _is_register(i.sources[0], register)
-    ):
+    if bit == _ANY or not _is_in_place(i, register):
         return None
     if i.guard is None and (kept := _table(i, _AND)):
         return condition if kept >> bit & 1 else None
@@ -173,12 +169,19 @@ def _put(i: DecodedInstruction, condition: Condition, clear: int) -> Condition |
 
 def _cleared(i: DecodedInstruction, register: int, clear: int) -> int:
     """Return which bits of a register that an instruction writes are known to be clear behind it."""
-    same = (
-        _is_register(i.dest, register) and bool(i.sources) and _is_register(i.sources[0], register)
-    )
-    if same and i.guard is None and (kept := _table(i, _AND)):
+    if not _is_in_place(i, register):
+        return 0
+    if i.guard is None and (kept := _table(i, _AND)):
         return clear | ~kept & _WORD
-    return clear & ~_table(i, _OR) if same and _table(i, _OR) else 0
+    put = _table(i, _OR)
+    return clear & ~put if put else 0
+
+
+def _is_in_place(i: DecodedInstruction, register: int) -> bool:
+    """Say whether an instruction makes a register of what is in it."""
+    return (
+        bool(i.sources) and _is_register(i.dest, register) and _is_register(i.sources[0], register)
+    )
 
 
 def _table(i: DecodedInstruction, table: int) -> int:
@@ -188,7 +191,7 @@ def _table(i: DecodedInstruction, table: int) -> int:
     _, word, zero, used = i.sources
     if not isinstance(word, Immediate) or not isinstance(used, Immediate):
         return 0
-    return word.value & _WORD if used.value == table and _is_zero(zero) else 0
+    return word.value & _WORD if used.value == table and is_zero(zero) else 0
 
 
 def _from_predicates(i: DecodedInstruction) -> tuple[int, int, Operand]:
@@ -204,7 +207,3 @@ def _bits(mask: int) -> list[int]:
 
 def _is_register(operand: Operand | None, number: int) -> bool:
     return isinstance(operand, SassRegister) and operand.number == number and not operand.inverted
-
-
-def _is_zero(operand: Operand | None) -> bool:
-    return _is_register(operand, ZERO_REGISTER)

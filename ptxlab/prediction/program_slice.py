@@ -223,7 +223,7 @@ class _Facts:
 
 
 def _bit(guard: int) -> int:
-    return 1 << uses.PREDICATES + max(guard, ~guard)
+    return 1 << uses.PREDICATES + kept_predicates.predicate_of(guard)
 
 
 def _successors(

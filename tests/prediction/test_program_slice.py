@@ -245,6 +245,7 @@ def test_a_predicate_that_is_kept_in_a_register_is_the_same(
         ("P2R R30, PR, RZ, 0x3", UNDER, MADE, WORD),
         ("P2R R30, PR, RZ, 0x1", MADE, UNDER, WORD),
         ("P2R R30, PR, RZ, 0x1", UNDER, MADE, "MOV R30, R6", WORD),
+        (CLEARED, PUT, UNDER, MADE, "S2R R30, SR_TID.X", BIT),
         ("@P2 P2R R30, PR, RZ, 0x1", UNDER, MADE, WORD),
         (CLEARED, PUT, UNDER, MADE, WORD),
         (PUT, UNDER, MADE, BIT),
