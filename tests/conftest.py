@@ -87,9 +87,13 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_tiles_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have kernels cut as usual, whatever ``ptxlab bench --tiles`` has kept on this machine."""
-    file = tmp_path_factory.getbasetemp() / "tiles.json"
+def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Cut kernels as usual, whatever ``ptxlab bench --tiles`` has kept here, and have pytest within pytest keep to itself.
+
+    Pytest removes the folders of earlier runs in the end, some 27,000 files of this suite: on a slow disk a minute.
+    """
+    folder = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ptxlab.gemm.tile_file.path", lambda: file)
+        patch.setattr("ptxlab.gemm.tile_file.path", lambda: folder / "tiles.json")
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", str(folder))
         yield

@@ -52,6 +52,15 @@ def outcome(folder: Path, program: str, *options: str) -> tuple[int, str]:
     return process.returncode, out
 
 
+def test_pytest_within_pytest_keeps_to_this_runs_folder(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = str(tmp_path_factory.getbasetemp())
+    program = f"def test_it(tmp_path):\n    assert tmp_path.is_relative_to({folder!r})"
+    status, out = outcome(tmp_path, program)
+    assert status == 0, out
+
+
 def test_there_are_limits(pytestconfig: pytest.Config) -> None:
     first, second = (
         float(pytestconfig.getini(name)) for name in ("timeout", "faulthandler_timeout")
