@@ -22,6 +22,9 @@ WINDOW, NOWHERE = 0x18, 0x7FFF0000
 PARAMETERS = 0x7FFE << 32
 """Where the parameters of a launch are among generic addresses: far from all buffers."""
 
+WORKSPACE, WORKSPACE_BYTES = 0x7FFD << 32, 16
+"""Where the CTAs of a grid wait for each other, of which nothing is known: far from all buffers."""
+
 STACK = 1 << 14
 """The bytes of local memory that a thread may use, of which the stack begins at the end."""
 
@@ -55,6 +58,8 @@ class ConstantBank:
     """Where one over the CTAs of a cluster along y is, an f32, and behind it that along z."""
     dynamic: int | None = None
     """Where it says how many bytes of dynamic shared memory a CTA has."""
+    workspace: int = 0x8C
+    """Where the upper word of the address is at which the CTAs of a grid wait for each other, and behind it the lower one."""
     constants: int = 0x50
     """Where it says where constant memory begins among generic addresses."""
 
@@ -63,11 +68,11 @@ _AMPERE = ConstantBank(0x0, 0xC, 0x28, 0x160, 0x40, 0x12C)
 _TURING = replace(_AMPERE, ends=0x114)
 _HOPPER = ConstantBank(
     0x0, 0xC, 0x28, 0x210, 0x198, None, 0x140, 0x144, 0x15C, 0x188,
-    descriptor=(0x208, 0x20C), alias=0x18C, reciprocals=0x154, dynamic=0x2C, constants=0xD0,
+    descriptor=(0x208, 0x20C), alias=0x18C, reciprocals=0x154, dynamic=0x2C, workspace=0x44, constants=0xD0,
 )  # fmt: skip
 _BLACKWELL = replace(
     ConstantBank(0x360, 0x370, 0x37C, 0x380, 0x348, None, 0x36C, 0x2A0, 0x2C0, 0x2CC, 0x2F8, (0x358, 0x35C), 0x2D8, 0x2B4, 0x2AC),
-    constants=0x120,
+    workspace=0x254, constants=0x120,
 )  # fmt: skip
 
 
@@ -106,6 +111,7 @@ class Launch:
             words |= {bank.generic: 0, bank.generic + 4: PARAMETERS >> 32}
         if bank.cluster is not None:
             words[bank.cluster] = int(self.config.cluster is not None)
+        words |= {bank.workspace: WORKSPACE >> 32, bank.workspace + 4: WORKSPACE & 0xFFFFFFFF}
         if bank.ranks is not None:
             words[bank.ranks] = self.cluster
         for axis, size in enumerate(self.config.cluster or (1, 1, 1)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,9 @@ class Registers:
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
         self.predicates.write(predicate.number, where, value)
 
-    def forget(self, bits: Iterable[int], where: Where) -> None:
+    def forget(self, bits: Sequence[int], where: Where) -> None:
         """Have some words and predicates be unknown, by the bits of ``machine.uses``."""
+        self.words.forget([bit for bit in bits if bit < uses.PREDICATES], where)
         for bit in bits:
             if bit >= uses.PREDICATES:
                 self.predicates.write(bit - uses.PREDICATES, where, None)
-            else:
-                self.words.write(bit, where, None)

@@ -155,6 +155,15 @@ def of(operand: Operand | None, count: int = 1) -> int:
     return 0
 
 
+def addressed(i: DecodedInstruction) -> int:
+    """Return the registers of the addresses of an instruction that has a row."""
+    bits = 0
+    for operand in i.operands:
+        if isinstance(operand, SassAddress):
+            bits |= _address(operand, _POINTER, wide=i.is_wide(operand))
+    return bits & ~FIXED
+
+
 def _address(address: SassAddress, count: int, *, wide: bool) -> int:
     """Return the registers of an address, which is ``wide`` where it has 64 bits; a uniform one is ``count``."""
     base, uniform = address.base, address.uniform

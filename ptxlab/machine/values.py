@@ -6,10 +6,13 @@ goes nor what it asks memory for. A value that is not known is None.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ptxlab.isa.targets import WARP
 
 Array = npt.NDArray[Any]
 Where = slice | Array
@@ -25,6 +28,15 @@ _NONE, _SOME, _EVERY = 0, 1, 2
 def numbers(where: Where, threads: int) -> Array:
     """Return the numbers of threads, of so many that there are."""
     return np.arange(threads) if isinstance(where, slice) else where
+
+
+def warps_of(threads: Array) -> tuple[Array, Array]:
+    """Return the warps of threads that are in order, and the place of the first thread of each."""
+    warps = threads // WARP
+    begins = np.ones(len(warps), bool)
+    np.not_equal(warps[1:], warps[:-1], out=begins[1:])
+    first = np.flatnonzero(begins)
+    return warps[first], first
 
 
 class Bank:
@@ -62,6 +74,12 @@ class Bank:
             known[where] = value is not None
         elif self._state[row] == _SOME:
             self._known[row][where] = value is not None
+
+    def forget(self, rows: Iterable[int], where: Where) -> None:
+        """Have some registers be unknown; a product is in a hundred of them, most of which were before."""
+        for row in rows:
+            if self._forgotten[row] is not where:
+                self.write(row, where, None)
 
     def held(self, row: int, where: Where) -> Held:
         """Return the words of threads, and whether they are known: of all, of none, or of each."""

@@ -21,7 +21,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import PARAMETERS, Launch
 from ptxlab.machine.operands import SassAddress
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.values import Array, Where, numbers
+from ptxlab.machine.values import Array, Where, numbers, warps_of
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tensor_work, tma
@@ -76,7 +76,7 @@ class AsynchronousCopies:
             return []
         if i.does == "phase":
             return [*self._operations(demand)]
-        warps, first = np.unique(demand.threads // WARP, return_index=True)
+        warps, first = warps_of(demand.threads)
         orders: dict[str, Callable[..., Iterable[Order]]] = {
             "bulk copy": partial(self._copies, told=told),
             "next cluster": self._next,
@@ -104,7 +104,7 @@ class AsynchronousCopies:
         barriers = self._registers.value(i.sources[0], threads)
         if barriers is None:
             raise Unsupported(f"'{i.sass.text}' depends on data that is not computed")
-        warps, first = np.unique(threads // WARP, return_index=True)
+        warps, first = warps_of(threads)
         meant = [
             (warp, Operation(phases.NAMED, (int(threads[at]) // self._threads, int(barriers[at]))))
             for warp, at in zip(warps.tolist(), first, strict=True)
@@ -256,7 +256,7 @@ class AsynchronousCopies:
 
     def products(self, i: DecodedInstruction, threads: Array) -> list[Asking]:
         """Return the products that warps queue: what they are of is not followed, and their shape a register tells."""
-        warps, first = np.unique(threads // WARP, return_index=True)
+        warps, first = warps_of(threads)
         addresses = [operand for operand in i.operands if isinstance(operand, SassAddress)]
         (described,) = (address.uniform for address in addresses if address.what == "idesc")
         assert described is not None

@@ -17,7 +17,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import GlobalWords
 from ptxlab.machine.operands import Immediate, SassRegister
-from ptxlab.machine.values import ALL, Array, Where
+from ptxlab.machine.values import ALL, Array, Where, warps_of
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.issue_order import IssueOrder, ThreadGroup
 from ptxlab.prediction.long_loops import PATIENCE, LongLoop
@@ -26,7 +26,7 @@ from ptxlab.prediction.periods import Periods
 from ptxlab.prediction.program_slice import ProgramSlice
 from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.requests import Request
-from ptxlab.prediction.slow_paths import passed_by
+from ptxlab.prediction.slow_paths import passed_by, prints
 from ptxlab.prediction.warps import Asked
 
 _TOGETHER = ("barrier", "cluster arrive")
@@ -190,10 +190,8 @@ class Interpreter:
 
     def _is_torn(self, threads: Array) -> bool:
         """Say whether some lanes of these warps are not among the threads."""
-        whole = np.repeat(np.unique(threads // WARP), WARP) * WARP + np.tile(
-            np.arange(WARP), len(np.unique(threads // WARP))
-        )
-        return int(self._alive[whole].sum()) > len(threads)
+        warps, _ = warps_of(threads)
+        return int(self._alive.reshape(-1, WARP)[warps].sum()) > len(threads)
 
     def _rejoined(self) -> None:
         """Have the parts of warps that stand before a barrier go on together."""
@@ -300,7 +298,8 @@ class Interpreter:
     # Each returns whether the group has changed so that another may be next.
 
     def _branch(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
-        if i.has("DIV"):  # whole warps stand here together, as far as there are more lanes to them
+        # Whole warps stand here together, as far as there are more lanes to them; the driver's functions are not followed.
+        if i.has("DIV") or prints(i):
             group.pc += 1
             return False
         if i.target is None:
@@ -419,21 +418,22 @@ class Interpreter:
         (*_, expected) = i.sources
         assert isinstance(expected, Immediate)
         np.add.at(self._arrived, barriers, WARP)
-        complete = np.unique(barriers[self._arrived[barriers] >= expected.value])
+        complete = np.zeros(len(self._arrived), bool)
+        complete[barriers] = self._arrived[barriers] >= expected.value
         self._arrived[complete] = 0
         group.barriers, group.waits = barriers, i.does
         for other in list(self._groups):
             if other is group and i.has("ARV"):
                 self._let_go(other, np.ones(len(barriers), bool))
             elif other.barriers is not None:
-                self._let_go(other, np.isin(other.barriers, complete))
+                self._let_go(other, complete[other.barriers])
 
     def _let_go(self, group: ThreadGroup, going: Array) -> None:
         """Have some of a group's warps go on, and the others wait."""
         assert group.barriers is not None
-        threads = np.isin(group.threads // WARP, group.warps[going])
-        if not len(threads) or not threads.any():
+        if not going.any():
             return
+        threads = going[np.searchsorted(group.warps, group.threads // WARP)]
         self._groups.remove(group)
         self._groups.append(ThreadGroup(group.pc + 1, group.threads[threads]))
         if not threads.all():

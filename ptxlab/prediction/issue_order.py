@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ptxlab.isa.targets import WARP
-from ptxlab.machine.values import Array
+from ptxlab.machine.values import Array, warps_of
 from ptxlab.prediction.mbarriers import Operation
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
@@ -28,11 +27,13 @@ class ThreadGroup:
     warps: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        self.warps = np.unique(self.threads // WARP)
+        self.warps, _ = warps_of(self.threads)
 
     def without(self, ended: Array) -> ThreadGroup:
         """Return the others, one instruction further."""
-        return ThreadGroup(self.pc + 1, np.setdiff1d(self.threads, ended, assume_unique=True))
+        left = np.ones(len(self.threads), bool)
+        left[np.searchsorted(self.threads, ended)] = False
+        return ThreadGroup(self.pc + 1, self.threads[left])
 
 
 @dataclass(slots=True)

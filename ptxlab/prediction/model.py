@@ -27,10 +27,11 @@ from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.resident import ResidentModel, Sampled
 from ptxlab.prediction.run import OF_SM, PARTITIONS, Run
-from ptxlab.prediction.slow_paths import divides
+from ptxlab.prediction.slow_paths import divides, prints
 from ptxlab.prediction.survey import Survey, survey
 from ptxlab.prediction.timing import multiplying
 from ptxlab.prediction.uneven import Uneven, UnevenGrid
+from ptxlab.prediction.waiting_loops import over_at_once
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.prediction.work import operations
 
@@ -39,6 +40,9 @@ LAUNCH_SECONDS = 3e-6
 
 MOSTLY = 0.6
 """What is used for less of the time does not bound it: waiting does."""
+
+MANY_GENERATIONS = 20
+"""Of so many the first, which finds less in the L2 cache, and what is left over count as the others."""
 
 MODELLED = 0.09
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
@@ -163,15 +167,14 @@ class LaunchModel:
 
         Raises Unsupported where something decides that is not computed, or is not modelled.
         """
-        prediction = self._predict(what_if)
         products = [i for i in self._code if i.multiplies_matrices]
         multiplied = max((multiplying(i, self._base) for i in products), default=0.0)
-        clock = self._base.gpu.clock_at(prediction.used.get("tensor", 0.0) * multiplied)
-        return (
-            self._at(clock)._predict(what_if)
-            if not self._told and clock < self._clock
-            else prediction
-        )
+        if self._told or self._base.gpu.clock_at(multiplied) >= self._clock:
+            return self._predict(what_if)
+        used = self._predict(what_if, roughly=True).used.get("tensor", 0.0)
+        clock = self._base.gpu.clock_at(used * multiplied)
+        model = self._at(clock) if clock < self._clock else self
+        return model._predict(what_if)
 
     def _at(self, clock: int) -> LaunchModel:
         other = copy(self)
@@ -179,11 +182,11 @@ class LaunchModel:
         other._model = self._model.on(other._chip)
         return other
 
-    def _predict(self, what_if: WhatIf) -> Prediction:
+    def _predict(self, what_if: WhatIf, roughly: bool = False) -> Prediction:
         chip, model, fits = self._chip, self._model.changed(what_if), what_if.fits(self.fits)
         code, ctas, sms = self._code, self._ctas, self._chip.gpu.sms
         if self._survey.alike:
-            run, cycles, reuse = _alike(model, ctas, fits.ctas, sms)
+            run, cycles, reuse = _alike(model, ctas, fits.ctas, sms, roughly)
             uneven, runs = None, ctas / min(fits.ctas, -(-ctas // sms))
         else:
             together = min(fits.ctas, -(-ctas // sms))
@@ -214,17 +217,25 @@ class LaunchModel:
         )  # fmt: skip
 
 
-def _alike(model: ResidentModel, ctas: int, fit: int, sms: int) -> tuple[Run, float, Reuse]:
-    """Return what SMs do that are full of CTAs that are alike, the cycles of all, and what the L2 cache has."""
+def _alike(
+    model: ResidentModel, ctas: int, fit: int, sms: int, roughly: bool
+) -> tuple[Run, float, Reuse]:
+    """Return what SMs do that are full of CTAs that are alike, the cycles of all, and what the L2 cache has.
+
+    All generations count as if they were alike where they are many, or ``roughly`` is enough.
+    """
     generations, tail = divmod(ctas, sms * fit)
     together = min(fit, -(-ctas // sms))
     followed = model.followed(model.apart(together))
     reuse = model.reuse(followed)
-    first = model.run(followed, reuse.first, min(ctas, sms))
     following = model.in_succession(followed, reuse, sms) if generations > 1 else None
+    every = -(-ctas // sms) / fit  # generations on the SM that has most
+    if generations > 1 and (roughly or generations >= MANY_GENERATIONS):
+        full = following or model.run(followed, reuse, sms)
+        return full, full.cycles * every, reuse
+    first = model.run(followed, reuse.first, min(ctas, sms))
     if following:
-        later = -(-ctas // sms) / fit - 1  # generations on the SM that has most
-        return following, first.cycles + following.cycles * later, reuse
+        return following, first.cycles + following.cycles * (every - 1), reuse
     full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
     cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
     if tail:
@@ -244,13 +255,18 @@ def _not_modelled(code: Sequence[DecodedInstruction], gpu: Gpu) -> tuple[str, ..
     meeting = ["atomics that meet in a line"] if any(map(atomics.meets, everywhere)) else []
     if not all(map(atomics.meets, everywhere)):
         meeting.append("atomics of shared memory that meet at an address")
-    slow = ("divisions and roots of numbers at the edges of the format",) if divides(code) else ()
+    told = {
+        "divisions and roots of numbers at the edges of the format": divides(code),
+        "how long loops wait for other threads: each asks once": bool(over_at_once(code)),
+        "what printf takes": any(map(prints, code)),
+    }
+    other = (what for what, there in told.items() if there)
     power = (
         "power that something else than tensor cores takes"
         if gpu.tensor_clock
         else "power and the clock it leaves"
     )
-    return (power, "instruction cache", *meeting, *slow)
+    return (power, "instruction cache", *meeting, *other)
 
 
 def _used(run: Run, chip: Chip) -> dict[str, float]:

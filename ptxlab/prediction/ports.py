@@ -10,6 +10,9 @@ from collections.abc import Sequence
 
 from ptxlab.garbage import record
 
+PORTS = 2
+"""One for each bank."""
+
 READ_WINDOW = 3
 """Cycles that an instruction has to read its registers in."""
 
@@ -44,10 +47,21 @@ class RegisterPorts:
     def __init__(self) -> None:
         self._even = self._odd = 0.0
         self._kept: dict[int, tuple[object, int]] = {}
+        self._shared = 0.0
+        self._times = 1.0
+
+    def share(self, until: float, registers: float) -> None:
+        """Have a tensor core read so many registers a cycle until some time, of both banks in turn: the others wait as much longer.
+
+        FlashGPU-Sim's configuration of H100, after products beside other arithmetic: sums of f32 take 512 of 1,024 bytes a cycle.
+        """
+        self._shared, self._times = until, PORTS / (PORTS - registers)
 
     def read(self, warp: object, reads: Reads, now: float) -> float:
         """Take the ports for an instruction's registers, or return when that will be possible."""
-        even, odd, kept = reads.even, reads.odd, self._kept
+        even: float = reads.even
+        odd: float = reads.odd
+        kept = self._kept
         if kept:
             for latch, number in reads.each:
                 held = kept.get(latch)
@@ -56,6 +70,8 @@ class RegisterPorts:
                         odd -= 1
                     else:
                         even -= 1
+        if now < self._shared:
+            even, odd = even * self._times, odd * self._times
         begins = now
         if even:
             begins = max(begins, self._even + min(even, READ_WINDOW) - READ_WINDOW)

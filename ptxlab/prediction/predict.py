@@ -30,7 +30,9 @@ from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.launch import Launch, constant_bank
+from ptxlab.machine.launch import WORKSPACE, WORKSPACE_BYTES, Launch, constant_bank
+from ptxlab.machine.memory import MemoryRange
+from ptxlab.machine.operands import SassConstant
 from ptxlab.machine.sass import SassInstruction
 from ptxlab.prediction.arguments import memory_reached, put_on
 from ptxlab.prediction.chip import Chip, find, names
@@ -38,12 +40,18 @@ from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.lines import by_line
 from ptxlab.prediction.model import Changed, LaunchModel, Prediction
+from ptxlab.prediction.outside import named
 from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter
 from ptxlab.toolchain import LINE_INFO
-from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
+from ptxlab.toolchain.constant_memory import (
+    ADDRESSES,
+    VARIABLES,
+    ConstantMemory,
+    constant_memory,
+)
 from ptxlab.toolchain.cubin import Cubin, Used
 
 Predicted = TypeVar("Predicted")
@@ -217,16 +225,16 @@ def _with_floats_if_needed(assembly: Assembly, predicted: Callable[[bool], Predi
         raise
 
 
-def _variables(assembly: Assembly, kernel: Kernel) -> tuple[dict[int, bytes], list[ModuleVariable]]:
+def _variables(
+    constants: ConstantMemory, kernel: EmulatorKernel
+) -> tuple[dict[int, bytes], list[ModuleVariable]]:
     """Return constant memory with what variables hold, and the variables it has the addresses of."""
-    assert isinstance(kernel, EmulatorKernel)
-    memory = constant_memory(assembly.cubin.image, kernel.name)
-    banks = {bank: bytearray(content) for bank, content in memory.banks.items()}
-    for name, start in memory.variables.items():
+    banks = {bank: bytearray(content) for bank, content in constants.banks.items()}
+    for name, start in constants.variables.items():
         held = kernel.module.variable(name).numpy().tobytes()
         banks[VARIABLES][start : start + len(held)] = held
     reached: dict[str, ModuleVariable] = {}
-    for start, (name, offset) in memory.addresses.items():
+    for start, (name, offset) in constants.addresses.items():
         if name in kernel.module.variables:
             reached[name] = variable = kernel.module.variable(name)
             banks[ADDRESSES][start : start + 8] = (variable.address + offset).to_bytes(8, "little")
@@ -247,12 +255,18 @@ def as_machine_code(
     """
     target = kernel.device.target
     code = decode(assembly.cubin, assembly.functions, kernel.name)
-    banks, variables = _variables(assembly, kernel)
+    assert isinstance(kernel, EmulatorKernel)
+    constants = constant_memory(assembly.cubin.image, kernel.name)
+    code = named(code, constants.addresses)
+    banks, variables = _variables(constants, kernel)
     parameters = _laid_out(
         kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
     )
     reached = () if isinstance(passed, bytes) else passed
     regions = memory_reached(kernel.device, [*reached, *memory, *variables], floats)
+    met_at = constant_bank(target).workspace
+    if any(isinstance(o, SassConstant) and o.offset == met_at for i in code for o in i.operands):
+        regions.append(MemoryRange(WORKSPACE, WORKSPACE_BYTES))
     return code, Launch(target, _clustered(kernel, config), parameters, regions, banks, floats)
 
 

@@ -66,6 +66,7 @@ class ResidentModel:
         self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
         self._what_if = NOTHING
         self._known: dict[tuple[int, ...], Followed] = {}
+        self._touched: dict[tuple[tuple[int, ...], float], Touched] = {}
         self._reuses: dict[tuple[int, ...], Reuse] = {}
         self._runs: list[tuple[Any, Run]] = []
         self._asked: dict[tuple[int, ...], Followed] = {}
@@ -137,19 +138,21 @@ class ResidentModel:
 
     def touched(self, followed: Followed, ctas: float) -> Touched:
         """Return the memory that so many CTAs touch which do as those that were followed, each apart from the others."""
-        issued = followed.issued
-        every, some = issued.executions(), issued.followed(followed.part.kept)
-        more, regions = every / np.maximum(some, 1), self._launch.regions
-        return touched(
-            self._code,
-            regions,
-            followed.requests,
-            issued.numbers,
-            more,
-            len(followed.ctas),
-            ctas,
-            issued.times,
-        )
+        key = tuple(followed.ctas), ctas
+        if key not in self._touched:
+            issued = followed.issued
+            every, some = issued.executions(), issued.followed(followed.part.kept)
+            self._touched[key] = touched(
+                self._code,
+                self._launch.regions,
+                followed.requests,
+                issued.numbers,
+                every / np.maximum(some, 1),
+                len(followed.ctas),
+                ctas,
+                issued.times,
+            )
+        return self._touched[key]
 
     def reuse(self, followed: Followed) -> Reuse:
         """Return what the L2 cache has if all CTAs do as those that were followed."""

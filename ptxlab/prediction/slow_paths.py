@@ -1,9 +1,10 @@
-"""The compiler's own slow paths and alarms, which are taken not to be called.
+"""Slow paths of the compiler's own and alarms, which are taken not to be run, and loops that wait for others.
 
 A division or a root in floating point is a few instructions where its operands are well inside the
 format, and else a function the compiler brings along, called behind a test of the operands. Which of
 them it is says nothing but the data, and of ordinary data it is not the function. Likewise Tensor Memory that is given
-back is looked up among what was allocated, and who gives back another's is stopped.
+back is looked up among what was allocated, and who gives back another's is stopped; and what a program itself tests
+before a trap or a failed assertion is taken to come out well.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import re
 from collections.abc import Sequence
 
 from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.prediction.outside import FAILS, PRINTS
+from ptxlab.prediction.waiting_loops import over_at_once
 
 _SLOW_PATH = re.compile(r"__cuda_sm\w+_(?:f32|f64|dblrcp)(?:_|$)")
 """Names of such functions; those for integers of 64 bits are called whatever the data."""
 
-_ALARM = re.compile(r"__cuda_sm\w+_guardrail_trap_")
+_ALARM = re.compile(rf"__cuda_sm\w+_guardrail_trap_|{FAILS}$")
 
 
 def passed_by(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
-    """Return the branches beside a slow path, by number, and whether each is taken to pass it by."""
-    branches: dict[int, bool] = {}
+    """Return the branches beside a slow path or a loop that waits, by number, and whether each is taken to pass it by."""
+    branches = over_at_once(code)
     for i in code:
         conditional = i.guard is not None or bool(i.ins)
         if not conditional or i.target is None:
@@ -41,8 +44,8 @@ def _leads_in(code: Sequence[DecodedInstruction], number: int) -> bool:
     while number < len(code) and number not in seen:
         seen.add(number)
         i = code[number]
-        if i.does == "call" and i.guard is None:
-            return _is_slow(i)
+        if i.does in ("call", "trap") and i.guard is None:
+            return i.does == "trap" or _is_slow(i)
         if i.row is not None and i.row.flow:
             if i.does != "branch" or i.guard is not None or i.target is None:
                 return False
@@ -50,6 +53,11 @@ def _leads_in(code: Sequence[DecodedInstruction], number: int) -> bool:
         else:
             number += 1
     return False
+
+
+def prints(i: DecodedInstruction) -> bool:
+    """Say whether the driver prints there: what that takes nobody says."""
+    return i.does == "call" and i.target is None and i.sass.target == PRINTS
 
 
 def divides(code: Sequence[DecodedInstruction]) -> bool:

@@ -261,6 +261,7 @@ class Sm:
         begins = max(now, pipes["tensor"])
         pipes["tensor"] = begins + t.hold
         self.busy["tensor"] += t.hold
+        self._ports[warp.part].share(pipes["tensor"], t.sums)
         warp.product = begins + t.hold + t.latency
         if t.copies:
             warp.products.append(warp.product)

@@ -62,7 +62,8 @@ class InstructionTiming:
     ``latency`` is until its scoreboard is released, of a request when it is served at once. ``reads``
     are the registers it reads as (bank, slot, register, kept for reuse). ``group`` is the scoreboard
     and how many groups may be open for PENDING, the barrier and its threads for BARRIER and ARRIVE.
-    ``hits`` is the part of its lines that the L2 cache has. ``through_ports`` is the same as ``reads``.
+    ``hits`` is the part of its lines that the L2 cache has. ``through_ports`` is the same as ``reads``. ``sums`` are the registers
+    that a product of a warpgroup adds to, for each cycle of it.
     """
 
     kind: int
@@ -79,6 +80,7 @@ class InstructionTiming:
     copies: bool = False
     group: tuple[int, int] = (0, 0)
     hits: float = 1.0
+    sums: float = 0.0
     through_ports: Reads = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +127,7 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
         row.loads,
         row.loads and not row.atomic and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))),
         row.space == "copy" or (kind == PRODUCT and any(operand == SassName("gsb0") for operand in i.operands)),
-        group,
+        group, sums=_sums(i) / hold if kind == PRODUCT else 0.0,
     )  # fmt: skip
 
 
@@ -252,6 +254,12 @@ def _warpgroup(i: DecodedInstruction, chip: Chip) -> float:
     first = next(iter(i.sources), None)
     rows = n + (m if isinstance(first, SassAddress) else 0)
     return max(2 * m * n * k / rate, rows * k * BITS[dtype] / 8 / _SHARED_BYTES)
+
+
+def _sums(i: DecodedInstruction) -> float:
+    """Return how many registers of a warp hold the sums of a warpgroup's product: 16 rows of them."""
+    _, n, _ = _warpgroup_shape(i)
+    return n / 4 if _warpgroup_types(i)[1] == "f16" else n / 2
 
 
 def _warpgroup_shape(i: DecodedInstruction) -> tuple[int, int, int]:

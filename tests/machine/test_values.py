@@ -18,7 +18,7 @@ def test_what_is_written_and_forgotten_in_any_order() -> None:
     for _ in range(STEPS):
         row, where = int(rng.integers(ROWS)), some[rng.integers(len(some))]
         threads = WHOLE[where].tolist()
-        match rng.integers(4):
+        match rng.integers(5):
             case 0:
                 bank.write(row, where, None)
                 _tell(table, row, threads, [None] * len(threads))
@@ -30,6 +30,10 @@ def test_what_is_written_and_forgotten_in_any_order() -> None:
                 other, held = int(rng.integers(2)), [table[row][n] for n in threads]
                 bank.put(other, where, bank.held(row, where))
                 _tell(table, other, threads, held)
+            case 3:
+                bank.forget(range(ROWS), where)
+                for each in range(ROWS):
+                    _tell(table, each, threads, [None] * len(threads))
             case _:
                 _compare(bank.read(row, where), [table[row][n] for n in threads])
     for row in range(ROWS):

@@ -80,6 +80,17 @@ def test_barriers_that_count_are_passed_each_when_as_many_are_there() -> None:
     assert order.index(8) < order.index(11) < order.index(12) < order.index(6)
 
 
+def test_a_barrier_is_complete_when_as_many_are_there_as_it_waits_for() -> None:
+    """Warps 0 and 1 wait for warp 2, which is enough for a barrier of its own."""
+    code = [
+        "S2R R0, SR_TID.X", "SHF.R.U32.HI R1, RZ, 0x5, R0", "ISETP.EQ.AND P0, PT, R1, 0x2, PT", "@P0 BRA `(.LATE)",
+        "BAR.SYNC.DEFER_BLOCKING 0x1, 0x60", "NOP", "EXIT",
+        "BAR.SYNC.DEFER_BLOCKING 0x2, 0x20", "BRA `(.THERE)",
+    ]  # fmt: skip
+    executed = issued(code, 96, LATE=7, THERE=4)
+    assert [warps for number, warps in executed if number == 5] == [None]
+
+
 def test_a_barrier_whose_number_is_in_a_register_is_each_warp_s_own() -> None:
     """Of four warps two meet at barrier 1 and two at barrier 2; the last instruction of each pair is issued in turn."""
     code = [

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.ports import Reads, RegisterPorts
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.sm import Sm
-from ptxlab.prediction.timing import InstructionTiming
+from ptxlab.prediction.timing import InstructionTiming, timings
 from ptxlab.prediction.warps import Warp
+from tests.machine.test_operations import instruction
 
 PLAIN = InstructionTiming(kinds.FIXED, (), 0, 4, 1, (), None, None, ())
 END = replace(PLAIN, kind=kinds.EXIT)
@@ -153,3 +157,32 @@ def test_a_scoreboard_is_held_until_the_last_is_there() -> None:
     slow, fast = (replace(PLAIN, kind=kinds.VARIABLE, latency=n, writes=2) for n in (50, 20))
     assert waited(issued([slow, fast, replace(PLAIN, waits=(2,))]), "short scoreboard") == {2: 48}
     assert waited(issued([fast, slow, replace(PLAIN, waits=(2,))]), "short scoreboard") == {2: 49}
+
+
+def test_a_product_of_a_warpgroup_takes_half_of_the_ports_for_its_sums() -> None:
+    """Of instructions that read two registers of a bank each, one begins in two cycles, and beside sums of f32 in four."""
+    reads = Reads.of([(0, slot, 2 * slot, False) for slot in range(2)])
+
+    def begun(sums: float) -> list[float]:
+        ports, now, times = RegisterPorts(), 0.0, []
+        ports.share(100.0, sums)
+        for _ in range(8):
+            while (later := ports.read(None, reads, now)) > now:
+                now = later
+            times.append(now)
+        return times
+
+    def apart(times: list[float]) -> float:
+        return (times[-1] - times[3]) / 4
+
+    assert [apart(begun(sums)) for sums in (0.0, 0.5, 1.0)] == pytest.approx([2, 8 / 3, 4], rel=0.1)
+
+
+def test_the_sums_of_products_are_read_a_register_a_cycle_or_half_of_one() -> None:
+    named = {
+        "f32": "HGMMA.64x128x16.F32 R24, gdesc[UR4], R24, gsb0",
+        "f16": "HGMMA.64x128x16.F16 R24, gdesc[UR4], R24, gsb0",
+    }
+    code = [instruction(text, n) for n, text in enumerate(named.values())]
+    timed = timings(code, range(len(code)), find("h100"), {})
+    assert [timed[n].sums for n in range(2)] == [1, 0.5]

@@ -124,6 +124,20 @@ def test_the_next_generation_finds_in_a_cold_cache_what_the_first_has_loaded() -
     )
 
 
+def test_of_many_generations_the_first_and_what_is_left_over_count_as_the_others() -> None:
+    turns, sms = 100, 108
+
+    def cycles(ctas: int, cold: bool) -> float:
+        passed = [np.zeros(turns << 10, "f4"), np.zeros(ctas * 256, "f4"), turns]
+        return predict(
+            PROGRAMS, "a100", ctas, 32, passed, kernel="same", shared=160 << 10, cold=cold
+        ).cycles
+
+    many, one_more = cycles(20 * sms, True), cycles(20 * sms + 5, True)
+    assert many == cycles(20 * sms, False)
+    assert one_more == pytest.approx(many * 21 / 20)
+
+
 def test_the_next_generation_does_not_find_in_a_cold_cache_what_nobody_has_loaded() -> None:
     """Of 216 CTAs, 108 at a time, each reads 16 KiB of its own."""
     passed = [np.zeros(216 * 4 << 10, "f4"), np.zeros(216 * 256, "f4"), 4]

@@ -107,6 +107,15 @@ def executed(steps: IssueOrder, warps: int = 2) -> Array:
     return counts
 
 
+def test_what_is_cut_off_asks_for_nothing() -> None:
+    steps = IssueOrder()
+    for _ in range(2):
+        steps.add(0, 2, None)
+    steps.requests = {1: ((),), 2: ((),), 3: ((),)}
+    steps.cut(2, 1)
+    assert (steps.count, steps.first, [*steps.requests]) == (2, [0], [1])
+
+
 def predicted(code: list[DecodedInstruction], launch: Launch) -> Prediction:
     return LaunchModel(code, launch, find("h100"), registers=32, shared=8192).predict()
 

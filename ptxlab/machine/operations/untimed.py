@@ -38,5 +38,6 @@ ROWS = (
     *_untimed("B2R", scoreboard="adu"),
     *_untimed("FMNMX3 VIMNMX3", latency="alu"),
     *_untimed("RPCMOV"),
-    *_untimed("BPT ARRIVES", operands="nothing out"),
+    *_untimed("BPT", operands="nothing out", does="trap"),
+    *_untimed("ARRIVES", operands="nothing out"),
 )

@@ -1,0 +1,92 @@
+"""Loops that ask memory again until another thread has done something there: they are taken to ask once.
+
+Whoever polls a flag, waits for the barrier of a grid, takes a lock, or tries a compare-and-swap again until nobody
+was faster goes around for as long as others need, which is not followed. What they ask costs what it does once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
+from ptxlab.machine import uses
+from ptxlab.machine.instruction import DecodedInstruction
+
+_SWAPS = ("CAS", "CAST")
+
+
+def over_at_once(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
+    """Return the branches that end such a loop, or pass it by as it was asked for before, and whether each is taken."""
+    branches: dict[int, bool] = {}
+    heads: dict[int, set[int]] = {}
+    for i in code:
+        if _chooses(i) and i.target is not None and i.target < i.number:
+            body = code[i.target : i.number]
+            if _waits(body) and _hangs_on_others(body, i):
+                branches[i.number] = False
+                heads.setdefault(i.number + 1, set()).add(i.target)
+    for i in code:
+        if _chooses(i) and i.target in heads and i.target > i.number:
+            asked = code[_begin(code, i.number) : i.number]
+            behind = next((n for n in range(i.number + 1, i.target) if _moves(code[n])), i.target)
+            inside = any(i.number < head <= behind for head in heads[i.target])
+            if inside and _hangs_on_others(asked, i):
+                branches[i.number] = True
+    return branches
+
+
+def _chooses(i: DecodedInstruction) -> bool:
+    return i.does == "branch" and (i.guard is not None or bool(i.ins))
+
+
+def _moves(i: DecodedInstruction) -> bool:
+    return i.row is None or i.row.flow
+
+
+def _begin(code: Sequence[DecodedInstruction], number: int) -> int:
+    """Return the first of the instructions before one that are run one behind the other."""
+    while number and not _moves(code[number - 1]):
+        number -= 1
+    return number
+
+
+def _asks_others(i: DecodedInstruction) -> bool:
+    """Say whether others may have changed what comes of it: a load that sees what they store, or a compare-and-swap."""
+    row = i.known
+    if row.atomic:
+        return any(map(i.has, _SWAPS))
+    return row.loads and bool(row.space) and i.has("STRONG")
+
+
+def _waits(body: Sequence[DecodedInstruction]) -> bool:
+    """Say whether all that a loop does is to ask at the same places again."""
+    if any(map(_moves, body)):
+        return False
+    asking = [i for i in body if _asks_others(i)]
+    if not asking or any(i.known.stores and i not in asking for i in body):
+        return False
+    changing = _changing(body)
+    return not any(uses.addressed(i) & changing for i in asking)
+
+
+def _changing(body: Sequence[DecodedInstruction]) -> int:
+    """Return the registers that may hold something else in each turn of a loop."""
+    changing = 0
+    left = reduce(or_, map(uses.written, body), 0)
+    while changing != left:
+        changing = left
+        moving = [i for i in body if i.known.space or uses.read(i) & changing]
+        left = reduce(or_, map(uses.written, moving), 0)
+    return changing
+
+
+def _hangs_on_others(before: Sequence[DecodedInstruction], branch: DecodedInstruction) -> bool:
+    """Say whether what is asked of others in some instructions before a branch decides it."""
+    theirs = 0
+    for i in before:
+        if _asks_others(i) or uses.read(i) & theirs:
+            theirs |= uses.written(i)
+        elif i.guard is None:
+            theirs &= ~uses.written(i)
+    return bool(uses.read(branch) & theirs)
