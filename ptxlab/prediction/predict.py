@@ -40,8 +40,8 @@ from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.lines import by_line
 from ptxlab.prediction.model import Changed, LaunchModel, Prediction
-from ptxlab.prediction.outside import named
 from ptxlab.prediction.refusal import NotFollowed
+from ptxlab.prediction.symbols import resolved, variables_named
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter
@@ -225,20 +225,19 @@ def _with_floats_if_needed(assembly: Assembly, predicted: Callable[[bool], Predi
         raise
 
 
-def _variables(
-    constants: ConstantMemory, kernel: EmulatorKernel
-) -> tuple[dict[int, bytes], list[ModuleVariable]]:
-    """Return constant memory with what variables hold, and the variables it has the addresses of."""
+def _banks(
+    constants: ConstantMemory, kernel: EmulatorKernel, variables: dict[str, ModuleVariable]
+) -> dict[int, bytes]:
+    """Return constant memory with what variables hold; those that it has the addresses of are added to ``variables``."""
     banks = {bank: bytearray(content) for bank, content in constants.banks.items()}
     for name, start in constants.variables.items():
         held = kernel.module.variable(name).numpy().tobytes()
         banks[VARIABLES][start : start + len(held)] = held
-    reached: dict[str, ModuleVariable] = {}
     for start, (name, offset) in constants.addresses.items():
         if name in kernel.module.variables:
-            reached[name] = variable = kernel.module.variable(name)
+            variables[name] = variable = kernel.module.variable(name)
             banks[ADDRESSES][start : start + 8] = (variable.address + offset).to_bytes(8, "little")
-    return {bank: bytes(content) for bank, content in banks.items()}, list(reached.values())
+    return {bank: bytes(content) for bank, content in banks.items()}
 
 
 def as_machine_code(
@@ -257,13 +256,15 @@ def as_machine_code(
     code = decode(assembly.cubin, assembly.functions, kernel.name)
     assert isinstance(kernel, EmulatorKernel)
     constants = constant_memory(assembly.cubin.image, kernel.name)
-    code = named(code, constants.addresses)
-    banks, variables = _variables(constants, kernel)
+    named = variables_named(code) & kernel.module.variables.keys()
+    variables = {name: kernel.module.variable(name) for name in named}
+    banks = _banks(constants, kernel, variables)
+    code = resolved(code, constants.addresses, {n: each.address for n, each in variables.items()})
     parameters = _laid_out(
         kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
     )
     reached = () if isinstance(passed, bytes) else passed
-    regions = memory_reached(kernel.device, [*reached, *memory, *variables], floats)
+    regions = memory_reached(kernel.device, [*reached, *memory, *variables.values()], floats)
     met_at = constant_bank(target).workspace
     if any(isinstance(o, SassConstant) and o.offset == met_at for i in code for o in i.operands):
         regions.append(MemoryRange(WORKSPACE, WORKSPACE_BYTES))

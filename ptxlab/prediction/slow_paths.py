@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.prediction.outside import FAILS, PRINTS
+from ptxlab.prediction.symbols import FAILS, PRINTS
 from ptxlab.prediction.waiting_loops import over_at_once
 
 _SLOW_PATH = re.compile(r"__cuda_sm\w+_(?:f32|f64|dblrcp)(?:_|$)")

@@ -130,40 +130,6 @@ def test_a_sum_in_shared_memory_is_swapped_in_once() -> None:
     assert "how long loops wait for other threads: each asks once" in predicted.not_modelled
 
 
-SAYS = r"""
-extern "C" __global__ void says(float *x)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    assert(x[i] < 3);
-    x[i] *= 2;
-    if (threadIdx.x == 0) printf("%d\n", blockIdx.x);
-    x[i + 1] += 1;
-}
-extern "C" __global__ void says_nothing(float *x)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (x[i] >= 3) __trap();
-    x[i] *= 2;
-    x[i + 1] += 1;
-}
-"""
-
-
-@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx5090"])
-def test_what_is_printed_takes_nothing_and_what_is_asserted_holds(gpu: str, tmp_path: Path) -> None:
-    source = tmp_path / "says.cu"
-    source.write_text(SAYS)
-    says, nothing = (
-        predict(source, gpu, 64, 128, [np.zeros(8193, "f4")], kernel=kernel)
-        for kernel in ("says", "says_nothing")
-    )
-    assert says.cycles == pytest.approx(nothing.cycles, rel=0.3)
-    assert (
-        "what printf takes" in says.not_modelled,
-        "what printf takes" in nothing.not_modelled,
-    ) == (True, False)
-
-
 GRID = """
 #include <cooperative_groups.h>
 extern "C" __global__ void meets(float *x)

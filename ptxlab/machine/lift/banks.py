@@ -19,6 +19,14 @@ RESERVED_NAME = "reserved_shared_memory"
 _ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?P<symbol>[\w$.]+)(?: \+ (?P<addend>\S+?))?\)?\)*$")
 
 
+def named_address(text: str) -> tuple[str, int, int] | None:
+    """Return the variable that an operand such as ``32@hi(variable + 0x8)`` names, how far into it, and which byte of its address is the first."""
+    match = _ADDRESS.match(text)
+    if match is None or "@" in match["symbol"]:
+        return None
+    return match["symbol"], int(match["addend"] or "0", 0), 0 if match["half"] == "lo" else 4
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A parameter, ``offset`` bytes behind where these begin, or a variable of constant memory in its bank."""
@@ -253,13 +261,12 @@ class ConstantBanks:
 
     def address_word(self, text: str) -> str | None:
         """Return a half of the address that an operand names: ``32@lo(variable)``."""
-        match = _ADDRESS.match(text)
-        if match is None or "@" in match["symbol"]:
+        named = named_address(text)
+        if named is None:
             return None
-        symbol, addend = match["symbol"], int(match["addend"] or "0", 0)
-        name = f"{match['half']}_{symbol.replace('.', '_')}_{addend:x}"
+        symbol, addend, at = named
+        name = f"{'hi' if at else 'lo'}_{symbol.replace('.', '_')}_{addend:x}"
         if name not in self.names:
-            at = 0 if match["half"] == "lo" else 4
             self.prologue += self._half(
                 name, at, [f"mov.u64 wide, {symbol};", f"add.u64 wide, wide, {addend};"]
             )

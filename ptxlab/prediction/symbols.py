@@ -1,4 +1,7 @@
-"""Functions of the driver that a kernel calls by an address in constant memory: the call is given their name."""
+"""What machine code names that lies outside of it: variables, whose addresses are put there, and functions of the driver.
+
+Such a function is called by an address in constant memory: the call is given its name.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,50 @@ from dataclasses import replace
 
 from ptxlab.machine import uses
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.operands import Immediate, SassConstant, SassRegister
+from ptxlab.machine.lift.banks import named_address
+from ptxlab.machine.operands import Immediate, Operand, SassConstant, SassName, SassRegister
 from ptxlab.toolchain.constant_memory import ADDRESSES
 
 PRINTS, FAILS = "vprintf", "__assertfail"
 
 
-def named(
-    code: Sequence[DecodedInstruction], addresses: Mapping[int, tuple[str, int]]
+def variables_named(code: Sequence[DecodedInstruction]) -> set[str]:
+    """Return the names of variables whose addresses instructions have."""
+    texts = {o.text for i in code for o in i.operands if isinstance(o, SassName)}
+    return {named[0] for text in texts if (named := named_address(text))}
+
+
+def resolved(
+    code: Sequence[DecodedInstruction],
+    addresses: Mapping[int, tuple[str, int]],
+    variables: Mapping[str, int],
 ) -> list[DecodedInstruction]:
-    """Return the code with those calls named; ``addresses`` says of what there are any, by their offset in their bank."""
-    names = {i.number: _name(code, i, addresses) for i in code if i.does == "call"}
+    """Return the code with the addresses of ``variables`` in it, and with the driver's functions called by name.
+
+    ``addresses`` says of what there are any in constant memory, by their offset in their bank.
+    """
+    placed = [_placed(i, variables) for i in code]
+    names = {i.number: _name(placed, i, addresses) for i in code if i.does == "call"}
     return [
         replace(i, sass=replace(i.sass, operands=(f"`({name})",)))
         if (name := names.get(i.number)) in (PRINTS, FAILS)
         else i
-        for i in code
+        for i in placed
     ]
+
+
+def _placed(i: DecodedInstruction, variables: Mapping[str, int]) -> DecodedInstruction:
+    def value(operand: Operand) -> Operand:
+        named = named_address(operand.text) if isinstance(operand, SassName) else None
+        if named is None or named[0] not in variables:
+            return operand
+        symbol, distance, first = named
+        return Immediate(variables[symbol] + distance >> 8 * first & 0xFFFFFFFF)
+
+    operands = tuple(map(value, i.operands))
+    if operands == i.operands:
+        return i
+    return replace(i, operands=operands, sources=tuple(map(value, i.sources)))
 
 
 def _name(
