@@ -142,6 +142,7 @@ extern "C" __global__ void meets(float *x)
 """
 
 
+@pytest.mark.thorough  # the headers take 3 s to compile; where a grid meets is known always
 def test_a_grid_that_meets_is_predicted(tmp_path: Path) -> None:
     source = tmp_path / "meets.cu"
     source.write_text(GRID)
