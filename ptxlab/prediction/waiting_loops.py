@@ -17,14 +17,14 @@ _SWAPS = ("CAS", "CAST")
 
 
 def over_at_once(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
-    """Return the branches that end such a loop, or pass it by as it was asked for before, and whether each is taken."""
+    """Return the branches that leave such a loop, or pass it by as it was asked for before, and whether each is taken."""
     branches: dict[int, bool] = {}
     heads: dict[int, set[int]] = {}
     for i in code:
-        if _chooses(i) and i.target is not None and i.target < i.number:
-            body = code[i.target : i.number]
-            if _waits(body) and _hangs_on_others(body, i):
-                branches[i.number] = False
+        if i.does == "branch" and i.target is not None and i.target < i.number:
+            leaving = _leaving(code[i.target : i.number + 1])
+            branches |= leaving
+            if leaving:
                 heads.setdefault(i.number + 1, set()).add(i.target)
     for i in code:
         if _chooses(i) and i.target in heads and i.target > i.number:
@@ -34,6 +34,19 @@ def over_at_once(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
             if inside and _hangs_on_others(asked, i):
                 branches[i.number] = True
     return branches
+
+
+def _leaving(turn: Sequence[DecodedInstruction]) -> dict[int, bool]:
+    """Return the branch that leaves a loop when others have done what it waits for, and whether it is taken: none if it does something else."""
+    if not _waits(turn):
+        return {}
+    at, first = next((n, i) for n, i in enumerate(turn) if _moves(i))
+    if not _chooses(first) or first.target is None or not _hangs_on_others(turn[:at], first):
+        return {}
+    inside = turn[0].number <= first.target <= turn[-1].number
+    if inside and first is not turn[-1]:
+        return {}
+    return {first.number: not inside}
 
 
 def _chooses(i: DecodedInstruction) -> bool:
@@ -59,26 +72,22 @@ def _asks_others(i: DecodedInstruction) -> bool:
     return row.loads and bool(row.space) and i.has("STRONG")
 
 
-def _waits(body: Sequence[DecodedInstruction]) -> bool:
+def _waits(turn: Sequence[DecodedInstruction]) -> bool:
     """Say whether all that a loop does is to ask at the same places again."""
-    if any(map(_moves, body)):
+    if any(_moves(i) and i.does != "branch" for i in turn):
         return False
-    asking = [i for i in body if _asks_others(i)]
-    if not asking or any(i.known.stores and i not in asking for i in body):
+    asking = [i for i in turn if _asks_others(i)]
+    if not asking or any(i.known.stores and i not in asking for i in turn):
         return False
-    changing = _changing(body)
-    return not any(uses.addressed(i) & changing for i in asking)
-
-
-def _changing(body: Sequence[DecodedInstruction]) -> int:
-    """Return the registers that may hold something else in each turn of a loop."""
-    changing = 0
-    left = reduce(or_, map(uses.written, body), 0)
-    while changing != left:
-        changing = left
-        moving = [i for i in body if i.known.space or uses.read(i) & changing]
-        left = reduce(or_, map(uses.written, moving), 0)
-    return changing
+    moving = reduce(or_, map(uses.written, turn))
+    for i in turn:
+        if i in asking and uses.addressed(i) & moving:
+            return False
+        if i.known.space or i.guard is not None or uses.read(i) & moving:
+            moving |= uses.written(i)
+        else:
+            moving &= ~uses.written(i)
+    return True
 
 
 def _hangs_on_others(before: Sequence[DecodedInstruction], branch: DecodedInstruction) -> bool:

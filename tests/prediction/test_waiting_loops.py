@@ -41,6 +41,17 @@ def test_what_is_asked_again_is_asked_once() -> None:
     assert passed(SWAP, L=0) == {3: False}
 
 
+def test_a_loop_that_is_left_from_inside_asks_once() -> None:
+    """As it is compiled for sm_75."""
+    texts = [
+        "LDG.E.STRONG.SYS R4, [R2]", "ISETP.NE.AND P0, PT, R4, RZ, PT", "@P0 BRA `(.END)", "VOTE.ANY R4, PT, PT", "YIELD",
+        "VOTEU.ANY UR4, UPT, PT", "LOP3.LUT P0, RZ, R4, UR4, RZ, 0xc, !PT", "@!P0 BRA.U `(.L)", "BRA `(.L)",
+    ]  # fmt: skip
+    assert passed(texts, L=0, END=9) == {2: True}
+    assert passed([*texts[:3], "STG.E [R6], R4", *texts[3:]], L=0, END=10) == {}
+    assert passed([*texts[:2], texts[2].replace("END", "IN"), *texts[3:]], L=0, IN=4) == {}
+
+
 def test_a_loop_that_was_asked_for_before_is_passed_by() -> None:
     assert passed(LOCK, L=3, END=7) == {2: True, 6: False}
 
