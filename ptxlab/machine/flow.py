@@ -24,6 +24,21 @@ class NotFollowed(Exception):
     """Says which paths are not followed, and why."""
 
 
+def moves(i: DecodedInstruction) -> bool:
+    """Say whether it may move threads elsewhere, or have them wait; so may what nobody knows."""
+    return i.row is None or i.row.flow
+
+
+def straight_before(
+    code: Sequence[DecodedInstruction], number: int
+) -> Sequence[DecodedInstruction]:
+    """Return the instructions before one that are run one behind the other, and then it."""
+    begin = number
+    while begin and not moves(code[begin - 1]):
+        begin -= 1
+    return code[begin:number]
+
+
 ProgramPoint = tuple[tuple[int, ...], int]
 """An instruction by number, behind where the calls that led to it return to, the last one last."""
 

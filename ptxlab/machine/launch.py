@@ -22,7 +22,7 @@ WINDOW, NOWHERE = 0x18, 0x7FFF0000
 PARAMETERS = 0x7FFE << 32
 """Where the parameters of a launch are among generic addresses: far from all buffers."""
 
-WORKSPACE, WORKSPACE_BYTES = 0x7FFD << 32, 16
+WORKSPACE = 0x7FFD << 32
 """Where the CTAs of a grid wait for each other, of which nothing is known: far from all buffers."""
 
 STACK = 1 << 14

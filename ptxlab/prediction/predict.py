@@ -25,12 +25,13 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Arguments, Kernel, Module
 from ptxlab.device.shapes import clusters
 from ptxlab.device.variable import ModuleVariable
+from ptxlab.emulator.run.grid import WORKSPACE_BYTES
 from ptxlab.errors import Location
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.launch import WORKSPACE, WORKSPACE_BYTES, Launch, constant_bank
+from ptxlab.machine.launch import WORKSPACE, Launch, constant_bank
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.operands import SassConstant
 from ptxlab.machine.sass import SassInstruction

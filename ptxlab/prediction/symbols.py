@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ptxlab.machine import uses
+from ptxlab.machine.flow import straight_before
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.lift.banks import named_address
 from ptxlab.machine.operands import Immediate, Operand, SassConstant, SassName, SassRegister
@@ -61,7 +62,7 @@ def _name(
     call: DecodedInstruction,
     addresses: Mapping[int, tuple[str, int]],
 ) -> str | None:
-    load = _writer(code, call, *call.operands[:1])
+    load = _writer(code, call, next(iter(call.operands), None))
     if load is None:
         return None
     constant = next((source for source in load.sources if isinstance(source, SassConstant)), None)
@@ -81,13 +82,9 @@ def _name(
 
 
 def _writer(
-    code: Sequence[DecodedInstruction], reader: DecodedInstruction, *operands: object
+    code: Sequence[DecodedInstruction], reader: DecodedInstruction, read: Operand | None
 ) -> DecodedInstruction | None:
-    """Return the last instruction before one, run one behind the other, that writes the register it reads."""
-    registers = sum(uses.of(each) for each in operands if isinstance(each, SassRegister))
-    for i in reversed(code[: reader.number]):
-        if i.row is None or i.row.flow:
-            return None
-        if uses.written(i) & registers:
-            return i
-    return None
+    """Return the last instruction before one, run one behind the other, that writes a register it has read."""
+    register = uses.of(read) if isinstance(read, SassRegister) else 0
+    before = reversed(straight_before(code, reader.number))
+    return next((i for i in before if uses.written(i) & register), None)

@@ -18,7 +18,7 @@ from ptxlab.machine.operands import (
     SassName,
     SassRegister,
 )
-from ptxlab.machine.products import BITS, other_factors, product
+from ptxlab.machine.products import BITS, other_factors, product, sums_of_warpgroup
 from ptxlab.machine.row import Row
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.ports import Read, Reads
@@ -127,7 +127,7 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
         row.loads,
         row.loads and not row.atomic and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))),
         row.space == "copy" or (kind == PRODUCT and any(operand == SassName("gsb0") for operand in i.operands)),
-        group, sums=_sums(i) / hold if kind == PRODUCT else 0.0,
+        group, sums=sums_of_warpgroup(i.sass.modifiers) / hold if kind == PRODUCT else 0.0,
     )  # fmt: skip
 
 
@@ -254,12 +254,6 @@ def _warpgroup(i: DecodedInstruction, chip: Chip) -> float:
     first = next(iter(i.sources), None)
     rows = n + (m if isinstance(first, SassAddress) else 0)
     return max(2 * m * n * k / rate, rows * k * BITS[dtype] / 8 / _SHARED_BYTES)
-
-
-def _sums(i: DecodedInstruction) -> float:
-    """Return how many registers of a warp hold the sums of a warpgroup's product: 16 rows of them."""
-    _, n, _ = _warpgroup_shape(i)
-    return n / 4 if _warpgroup_types(i)[1] == "f16" else n / 2
 
 
 def _warpgroup_shape(i: DecodedInstruction) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ from functools import reduce
 from operator import or_
 
 from ptxlab.machine import uses
+from ptxlab.machine.flow import moves, straight_before
 from ptxlab.machine.instruction import DecodedInstruction
 
 _SWAPS = ("CAS", "CAST")
@@ -28,10 +29,9 @@ def over_at_once(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
                 heads.setdefault(i.number + 1, set()).add(i.target)
     for i in code:
         if _chooses(i) and i.target in heads and i.target > i.number:
-            asked = code[_begin(code, i.number) : i.number]
-            behind = next((n for n in range(i.number + 1, i.target) if _moves(code[n])), i.target)
+            behind = next((n for n in range(i.number + 1, i.target) if moves(code[n])), i.target)
             inside = any(i.number < head <= behind for head in heads[i.target])
-            if inside and _hangs_on_others(asked, i):
+            if inside and _hangs_on_others(straight_before(code, i.number), i):
                 branches[i.number] = True
     return branches
 
@@ -40,7 +40,7 @@ def _leaving(turn: Sequence[DecodedInstruction]) -> dict[int, bool]:
     """Return the branch that leaves a loop when others have done what it waits for, and whether it is taken: none if it does something else."""
     if not _waits(turn):
         return {}
-    at, first = next((n, i) for n, i in enumerate(turn) if _moves(i))
+    at, first = next((n, i) for n, i in enumerate(turn) if moves(i))
     if not _chooses(first) or first.target is None or not _hangs_on_others(turn[:at], first):
         return {}
     inside = turn[0].number <= first.target <= turn[-1].number
@@ -53,17 +53,6 @@ def _chooses(i: DecodedInstruction) -> bool:
     return i.does == "branch" and (i.guard is not None or bool(i.ins))
 
 
-def _moves(i: DecodedInstruction) -> bool:
-    return i.row is None or i.row.flow
-
-
-def _begin(code: Sequence[DecodedInstruction], number: int) -> int:
-    """Return the first of the instructions before one that are run one behind the other."""
-    while number and not _moves(code[number - 1]):
-        number -= 1
-    return number
-
-
 def _asks_others(i: DecodedInstruction) -> bool:
     """Say whether others may have changed what comes of it: a load that sees what they store, or a compare-and-swap."""
     row = i.known
@@ -74,7 +63,7 @@ def _asks_others(i: DecodedInstruction) -> bool:
 
 def _waits(turn: Sequence[DecodedInstruction]) -> bool:
     """Say whether all that a loop does is to ask at the same places again."""
-    if any(_moves(i) and i.does != "branch" for i in turn):
+    if any(moves(i) and i.does != "branch" for i in turn):
         return False
     asking = [i for i in turn if _asks_others(i)]
     if not asking or any(i.known.stores and i not in asking for i in turn):
