@@ -20,6 +20,7 @@ ADVICE = {
     "fma=inf": "tensor cores, packed types, or fewer operations: FP32 is what it takes",
     "alu=inf": "fewer integer instructions: addresses and indices outside of loops",
     "xu=inf": "fewer special functions and conversions",
+    "ctas=inf": "more work in a CTA: several elements a thread, or CTAs that stay and take what comes next",
     "launch=0": "more work in a launch, which is what most of the time is for",
 }
 """What to do, by the change of ``ptxlab.prediction.what_if`` that saves most."""

@@ -34,10 +34,10 @@ _UNMEASURED = {
 _OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync", "power")
 """What a file may say of a GPU, beside what it says of its chip."""
 
-_COLD = "cold"
-"""What it may say of the L2 cache: that it has nothing when a launch begins."""
+_ALONE = ("cta", "cold")
+"""What it may say of a chip or a launch in no table."""
 
-_TAKES: Mapping[str, type] = {"name": str, "sms": int, "clock": int, "power": int, _COLD: bool}
+_TAKES: Mapping[str, type] = {"name": str, "sms": int, "clock": int, "power": int, "cold": bool}
 """What is no number with a fraction."""
 
 _LIKE = f'like = "rtx4090", and what differs: {", ".join(_OWN[:5])}; of its chip [holds], [latency], [memory]'
@@ -50,7 +50,8 @@ _PORT = 64
 @dataclass(frozen=True, slots=True)
 class MemorySystem:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
-    of shared memory or L1; ``l2_bytes`` come from beyond the SM.
+    of shared memory or L1; ``l2_bytes`` come from beyond the SM, and ``stored_bytes`` go there beside them: Nsight
+    Compute counts the two ways apart, ``l1tex__m_xbar2l1tex`` and ``l1tex__m_l1tex2xbar``.
 
     ``l1_kib`` are shared memory's too; ``l2_part`` of the L2 cache keeps what comes again. ``clock`` is
     the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
@@ -62,6 +63,7 @@ class MemorySystem:
     request: int
     wavefront: int
     l2_bytes: float
+    stored_bytes: float
     l1_kib: int
     l2_part: float
     clock: int
@@ -79,6 +81,7 @@ class MemorySystem:
 class Chip:
     """A GPU as the model of an SM sees it: ``holds`` and ``latency`` in cycles, by name.
 
+    CTAs begin one after the other, every ``cta`` cycles, whatever their SMs.
     ``cold`` says whether a launch finds nothing in its L2 cache, as under Nsight Compute, or what it left there before.
     """
 
@@ -86,11 +89,12 @@ class Chip:
     holds: dict[str, int]
     latency: dict[str, int]
     memory: MemorySystem
+    cta: float
     cold: bool = False
 
     @property
     def l2_bytes(self) -> int:
-        """How many bytes of what comes again its L2 cache keeps."""
+        """How many bytes of what CTAs share its L2 cache keeps."""
         return int(self.gpu.l2_mib * self.memory.l2_part * (1 << 20))
 
     def at(self, clock: int) -> Chip:
@@ -117,8 +121,11 @@ class Chip:
 
     def used_by(self, sms: int) -> Chip:
         """Return the chip where the L2 cache is there for some of its SMs alone."""
-        each = min(_PORT, self.memory.l2_bytes * self.gpu.sms / sms)
-        return replace(self, memory=replace(self.memory, l2_bytes=max(each, self.memory.l2_bytes)))
+        memory, more = self.memory, self.gpu.sms / sms
+        l2_bytes, stored_bytes = (
+            max(each, min(_PORT, each * more)) for each in (memory.l2_bytes, memory.stored_bytes)
+        )
+        return replace(self, memory=replace(memory, l2_bytes=l2_bytes, stored_bytes=stored_bytes))
 
     def tensor_flop(self, dtype: str, acc: str) -> float:
         """Return the FLOP a clock and sub-partition of mma.sync."""
@@ -183,7 +190,8 @@ def chip_of(gpu: Gpu) -> Chip:
     constants = _constants().get(gpu.capability)
     if constants is None:
         raise _not_predicted(gpu.name, UNKNOWN[gpu.capability])
-    return Chip(gpu, constants["holds"], constants["latency"], MemorySystem(**constants["memory"]))
+    memory = MemorySystem(**constants["memory"])
+    return Chip(gpu, constants["holds"], constants["latency"], memory, constants["cta"])
 
 
 def _not_predicted(name: str, reason: str) -> Unsupported:
@@ -203,7 +211,8 @@ def _told(file: str) -> Chip:
         raise PtxlabError(f"{file} does not say which GPU it is like", hint=_LIKE)
     base = find(like)
     tables = {name: told.pop(name, {}) for name in ("holds", "latency", "memory")}
-    cold = _known(file, {_COLD: base.cold}, {_COLD: told.pop(_COLD, base.cold)})[_COLD]
+    alone = {key: getattr(base, key) for key in _ALONE}
+    alone |= _known(file, alone, {key: told.pop(key) for key in _ALONE if key in told})
     own = _known(file, {key: getattr(base.gpu, key) for key in _OWN}, told)
     if "power" in own and not base.gpu.power:
         reason = f"nobody measured what a limit of power leaves {base.gpu.name}"
@@ -215,7 +224,7 @@ def _told(file: str) -> Chip:
             ("holds", base.holds), ("latency", base.latency), ("memory", asdict(base.memory)),
         )
     )  # fmt: skip
-    return Chip(gpu, holds, latency, MemorySystem(**memory), cold)
+    return Chip(gpu, holds, latency, MemorySystem(**memory), **alone)
 
 
 def _known(file: str, table: Mapping[str, Any], given: Any) -> dict[str, Any]:
@@ -236,7 +245,7 @@ def _known(file: str, table: Mapping[str, Any], given: Any) -> dict[str, Any]:
 
 
 @cache
-def _constants() -> dict[int, dict[str, dict[str, int]]]:
+def _constants() -> dict[int, dict[str, Any]]:
     """Return what the files say, by compute capability."""
     folder = files("ptxlab.prediction").joinpath(_FOLDER)
     read = [

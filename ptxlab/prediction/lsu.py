@@ -35,7 +35,10 @@ class LoadStoreUnit:
         self._unit: list[list[float]] = [[] for _ in range(PARTITIONS)]
         self._unit_free = [0.0] * PARTITIONS
         self._stage_free = 0.0
-        self._beyond_free = self._rows_free = 0.0
+        self._beyond_free = self._stored_free = self._rows_free = 0.0
+        self._store_cycles = SECTOR / chip.memory.stored_bytes
+        self._leaving: OrderedDict[int, float] = OrderedDict()
+        """When sectors that are stored will have left the SM."""
         self.sectors: dict[str, float] = defaultdict(float)
         self._l1: OrderedDict[int, float] = OrderedDict()
         self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
@@ -52,16 +55,16 @@ class LoadStoreUnit:
 
         Returns when all of it is there; ``hits`` is the part of its lines that the L2 cache has.
         """
-        took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.bytes_of_copies
         of_rows = copy.rows * self._memory.row
         begins = now + self._latency["tma"]
-        self._beyond_free = max(self._beyond_free, begins) + took
         self._rows_free = max(self._rows_free, begins) + of_rows
-        self._busy["l2"] += took
         self._busy["tma"] += of_rows
-        there = max(self._beyond_free, self._rows_free)
         if copy.key is None:
-            return there
+            return max(self._store(copy.sectors, False, begins), self._rows_free)
+        took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.bytes_of_copies
+        self._beyond_free = max(self._beyond_free, begins) + took
+        self._busy["l2"] += took
+        there = max(self._beyond_free, self._rows_free)
         self.sectors["loaded"] += len(copy.sectors) / copy.ctas
         return there + self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
 
@@ -82,14 +85,31 @@ class LoadStoreUnit:
         self._busy["lsu"] += held
         done = begins + held - memory.request + t.latency
         far = False
-        if sectors:
+        if sectors and t.loads:
             arrival = self._fetch(t, sectors, begins + held)
             far = arrival > done
             done = max(done, arrival)
+        elif sectors:
+            warp.stored = self._store(sectors, t.merges, begins + held)
         if t.copies:
             warp.copies = max(warp.copies, done)
         warp.hold(t.writes, done, far or bool(sectors))
         warp.hold(t.frees, max(begins, now + SOURCES_READ), bool(sectors))
+
+    def _store(self, sectors: Sequence[int], merges: bool, now: float) -> float:
+        """Send sectors to L2, beside what comes from there, but what ``merges`` with one that waits to leave; return when the last has left."""
+        leaving = self._leaving
+        while leaving and next(iter(leaving.values())) <= now:
+            leaving.popitem(last=False)
+        self._stored_free = max(self._stored_free, now)
+        for sector in sectors:
+            if merges and sector in leaving:
+                continue
+            self._stored_free += self._store_cycles
+            self._busy["stores"] += self._store_cycles
+            if merges:
+                leaving[sector] = self._stored_free
+        return self._stored_free
 
     def skip(self, warp: Warp, skipped: Skipped, now: float) -> None:
         """Have the L1 cache hold what turns that are left out would have loaded."""
@@ -119,8 +139,6 @@ class LoadStoreUnit:
             took = missed * SECTOR / self._memory.l2_bytes
             self._beyond_free = max(self._beyond_free, now) + took
             self._busy["l2"] += took
-            if not t.loads:
-                return now
             self.sectors["loaded"] += missed
             far = self._latency["l2" if _hits(sectors, t.hits) else "dram"]
             latest = max(latest, now + far, self._beyond_free + far - took)

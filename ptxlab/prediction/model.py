@@ -41,6 +41,9 @@ LAUNCH_SECONDS = 3e-6
 MOSTLY = 0.6
 """What is used for less of the time does not bound it: waiting does."""
 
+BOUNDS = ("issue", "lsu", "l2", "stores", "dram", "atomics", "ctas")
+"""What bounds a launch that is no pipe: ``stores`` on their way to L2, and how fast ``ctas`` begin among it."""
+
 MANY_GENERATIONS = 20
 """Of so many the first, which finds less in the L2 cache, and what is left over count as the others."""
 
@@ -62,7 +65,7 @@ class Prediction(Readable):
     """A launch on a GPU that is not here.
 
     ``seconds`` at the stated ``clock_mhz``, with an L2 cache that is ``cold`` or has what a launch before left, between ``low`` and ``high`` by the error the model has shown;
-    ``cycles`` of an SM's clock for the whole grid. ``bound`` is issue, pipe, lsu, l2, dram or atomics, or latency where
+    ``cycles`` of an SM's clock for the whole grid. ``bound`` is one of ``BOUNDS``, pipe, or latency where
     none of them is used for most of the time, and ``bound_by`` what it is, of ``used``, the parts of the time. ``stalls`` is the
     part of the warps' time by reason, in Nsight Compute's words, ``by_instruction`` and ``lines`` have the same for each.
     ``generations`` are how many times all SMs fill, ``tail`` the CTAs left over, ``uneven`` how CTAs differ, None
@@ -191,17 +194,18 @@ class LaunchModel:
         else:
             together = min(fits.ctas, -(-ctas // sms))
             grid = UnevenGrid(model, self._survey, together, sms)
-            cache = Cache(chip.l2_bytes, chip.cold)
+            cache = Cache.of(chip)
             reuse = reuse_of_uneven(code, self._launch, grid.touched, sms * together, cache)
             reuse = what_if.reuse(reuse)
             run, uneven = grid.run(reuse)
             cycles, runs = run.cycles, sms
         memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
         atomic_seconds = self._survey.at_one_address * atomics.CYCLES / (self._clock * 1e6)
-        seconds = max(cycles / (self._clock * 1e6), memory_seconds, atomic_seconds)
+        begin_seconds = ctas * what_if.chip(chip).cta / (self._clock * 1e6)
+        seconds = max(cycles / (self._clock * 1e6), memory_seconds, atomic_seconds, begin_seconds)
         running = cycles / (self._clock * 1e6) / seconds
         used = {name: part * running for name, part in _used(run, chip).items()}
-        used["dram"] = memory_seconds / seconds
+        used |= {"dram": memory_seconds / seconds, "ctas": begin_seconds / seconds}
         if atomic_seconds:
             used["atomics"] = atomic_seconds / seconds
         seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
@@ -296,7 +300,7 @@ def _bound(used: dict[str, float]) -> str:
     most = max(used, key=lambda name: used[name])
     if used[most] < MOSTLY:
         return "latency"
-    return most if most in ("issue", "lsu", "l2", "dram", "atomics") else "pipe"
+    return most if most in BOUNDS else "pipe"
 
 
 def _shares(run: Run) -> tuple[dict[str, float], dict[int, dict[str, float]]]:

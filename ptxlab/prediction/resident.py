@@ -174,7 +174,7 @@ class ResidentModel:
             issued.numbers,
             followed.loops,
             together,
-            Cache(chip.l2_bytes, chip.cold),
+            Cache.of(chip),
             followed.more,
             own(followed.requests, issued.numbers) if chip.cold else None,
         )

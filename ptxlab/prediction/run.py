@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 PARTITIONS = 4
 """Sub-partitions of an SM, each with warps of its own."""
 
-OF_SM = ("lsu", "l2", "tma")
+OF_SM = ("lsu", "l2", "stores", "tma")
 """What an SM has one of, and not one in each sub-partition."""
 
 

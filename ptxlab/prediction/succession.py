@@ -1,6 +1,7 @@
 """CTAs that follow each other on an SM: where one has ended another begins, so that one loads while others compute.
 
-Who gives them out is taken to be as far away as the L2 cache, as with ``clusterlaunchcontrol``: nobody says.
+Who gives them out is taken to be as far away as the L2 cache, as with ``clusterlaunchcontrol``, and a CTA to have its place until
+what it stored has left: so kernels of a load or a store a thread take as long as RRZE-HPC/gpu-benches (gpu-l2-stream) measured.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class SuccessionSm(Sm):
                 self._waiting[warp.cta].append(warp)
         self._parts = [[w for w in part if w.cta < together] for part in self._parts]
         self._ended: list[Run] = []
+        self._stored: dict[int, float] = defaultdict(float)
 
     def steady(self) -> Run:
         """Return what ``together`` CTAs cost while others begin and end beside them."""
@@ -53,12 +55,13 @@ class SuccessionSm(Sm):
     def _leave(self, warp: Warp, now: float) -> None:
         super()._leave(warp, now)
         self._running[warp.cta] -= 1
+        self._stored[warp.cta] = max(self._stored[warp.cta], warp.stored)
         if self._running[warp.cta]:
             return
         self._ended.append(self._until(now))
         if self._waiting:
+            begins = max(now, self._stored[warp.cta]) + self._chip.latency["l2"]
             for follower in self._waiting.pop(min(self._waiting)):
-                follower.issued = now
                 self._parts[follower.part].append(follower)
-                follower.fixed = now + self._chip.latency["l2"]
-                self._wake(follower, follower.fixed)
+                follower.issued = follower.fixed = begins
+                self._wake(follower, begins)

@@ -63,7 +63,8 @@ class InstructionTiming:
     are the registers it reads as (bank, slot, register, kept for reuse). ``group`` is the scoreboard
     and how many groups may be open for PENDING, the barrier and its threads for BARRIER and ARRIVE.
     ``hits`` is the part of its lines that the L2 cache has. ``through_ports`` is the same as ``reads``. ``sums`` are the registers
-    that a product of a warpgroup adds to, for each cycle of it.
+    that a product of a warpgroup adds to, for each cycle of it. ``merges`` says whether what it stores goes with what waits to
+    leave for the same sector, as stores do and atomics do not.
     """
 
     kind: int
@@ -81,6 +82,7 @@ class InstructionTiming:
     group: tuple[int, int] = (0, 0)
     hits: float = 1.0
     sums: float = 0.0
+    merges: bool = False
     through_ports: Reads = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +130,7 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
         row.loads and not row.atomic and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))),
         row.space == "copy" or (kind == PRODUCT and any(operand == SassName("gsb0") for operand in i.operands)),
         group, sums=sums_of_warpgroup(i.sass.modifiers) / hold if kind == PRODUCT else 0.0,
+        merges=row.stores and not row.atomic,
     )  # fmt: skip
 
 
@@ -146,7 +149,9 @@ def _kind(i: DecodedInstruction, row: Row) -> tuple[int, tuple[int, int]]:
         return SLEEP, (0, 0)
     if row.does in _KINDS:
         return _KINDS[row.does], (0, 0)
-    return (MEMORY if row.space else VARIABLE if row.scoreboard else FIXED), (0, 0)
+    # Lanes tell each other what they have through the address units and the banks of shared memory.
+    through_memory = bool(row.space) or row.latency == "agu"
+    return (MEMORY if through_memory else VARIABLE if row.scoreboard else FIXED), (0, 0)
 
 
 def _slept(i: DecodedInstruction, chip: Chip) -> int:

@@ -119,6 +119,8 @@ class Warp:
     met: int = 0
     """How often it arrived at the barrier of its cluster."""
     copies: float = 0
+    stored: float = 0.0
+    """When what it stored has left the SM."""
     groups: list[float] = field(default_factory=list)
     product: float = 0.0
     products: list[float] = field(default_factory=list)

@@ -36,6 +36,7 @@ CHANGES = {
     "alu=inf": "so do those of integers and logic",
     "xu=inf": "and of special functions",
     "launch=0": "the first CTA begins at once",
+    "ctas=inf": "and so do others for which there is room",
 }
 """What is changed of a chip or a kernel, beside ``occupancy=N``, and what it means."""
 
@@ -85,10 +86,12 @@ class WhatIf:
         if "lsu=inf" in self.changes:
             memory = replace(memory, request=0, wavefront=0)
         if "l2=inf" in self.changes:
-            memory = replace(memory, l2_bytes=INFINITE, copied_bytes=INFINITE, row=0.0)
+            inf = INFINITE
+            memory = replace(memory, l2_bytes=inf, stored_bytes=inf, copied_bytes=inf, row=0.0)
         if "tensor=inf" in self.changes:
             gpu = replace(gpu, tensor=dict.fromkeys(gpu.tensor, _AT_ONCE))
-        return replace(chip, holds=holds, memory=memory, gpu=gpu)
+        cta = 0.0 if "ctas=inf" in self.changes else chip.cta
+        return replace(chip, holds=holds, memory=memory, gpu=gpu, cta=cta)
 
     def timing(self, t: InstructionTiming) -> InstructionTiming:
         """Return what an instruction costs then."""

@@ -8,6 +8,7 @@ import pytest
 
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.lsu import QUEUE
 from ptxlab.prediction.ports import Reads, RegisterPorts
 from ptxlab.prediction.run import Run
 from ptxlab.prediction.sm import Sm
@@ -186,3 +187,23 @@ def test_the_sums_of_products_are_read_a_register_a_cycle_or_half_of_one() -> No
     code = [instruction(text, n) for n, text in enumerate(named.values())]
     timed = timings(code, range(len(code)), find("h100"), {})
     assert [timed[n].sums for n in range(2)] == [1, 0.5]
+
+
+@pytest.mark.parametrize(("gpu", "apart"), [("a100", 1), ("rtx3090", 2)])
+def test_shuffles_go_through_the_memory_pipe_one_after_the_other(gpu: str, apart: int) -> None:
+    """64 of 16 warps; CUDA Programming Guide: an SM has 32 results a clock, and of GA102 its memory pipe takes one in two."""
+    texts = ("SHFL.BFLY PT, R4, R4, 0x1, 0x1f", "EXIT")
+    code = [instruction(text, n) for n, text in enumerate(texts)]
+    chip = find(gpu)
+    warps = [Warp(0, [0, 0, 0, 0, 1], part=n % 4) for n in range(16)]
+    run = Sm(chip, timings(code, range(2), chip, {}), warps, shared=0).run()
+    assert run.busy["lsu"] == 64 * apart
+    assert run.cycles >= (64 - 4 * (QUEUE + 1)) * apart, "all but those that are queued are through"
+
+
+def test_stores_merge_and_atomics_do_not() -> None:
+    texts = ("STG.E desc[UR4][R2.64], R4", "RED.E.ADD.F32.FTZ.RN.STRONG.GPU desc[UR4][R2.64], R4",
+             "LDG.E R4, desc[UR4][R2.64]")  # fmt: skip
+    code = [instruction(text, n) for n, text in enumerate(texts)]
+    timed = timings(code, range(len(code)), find("h100"), {})
+    assert [timed[n].merges for n in range(len(code))] == [True, False, False]

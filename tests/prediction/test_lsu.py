@@ -18,6 +18,7 @@ SYSTEM = MemorySystem(
     request=2,
     wavefront=1,
     l2_bytes=16.0,
+    stored_bytes=8.0,
     l1_kib=1,
     l2_part=1,
     clock=1000,
@@ -27,16 +28,17 @@ SYSTEM = MemorySystem(
 LATENCY = {"l2": L2, "dram": DRAM, "tma": TMA}
 
 
-def unit(shared: int = 0, **memory: float) -> LoadStoreUnit:
+def unit(shared: int = 0, busy: dict[str, float] | None = None, **memory: float) -> LoadStoreUnit:
     plain = find("rtx3090")
     system = replace(SYSTEM, **memory)  # type: ignore[arg-type]
-    chip = Chip(plain.gpu, plain.holds, plain.latency | LATENCY, system)
-    return LoadStoreUnit(chip, shared, defaultdict(float))
+    chip = Chip(plain.gpu, plain.holds, plain.latency | LATENCY, system, plain.cta)
+    return LoadStoreUnit(chip, shared, defaultdict(float) if busy is None else busy)
 
 
 LOAD = InstructionTiming(
     MEMORY, (), 0, L1, 1, (), writes=0, frees=1, reads=(), loads=True, cached=True
 )
+STORE = replace(LOAD, loads=False, cached=False, merges=True)
 FOUR = (0, 1, [0, 1, 2, 3])
 
 
@@ -57,10 +59,28 @@ def test_a_load_waits_for_the_port_of_the_sm() -> None:
     assert there(lsu, LOAD, (0, 1, [8, 9, 10, 11]), 2) == 2 + 8 + 8 + L2
 
 
-def test_a_store_holds_the_port_and_nobody_waits_for_it() -> None:
-    lsu, store = unit(), replace(LOAD, loads=False, cached=False)
-    assert there(lsu, store, FOUR, 0) == L1
-    assert there(lsu, LOAD, (0, 1, [4, 5, 6, 7]), 1) == 2 + 8 + L2
+def test_a_store_leaves_beside_what_is_loaded_and_nobody_waits_for_it() -> None:
+    """4 sectors take 16 cycles of 8 bytes, and those that are loaded 8 of 16 bytes."""
+    busy: dict[str, float] = defaultdict(float)
+    lsu = unit(busy=busy)
+    assert there(lsu, STORE, FOUR, 0) == L1
+    assert there(lsu, LOAD, (0, 1, [4, 5, 6, 7]), 1) == 2 + 2 + L2
+    assert (busy["stores"], busy["l2"]) == (16, 8)
+
+
+@pytest.mark.parametrize(
+    ("store", "at", "cycles"),
+    [(STORE, 8, 16), (STORE, 50, 32), (replace(STORE, merges=False), 8, 32)],
+)
+def test_what_is_stored_to_a_sector_that_has_not_left_goes_with_it(
+    store: InstructionTiming, at: float, cycles: float
+) -> None:
+    """Half a sector each time: the second half is in time, late, or an atomic's."""
+    busy: dict[str, float] = defaultdict(float)
+    lsu = unit(busy=busy)
+    there(lsu, store, (0, 1, [3, 2, 1, 0]), 0)
+    there(lsu, store, (0, 1, [1, 0] if cycles == 16 else [3, 2, 1, 0]), at)
+    assert busy["stores"] == cycles
 
 
 def test_what_l1_has_or_is_on_its_way_there_is_not_asked_again() -> None:
@@ -166,7 +186,7 @@ def test_a_copy_to_several_ctas_takes_its_part_of_the_port() -> None:
     assert alone == TMA + 256 + L2
     assert shared == TMA + 128 + L2
     assert unit().copy(Copy((0, 0), 4096, sectors), 0.0, 0) == TMA + 256 + DRAM
-    assert unit().copy(Copy(None, 4096, sectors), 1.0, 0) == TMA + 256  # a store is not waited for
+    assert unit().copy(Copy(None, 4096, sectors), 1.0, 0) == TMA + 512  # a store is not waited for
     lsu = unit()
     lsu.copy(Copy((0, 0), 4096, sectors), 1.0, 0)
     assert lsu.copy(Copy((0, 0), 4096, sectors), 1.0, 50) == TMA + 512 + L2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -36,10 +38,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Prediction]:
     file = tmp_path_factory.mktemp("rates") / "loops.cu"
     file.write_text(LOOPS)
     x, y = np.zeros(TURNS, np.float32), np.zeros(32 * CTAS, np.float32)
-    return {
+    kernels: tuple[tuple[str, list[Any]], ...] = (
+        ("doubles", []),
+        ("products", []),
+        ("uniform", [y]),
+    )
+    warm = {
         name: predict(file, "a100", CTAS, 32, [x, TURNS, *more], kernel=name)
-        for name, *more in (("doubles",), ("products",), ("uniform", y))
+        for name, more in kernels
     }
+    cold = predict(file, "a100", CTAS, 32, [x, TURNS, y], kernel="uniform", cold=True)
+    return warm | {"cold": cold}
 
 
 @pytest.mark.parametrize(
@@ -59,8 +68,9 @@ def test_what_is_computed_stands_beside_what_could_be(
 
 def test_caches_have_what_was_loaded_before(told: dict[str, Prediction]) -> None:
     """Of all turns, those that are not run too; each CTA has an SM and its L1 to itself."""
-    prediction = told["uniform"]
-    assert prediction.hits["L1"] == pytest.approx(7 / 8, abs=0.01)
-    assert prediction.hits["L2"] == pytest.approx(1 - 1 / CTAS, abs=0.01)
-    assert prediction.dram_bytes == pytest.approx(4 * TURNS + 4 * 32 * CTAS)
-    assert prediction.peak_bandwidth == 2039
+    cold, warm = told["cold"], told["uniform"]
+    assert cold.hits["L1"] == warm.hits["L1"] == pytest.approx(7 / 8, abs=0.01)
+    assert cold.hits["L2"] == pytest.approx(1 - 1 / CTAS, abs=0.01)
+    assert cold.dram_bytes == pytest.approx(4 * TURNS + 4 * 32 * CTAS)
+    assert (warm.hits["L2"], warm.dram_bytes) == (1, 0)
+    assert cold.peak_bandwidth == 2039
