@@ -133,7 +133,8 @@ _HOPPER_MMA_SYNC = 0.65
 _B200_MMA_SYNC = 0.25
 
 # The most that products of 16 bits reach of any shape, which tensor cores that never wait need: stas00/ml-engineering,
-# "Maximum Achievable Matmul FLOPS". H100 and H200 794.5 TFLOP/s, GH200 of 900 W 828.6, B200 1745.
+# "Maximum Achievable Matmul FLOPS". A100 SXM 271.2 TFLOP/s, H100 and H200 794.5, GH200 of 900 W 828.6, B200 1745.
+_A100 = {"tensor_clock": 1226, "power": 400}
 _H100 = {"tensor_clock": 1469, "power": 700}
 _GH200 = {"tensor_clock": 1532, "power": 900}
 _B200 = {"tensor_clock": 1439, "power": 1000}
@@ -160,7 +161,7 @@ _hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
 
 GPUS: tuple[Gpu, ...] = (
     Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64, l2_mib=4),
-    Gpu("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, l2=5120, l2_mib=40),
+    Gpu("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, l2=5120, l2_mib=40, **_A100),
     Gpu("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 1555, l2=5120, l2_mib=40),
     Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24),
     Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),

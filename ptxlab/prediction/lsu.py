@@ -76,9 +76,7 @@ class LoadStoreUnit:
         unit = max(self._unit_free[part], now)
         begins = max(self._stage_free, unit)
         taken = passes * memory.wavefront
-        # Copies are looked up a line a clock, which is not measured, and then brought to shared memory.
-        looked_up = taken + lines if t.copies else 1 + (lines - 1) * LOOKUP_CYCLES
-        held = max(taken, looked_up, memory.request)
+        held = max(taken, 1 + (lines - 1) * LOOKUP_CYCLES, memory.request)
         self._stage_free = begins + held
         self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)
         self._unit[part].append(unit)

@@ -134,6 +134,19 @@ def test_tensor_cores_that_multiply_leave_a_lower_clock() -> None:
     assert BY_NAME["RTX 3090"].clock_at(1.0) == 1695, "nobody measured that"
 
 
+@pytest.mark.parametrize(
+    ("name", "reached"),
+    [("A100 SXM", 271.2), ("H100 SXM", 794.5), ("GH200", 828.6), ("B200", 1745)],
+)
+def test_at_the_clock_that_power_leaves_tensor_cores_reach_what_was_measured(
+    name: str, reached: float
+) -> None:
+    """stas00/ml-engineering, "Maximum Achievable Matmul FLOPS", of bf16."""
+    gpu = BY_NAME[name]
+    flop = gpu.tensor["bf16", "f32"] * gpu.sms * gpu.tensor_clock * 1e6
+    assert flop / 1e12 == pytest.approx(reached, rel=1e-3)
+
+
 def test_the_clock_that_power_leaves_goes_as_the_cube_root_of_its_limit() -> None:
     card = BY_NAME["RTX 5090"]
     assert card.limited(card.power) == card

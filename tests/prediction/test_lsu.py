@@ -145,15 +145,15 @@ def test_wavefronts_hold_the_pipe() -> None:
     assert there(lsu, shared, (1, 0, []), 1) == 2 + SHARED  # two cycles at least
 
 
-def test_what_is_copied_takes_passes_and_lines() -> None:
+@pytest.mark.parametrize("lines", [1, 4, 8])
+def test_what_is_copied_is_looked_up_while_it_passes(lines: int) -> None:
+    """16 sectors take 32 cycles of 16 bytes; the next copy's begin when these are through, and 4 cycles of shared memory."""
     past = replace(LOAD, copies=True, cached=False)
-    lsu = unit()
-    warp = Warp(0, [0])
-    lsu.request(warp, past, (4, 1, list(range(16))), 0)
-    assert warp.copies == 4 + 1 + L2
-    through = Warp(0, [0])
-    unit().request(through, replace(past, cached=True), (4, 4, list(range(16))), 0)
-    assert through.copies == 4 + 4 + L2
+    lsu, warp = unit(), Warp(0, [0])
+    lsu.request(warp, past, (4, lines, list(range(16))), 0)
+    assert warp.copies == 4 + L2
+    lsu.request(warp, past, (4, lines, list(range(16, 32))), 0)
+    assert warp.copies == 4 + 32 + L2
 
 
 def test_six_instructions_of_a_sub_partition_are_one_too_many() -> None:

@@ -236,7 +236,7 @@ def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
         ('like = "a100"\ncold = 1', "cold is 1"),
         ('like = "a100"\nsms = 0', "sms is 0"),
         ('like = "rtx5090"\npower = 0', "power is 0"),
-        ('like = "a100"\npower = 300', "what a limit of power leaves A100 SXM"),
+        ('like = "rtx3090"\npower = 300', "what a limit of power leaves RTX 3090"),
         ('like = "a100"\nl2_mib = -4', "l2_mib is -4"),
         ('like = "a100"\nlatency = 3', "3 is no table"),
         ('like = "a100"\n[latency]\nl3 = 3', "'l3' is told of no GPU"),
