@@ -39,6 +39,7 @@ LOAD = InstructionTiming(
     MEMORY, (), 0, L1, 1, (), writes=0, frees=1, reads=(), loads=True, cached=True
 )
 STORE = replace(LOAD, loads=False, cached=False, merges=True)
+ATOMIC = replace(STORE, merges=False)
 FOUR = (0, 1, [0, 1, 2, 3])
 
 
@@ -69,17 +70,22 @@ def test_a_store_leaves_beside_what_is_loaded_and_nobody_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "at", "cycles"),
-    [(STORE, 8, 16), (STORE, 50, 32), (replace(STORE, merges=False), 8, 32)],
+    ("first", "second", "at", "cycles"),
+    [
+        (STORE, STORE, 8, 16),
+        (STORE, STORE, 50, 32),
+        (STORE, ATOMIC, 8, 32),
+        (ATOMIC, ATOMIC, 8, 32),
+    ],
 )
 def test_what_is_stored_to_a_sector_that_has_not_left_goes_with_it(
-    store: InstructionTiming, at: float, cycles: float
+    first: InstructionTiming, second: InstructionTiming, at: float, cycles: float
 ) -> None:
     """Half a sector each time: the second half is in time, late, or an atomic's."""
     busy: dict[str, float] = defaultdict(float)
     lsu = unit(busy=busy)
-    there(lsu, store, (0, 1, [3, 2, 1, 0]), 0)
-    there(lsu, store, (0, 1, [1, 0] if cycles == 16 else [3, 2, 1, 0]), at)
+    there(lsu, first, (0, 1, [3, 2, 1, 0]), 0)
+    there(lsu, second, (0, 1, [1, 0] if cycles == 16 else [3, 2, 1, 0]), at)
     assert busy["stores"] == cycles
 
 
