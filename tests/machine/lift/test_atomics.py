@@ -49,6 +49,12 @@ HOPPER = """\
     mbarrier.arrive.noComplete.shared.b64 state, [tile], 2; mbarrier.pending_count.b64 c, state; add.u32 c, c, d;
     selp.b32 c, c, 0, q; st.global.b32 [x + 12], c;"""
 
+ANYWHERE = """
+    st.shared.v2.b32 [tile], {a, b}; cvt.u64.u32 y, tile; cvta.shared.u64 y, y; and.b32 c, n, 3; setp.eq.u32 p, c, 0; add.u64 s, x, 32;
+    selp.b64 s, s, y, p; atom.add.noftz.bf16x2 c, [s], b; red.add.noftz.f16x2 [s + 4], a; st.global.b32 [x + 40], c;
+    ld.shared.v2.b32 {c, d}, [tile]; st.global.v2.b32 [x + 48], {c, d};"""
+"""Every fourth thread adds in global memory, the others in shared memory: the first way does it, or another behind it."""
+
 PARAMETERS = """\
     mov.u64 y, data; cvta.param.u64 y, y; isspacep.param p, y; selp.b32 c, 1, 0, p; add.u64 s, y, 0x20000000000; isspacep.param q, s;
     selp.b32 d, 1, 0, q; shl.b32 d, d, 1; add.s32 c, c, d; isspacep.param q, x; selp.b32 d, 4, 0, q; add.s32 c, c, d;
@@ -93,6 +99,8 @@ def left(arch: str, engine: str, body: str) -> Array:
         ("sm_75", PARAMETERS + NONE_BELOW),
         ("sm_80", JOINED + PARAMETERS + BYTES),
         ("sm_90a", JOINED + HOPPER + PARAMETERS + LAYOUTS),
+        ("sm_90a", ANYWHERE),
+        ("sm_120a", ANYWHERE),
         ("sm_100a", LATER + PARAMETERS),
         ("sm_120a", JOINED + HOPPER + LAYOUTS),
     ],

@@ -193,7 +193,7 @@ def _atomic(space: str) -> Rule:
             raise w.refused("this atomic operation is not modelled")
         kind = _kind(w, operation)
         count = _registers(kind)
-        if w.outs:
+        if w.outs and operation == "cas":
             raise w.refused("whether it exchanged is not modelled")
         order = _order(w)
         operands = [o for o in i.operands if not isinstance(o, Predicate)]
@@ -218,6 +218,8 @@ def _atomic(space: str) -> Rule:
             w.write_pair(w.made(text, values, kind="d"), operands[0])
         else:
             w.emit(f"{text} {result[0]}, {values}")
+        for out in w.outs:  # whether it was done: elsewhere than in global memory others do it behind, and here it is
+            w.tell(out, TRUE)
 
     return lift
 
