@@ -75,7 +75,7 @@ class Cache:
     @classmethod
     def of(cls, chip: Chip) -> Cache:
         """Return the L2 cache of a chip."""
-        return cls(chip.l2_bytes, chip.l2_bytes / chip.memory.l2_part, chip.cold)
+        return cls(chip.l2_bytes, chip.gpu.l2_mib * (1 << 20), chip.cold)
 
     def has_all(self, footprint: float, times: float) -> bool:
         """Say whether a launch finds all bytes that it touches, which each CTA asks for that is one of ``times``.
