@@ -3,7 +3,7 @@
 Sources: NVIDIA's architecture papers and data sheets: T4 data sheet, A100 Tensor Core GPU Architecture (and its L2
 cache bandwidth), H100 Tensor Core GPU Architecture, H200 data sheet, Ampere GA102, Ada and RTX
 Blackwell and RTX Blackwell PRO GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief, data sheets of
-A10, A30, A40, L4, L40S, H100 PCIe and GH200, specifications of GeForce RTX 40 and 50. Dense rates;
+A10, A30, A40, L4, L40S, H100 PCIe and GH200, specifications of GeForce RTX 30, 40 and 50. Dense rates;
 clocks are the highest the chip boosts to, so that nothing exceeds a peak. An SM of all of them issues
 four instructions a clock, one for each of its schedulers: CUDA C++ Programming Guide, "Compute
 Capabilities".
@@ -165,6 +165,10 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 1555, l2=5120, l2_mib=40),
     Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24),
     Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),
+    Gpu("RTX 3080", 86, 68, 1710, 256, _AMPERE_TENSOR, "GDDR6X", 760, l2_mib=5),
+    Gpu("RTX 3070 Ti", 86, 48, 1770, 256, _AMPERE_TENSOR, "GDDR6X", 608, l2_mib=4),
+    Gpu("RTX 3070", 86, 46, 1725, 256, _AMPERE_TENSOR, "GDDR6", 448, l2_mib=4),
+    Gpu("RTX 3060 Ti", 86, 38, 1665, 256, _AMPERE_TENSOR, "GDDR6", 448, l2_mib=3),
     Gpu("RTX A6000", 86, 84, 1800, 256, _AMPERE_PRO_TENSOR, "GDDR6", 768, l2_mib=6),
     Gpu("A40", 86, 84, 1740, 256, _AMPERE_PRO_TENSOR, "GDDR6", 696, l2_mib=6),
     Gpu("A10", 86, 72, 1695, 256, _AMPERE_PRO_TENSOR, "GDDR6", 600, l2_mib=6),

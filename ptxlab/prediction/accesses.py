@@ -184,14 +184,15 @@ class Accesses:
             if i.known.matrix:
                 return Request(of_matrices(tables[0], matrices(i.sass.modifiers)))
             return Request(of_shared(tables[0], asked, nbytes))
+        stored = asked.sum(axis=1) * nbytes if i.known.stores else None
         if space == "local":
-            lanes = np.arange(WARP, dtype=U64)
-            warps = np.arange(len(tables[0]), dtype=U64)[:, None] << U64(32)
-            tables = [tables[0] // U64(4) * U64(4 * WARP) + lanes * U64(4) + warps]
-        words = of_atomics(tables[-1], asked) if i.known.atomic else None
-        return Request(
-            of_shared(tables[0], asked, nbytes), *of_global(tables[-1], asked), lanes=words
-        )
+            words = _words_of_lanes(tables[0], nbytes)
+            passes = of_shared(words[:, 0], asked, nbytes)
+            each = np.broadcast_to(asked[:, None], words.shape).reshape(len(words), -1)
+            return Request(passes, *of_global(words.reshape(each.shape), each), stored=stored)
+        lanes = of_atomics(tables[-1], asked) if i.known.atomic else None
+        passes = of_shared(tables[0], asked, nbytes)
+        return Request(passes, *of_global(tables[-1], asked), lanes=lanes, stored=stored)
 
     def _table(self, addresses: Array, threads: Array) -> Array:
         if len(threads) == self._registers.threads:
@@ -213,6 +214,18 @@ class Accesses:
         asked = np.zeros(self._registers.threads, bool)
         asked[threads] = holds
         return asked.reshape(-1, WARP)
+
+
+def _words_of_lanes(addresses: Array, nbytes: int) -> Array:
+    """Return where the words of local memory lie that are at ``addresses`` of each lane: [warps, words, lanes].
+
+    The same word of all lanes of a warp lies in one line (CUDA Programming Guide, Local Memory).
+    """
+    warps = np.arange(len(addresses), dtype=U64)[:, None] << U64(32)
+    first = addresses // U64(4) * U64(LINE) + np.arange(WARP, dtype=U64) * U64(4) + warps
+    words = np.arange(max(nbytes // 4, 1), dtype=U64) * U64(LINE)
+    apart: Array = first[:, None] + words[:, None]
+    return apart
 
 
 def _narrowed(form: RowForm, addresses: Array, words: Results) -> Results:

@@ -56,8 +56,10 @@ class MemorySystem:
     ``l1_kib`` are shared memory's too; ``l2_part`` of the L2 cache keeps what comes again. ``clock`` is
     the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
     the tensor memory accelerator, where that is said to be more, which takes ``row`` cycles for a row of a box.
+    Part of a sector takes as much of ``stored_bytes`` as ``part`` bytes.
     ``dram`` is the part of the data sheet's bandwidth that loads alone or stores alone reach, and ``turnaround`` what is
-    lost of it where half of all are stores.
+    lost of it where half of all are stores. A piece that lies apart from the one before takes it as long as ``piece`` bytes more,
+    0 where nobody says.
     """
 
     request: int
@@ -69,8 +71,10 @@ class MemorySystem:
     clock: int
     dram: float
     turnaround: float
+    part: float
     copied_bytes: float = 0.0
     row: float = 0.0
+    piece: float = 0.0
 
     @property
     def bytes_of_copies(self) -> float:
@@ -108,12 +112,12 @@ class Chip:
         """Return the chip as a launch finds it: ``cold``, or as it is told."""
         return replace(self, cold=cold or self.cold)
 
-    def dram_seconds(self, loaded: float, stored: float) -> float:
-        """Return how long DRAM takes for so many bytes in all."""
+    def dram_seconds(self, loaded: float, stored: float, pieces: float = 0.0) -> float:
+        """Return how long DRAM takes for so many bytes in all, in ``pieces`` that lie apart."""
         every = loaded + stored
         mixed = 2 * min(loaded, stored) / (every or 1)
         reached = self.memory.dram - self.memory.turnaround * mixed
-        return every / (self.gpu.bandwidth * 1e9 * reached)
+        return (every + pieces * self.memory.piece) / (self.gpu.bandwidth * 1e9 * reached)
 
     def limited(self, power: int) -> Chip:
         """Return the chip with another limit of power in W."""

@@ -9,7 +9,7 @@ than the cache of an H100 and a GH200 take as long as that says (markdewing/AI_k
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +20,8 @@ from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.requests import SECTOR, Request
-from ptxlab.prediction.touched import Touched, loads, sectors
+from ptxlab.prediction.sector_map import SectorMap
+from ptxlab.prediction.touched import Touched, loads, sectors, stores
 from ptxlab.prediction.trace import SampledLoop
 from ptxlab.prediction.warps import Asked
 
@@ -32,11 +33,8 @@ _ROUNDS = 60
 SPREAD = 32
 """So many turns of the longest of the loops that are not run whole, and the same part of the others, are asked."""
 
-_BLOCK = 128
-"""Sectors in a row that are looked at together."""
-
-MOST_SECTORS = 1 << 24
-"""Sectors that are looked at one by one; of a larger region that is one block of every few."""
+_PAGE = 2048
+"""Bytes of DRAM that lie together: JEDEC JESD250, GDDR6."""
 
 _HOTTEST, _LEFT_OUT = 1, 255
 """Numbers of loops: the hottest, and what is asked of none."""
@@ -47,13 +45,14 @@ class Reuse:
     """``hits`` is the part of the lines that the L2 cache has, by instruction, all where none is named.
 
     ``begun`` is the same for the CTAs that run first, where it is cold. ``loaded`` and ``stored`` are the bytes that a
-    launch moves from and to DRAM.
+    launch moves from and to DRAM, in so many ``pieces`` that lie apart.
     """
 
     hits: Mapping[int, float] = field(default_factory=dict)
     loaded: float = 0.0
     stored: float = 0.0
     begun: Mapping[int, float] | None = None
+    pieces: float = 0.0
 
     @property
     def first(self) -> Reuse:
@@ -120,21 +119,21 @@ def reuse(
     asked, loaded, stored = _bytes(touched, there)
     if cache.has_all(there.footprint, asked / (loaded or 1)):
         return Reuse()
-    steps = _loading(code, issued, numbers, loops)
+    steps = _accesses(code, issued, numbers, loops)
     ctas = int(np.prod(launch.config.grid))
     first, two = (
         _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), steps, more)
         for n in (0, 1)
     )
-    together = {n: first.bytes(n, _turns_for_one(loops)) for n in first.by_region}
+    turns = _turns_for_one(loops)
+    together = {n: first.bytes(n, turns) for n in first.by_region}
     again = kept(sum(together.values()) + stored * resident / ctas, size)
     hits = {n: again * first.shared(two, n) for n in first.by_region}
     moved = sum((1 - hits[n]) * together[n] for n in together) * ctas / resident
+    moved = max(loaded, moved) + lost(touched, there, resident, size)
+    pieces = moved * first.pieces_in_a_byte(turns) + stored * first.stored_pieces_in_a_byte
     return Reuse(
-        {number: hits[n] for number, n in first.region_of.items()},
-        max(loaded, moved) + lost(touched, there, resident, size),
-        stored,
-        begun,
+        {number: hits[n] for number, n in first.region_of.items()}, moved, stored, begun, pieces
     )
 
 
@@ -187,20 +186,21 @@ def reuse_of_uneven(
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
-    """A step that loads: its instruction, and the loop it is a later turn of, by number from 1 on, or 0."""
+class _Access:
+    """A step that loads, or stores: its instruction, and the loop it is a later turn of, by number from 1 on, or 0."""
 
     number: int
     loop: int
+    stores: bool
 
 
-def _loading(
+def _accesses(
     code: Sequence[DecodedInstruction],
     issued: Array,
     numbers: Array,
     loops: Sequence[SampledLoop],
-) -> dict[int, _Load]:
-    """Return what loads until the end of the hottest loop's second turn, of other loops some turns."""
+) -> dict[int, _Access]:
+    """Return what loads or stores until the end of the hottest loop's second turn, of other loops some turns."""
     of_loop, end = np.zeros(len(issued), np.uint8), len(issued)
     for n, sampled in enumerate(loops, 1):
         for run in sampled.loop.runs:
@@ -212,9 +212,9 @@ def _loading(
         end = loops[0].loop.runs[0][1][1]
     loading = zip(issued[:end].tolist(), of_loop[:end].tolist(), strict=True)
     return {
-        step: _Load(int(numbers[step]), loop)
+        step: _Access(int(numbers[step]), loop, not loads(code[numbers[step]]))
         for step, loop in loading
-        if loop != _LEFT_OUT and loads(code[numbers[step]])
+        if loop != _LEFT_OUT and (loads(code[numbers[step]]) or stores(code[numbers[step]]))
     }
 
 
@@ -225,7 +225,7 @@ def _spread(run: Sequence[tuple[int, int]], loops: Sequence[SampledLoop]) -> int
 
 
 def _turns_for_one(loops: Sequence[SampledLoop]) -> list[float]:
-    """Return for how many turns a later one stands that was asked for, by number of loop as ``_Load`` has them."""
+    """Return for how many turns a later one stands that was asked for, by number of loop as ``_Access`` has them."""
     others = (
         (sampled.loop.turns - len(sampled.loop.runs))
         / (sum(min(len(run), _spread(run, loops)) - 1 for run in sampled.loop.runs) or 1)
@@ -234,39 +234,14 @@ def _turns_for_one(loops: Sequence[SampledLoop]) -> list[float]:
     return [1, *(sampled.loop.turns_of(0) - 1 for sampled in loops[:1]), *others]
 
 
-class SectorMap:
-    """The sectors of ``nbytes`` at ``base``; each has the least of the ``kinds`` it was added with."""
-
-    def __init__(self, base: int, nbytes: int) -> None:
-        self._first = base // SECTOR
-        sectors = -(-(base + nbytes) // SECTOR) - self._first
-        self._every = -(-sectors // MOST_SECTORS)
-        blocks = -(-sectors // (_BLOCK * self._every))
-        self._codes: Array = np.zeros(blocks * _BLOCK, np.uint8)
-        """255 less the kind, 0 where there is none: pages that nobody writes to take no memory."""
-
-    def add(self, sectors: Array, kind: int) -> None:
-        """Add sectors, by number, of those that are looked at."""
-        places = sectors - self._first
-        if self._every > 1:
-            blocks, within = np.divmod(places, _BLOCK)
-            groups, nth = np.divmod(blocks, self._every)
-            chosen = nth == (groups * 0x9E3779B1 >> 16) % self._every
-            places = groups[chosen] * _BLOCK + within[chosen]
-        code = 255 - kind
-        self._codes[places] = np.maximum(self._codes[places], code)
-
-    def count(self, kind: int) -> int:
-        """Return how many sectors are of a kind, those that were not looked at included."""
-        return int(np.count_nonzero(self._codes == 255 - kind)) * self._every
-
-    def shared(self, other: SectorMap, but: int) -> float:
-        """Return which part of what the ``other`` has is here, what is of the kind ``but`` left out of both."""
-        here, there = (
-            (sectors._codes != 0) & (sectors._codes != 255 - but) for sectors in (self, other)
-        )  # fmt: skip
-        theirs = np.count_nonzero(there)
-        return np.count_nonzero(here & there) / theirs if theirs else 0.0
+def _pieces_in_a_byte(maps: Iterable[tuple[SectorMap, Sequence[float]]]) -> float:
+    """Return in how many pieces a byte lies, more than pages; what is of each kind counts for so many turns."""
+    pieces = nbytes = 0.0
+    for region, turns in maps:
+        for kind, each in enumerate(turns):
+            pieces += region.pieces(kind) * each
+            nbytes += region.count(kind) * SECTOR * each
+    return max(0.0, pieces / nbytes - 1 / _PAGE) if nbytes else 0.0
 
 
 class _Touched:
@@ -277,13 +252,14 @@ class _Touched:
         code: Sequence[DecodedInstruction],
         launch: Launch,
         ctas: Sequence[int],
-        steps: Mapping[int, _Load],
+        steps: Mapping[int, _Access],
         more: Mapping[tuple[int, int], int],
     ) -> None:
         self._steps = steps
         self._regions = sorted(enumerate(launch.regions), key=lambda entry: entry[1].base)
         self._bases = np.array([region.base // SECTOR for _, region in self._regions])
         self.by_region: dict[int, SectorMap] = {}
+        self._stored: dict[int, SectorMap] = {}
         self.region_of: dict[int, int] = {}
         piece = max(1, _THREADS // launch.threads)
         chosen = [cta for cta in ctas if cta % launch.cluster == 0]
@@ -297,21 +273,32 @@ class _Touched:
         if not len(every):
             return
         load = self._steps[step]
+        by_region = self._stored if load.stores else self.by_region
         first, last = np.searchsorted(self._bases, (every.min(), every.max()), "right") - 1
-        self.region_of[load.number] = self._regions[first][0]
+        if not load.stores:
+            self.region_of[load.number] = self._regions[first][0]
         for at in range(first, last + 1):
             number, region = self._regions[at]
-            if number not in self.by_region:
-                self.by_region[number] = SectorMap(region.base, region.nbytes)
+            if number not in by_region:
+                by_region[number] = SectorMap(region.base, region.nbytes)
             inside = every
             if first != last:
                 inside = every[np.searchsorted(self._bases, every, "right") - 1 == at]
-            self.by_region[number].add(inside, load.loop)
+            by_region[number].add(inside, load.loop)
 
     def bytes(self, region: int, turns: Sequence[float]) -> float:
         """Return how many bytes are loaded; what a later turn of a loop loads counts for so many ``turns``."""
         loaded = self.by_region[region]
         return SECTOR * sum(loaded.count(n) * each for n, each in enumerate(turns))
+
+    def pieces_in_a_byte(self, turns: Sequence[float]) -> float:
+        """Return in how many pieces a byte lies that is loaded, more than pages: what is asked for in one turn lies together."""
+        return _pieces_in_a_byte((loaded, turns) for loaded in self.by_region.values())
+
+    @property
+    def stored_pieces_in_a_byte(self) -> float:
+        """Return the same of what is stored, but in loops."""
+        return _pieces_in_a_byte((stored, (1,)) for stored in self._stored.values())
 
     def shared(self, later: _Touched, region: int) -> float:
         """Return the part of what others load later that was loaded here, the hottest loop's second turn apart."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.requests import LINE, SECTOR, Served
@@ -27,6 +28,14 @@ SOURCES_READ = 10
 """Cycles until a memory instruction has read its registers; arXiv 2503.20481: 9 to 20."""
 
 
+@dataclass(slots=True)
+class _Stored:
+    """A sector of which ``nbytes`` wait to leave, ``since`` a time."""
+
+    since: float
+    nbytes: float = 0.0
+
+
 class LoadStoreUnit:
     """The queues, the pipe, and the L1 cache, of which ``shared`` bytes are shared memory; all add to ``busy``."""
 
@@ -36,9 +45,11 @@ class LoadStoreUnit:
         self._unit_free = [0.0] * PARTITIONS
         self._stage_free = 0.0
         self._beyond_free = self._stored_free = self._rows_free = 0.0
-        self._store_cycles = SECTOR / chip.memory.stored_bytes
-        self._leaving: OrderedDict[int, float] = OrderedDict()
-        """When sectors that are stored will have left the SM."""
+        self._leaving: OrderedDict[tuple[int, int], _Stored] = OrderedDict()
+        """Sectors that wait to leave the SM, by number and the warp that stored to them."""
+        self._leave_for = 0.0
+        """How long those will take."""
+        self._stores = 0
         self.sectors: dict[str, float] = defaultdict(float)
         self._l1: OrderedDict[int, float] = OrderedDict()
         self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
@@ -60,7 +71,7 @@ class LoadStoreUnit:
         self._rows_free = max(self._rows_free, begins) + of_rows
         self._busy["tma"] += of_rows
         if copy.key is None:
-            return max(self._store(copy.sectors, False, begins), self._rows_free)
+            return max(self._store(copy.sectors, begins), self._rows_free)
         took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.bytes_of_copies
         self._beyond_free = max(self._beyond_free, begins) + took
         self._busy["l2"] += took
@@ -71,7 +82,7 @@ class LoadStoreUnit:
     def request(self, warp: Warp, t: InstructionTiming, asks: Served, now: float) -> None:
         """Take a request through the address unit, the shared pipe, and where it leaves the SM."""
         part = warp.part
-        passes, lines, sectors = asks
+        passes, lines, sectors, stored = asks
         memory = self._memory
         unit = max(self._unit_free[part], now)
         begins = max(self._stage_free, unit)
@@ -88,26 +99,52 @@ class LoadStoreUnit:
             far = arrival > done
             done = max(done, arrival)
         elif sectors:
-            warp.stored = self._store(sectors, t.merges, begins + held)
+            of_whom = (warp.number, stored) if t.merges else ()
+            warp.stored = self._store(sectors, begins + held, *of_whom)
+            if t.cached:
+                self._keep(sectors, begins + held)
         if t.copies:
             warp.copies = max(warp.copies, done)
         warp.hold(t.writes, done, far or bool(sectors))
         warp.hold(t.frees, max(begins, now + SOURCES_READ), bool(sectors))
 
-    def _store(self, sectors: Sequence[int], merges: bool, now: float) -> float:
-        """Send sectors to L2, beside what comes from there, but what ``merges`` with one that waits to leave; return when the last has left."""
-        leaving = self._leaving
-        while leaving and next(iter(leaving.values())) <= now:
-            leaving.popitem(last=False)
-        self._stored_free = max(self._stored_free, now)
+    def _store(
+        self, sectors: Sequence[int], now: float, warp: int | None = None, nbytes: float = SECTOR
+    ) -> float:
+        """Send so many bytes of each sector to L2, beside what comes from there; return when the last will have left.
+
+        What a ``warp`` stores goes with what it stored before to a sector that waits to leave.
+        """
+        self._leave(now)
         for sector in sectors:
-            if merges and sector in leaving:
-                continue
-            self._stored_free += self._store_cycles
-            self._busy["stores"] += self._store_cycles
-            if merges:
-                leaving[sector] = self._stored_free
-        return self._stored_free
+            self._stores += 1
+            key = sector, -self._stores if warp is None else warp
+            waits = self._leaving.get(key)
+            if waits is None:
+                waits = self._leaving[key] = _Stored(now)
+            before, waits.nbytes = self._takes(waits), waits.nbytes + nbytes
+            more = self._takes(waits) - before
+            self._leave_for += more
+            self._busy["stores"] += more
+        return max(self._stored_free, now) + self._leave_for
+
+    def _leave(self, now: float) -> None:
+        """Have what waits begin to leave that can before ``now``."""
+        while self._leaving:
+            first = next(iter(self._leaving.values()))
+            begins = max(self._stored_free, first.since)
+            if begins >= now:
+                return
+            self._leaving.popitem(last=False)
+            self._stored_free = begins + self._takes(first)
+            self._leave_for -= self._takes(first)
+
+    def _takes(self, waits: _Stored) -> float:
+        """Return how long a sector takes to leave, of which only a part may be stored."""
+        if not waits.nbytes:
+            return 0.0
+        nbytes = SECTOR if waits.nbytes >= SECTOR else self._memory.part
+        return nbytes / self._memory.stored_bytes
 
     def skip(self, warp: Warp, skipped: Skipped, now: float) -> None:
         """Have the L1 cache hold what turns that are left out would have loaded."""
@@ -141,11 +178,15 @@ class LoadStoreUnit:
             far = self._latency["l2" if _hits(sectors, t.hits) else "dram"]
             latest = max(latest, now + far, self._beyond_free + far - took)
             if t.cached:
-                for sector in sectors:
-                    if sector not in l1:
-                        l1[sector] = latest
-                self._evict()
+                self._keep(sectors, latest)
         return latest
+
+    def _keep(self, sectors: Sequence[int], since: float) -> None:
+        """Have L1 keep sectors that it has not, from when they are there."""
+        for sector in sectors:
+            if sector not in self._l1:
+                self._l1[sector] = since
+        self._evict()
 
 
 def _hits(sectors: Sequence[int], part: float) -> bool:

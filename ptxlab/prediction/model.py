@@ -199,15 +199,18 @@ class LaunchModel:
             reuse = what_if.reuse(reuse)
             run, uneven = grid.run(reuse)
             cycles, runs = run.cycles, sms
-        memory_seconds = chip.dram_seconds(reuse.loaded, reuse.stored)
-        atomic_seconds = self._survey.at_one_address * atomics.CYCLES / (self._clock * 1e6)
-        begin_seconds = ctas * what_if.chip(chip).cta / (self._clock * 1e6)
-        seconds = max(cycles / (self._clock * 1e6), memory_seconds, atomic_seconds, begin_seconds)
-        running = cycles / (self._clock * 1e6) / seconds
+        hertz = self._clock * 1e6
+        outside = {
+            "dram": chip.dram_seconds(reuse.loaded, reuse.stored, reuse.pieces),
+            "ctas": ctas * what_if.chip(chip).cta / hertz,
+            "atomics": self._survey.atomic_cycles / hertz,
+        }
+        seconds = max(cycles / hertz, *outside.values())
+        running = cycles / hertz / seconds
         used = {name: part * running for name, part in _used(run, chip).items()}
-        used |= {"dram": memory_seconds / seconds, "ctas": begin_seconds / seconds}
-        if atomic_seconds:
-            used["atomics"] = atomic_seconds / seconds
+        used |= {
+            name: each / seconds for name, each in outside.items() if each or name != "atomics"
+        }
         seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
         stalls, by_instruction = _shares(run)
         flop, peak = operations(code, run.stalls, chip) or (None, None)
@@ -256,7 +259,7 @@ def _alike(
 def _not_modelled(code: Sequence[DecodedInstruction], gpu: Gpu) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
     everywhere = [i for i in code if i.row is not None and i.row.atomic]
-    meeting = ["atomics that meet in a line"] if any(map(atomics.meets, everywhere)) else []
+    meeting = ["atomics that lie apart"] if any(map(atomics.meets, everywhere)) else []
     if not all(map(atomics.meets, everywhere)):
         meeting.append("atomics of shared memory that meet at an address")
     told = {

@@ -22,8 +22,8 @@ WORDS = SECTOR // 4
 _PASS = 128
 
 
-Served = tuple[int, int, list[int]]
-"""What one warp asks for: passes through shared memory or L1, lines, and the sectors by number."""
+Served = tuple[int, int, list[int], float]
+"""What one warp asks for: passes through shared memory or L1, lines, the sectors by number, and how many bytes of each it stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class Request:
     """Whether what CTAs of other rounds ask for is the same, and does not lie apart from it."""
     lanes: Sectors | None = None
     """Of an atomic the word that each lane is at, by number, as ``Sectors`` has sectors."""
+    stored: Array | None = None
+    """The bytes that each warp stores."""
 
     @property
     def words(self) -> tuple[Array, Array]:
@@ -88,7 +90,9 @@ class Request:
     def served(self, warp: int, apart: int = 0) -> Served:
         """Return what one warp asks for, if all that is not ``common`` lies so many sectors further."""
         lines = 0 if self.lines is None else int(self.lines[warp])
-        return int(self.passes[warp]), lines, self.sectors(warp, 0 if self.common else apart)
+        sectors = self.sectors(warp, 0 if self.common else apart)
+        stored = 0 if self.stored is None else int(self.stored[warp])
+        return int(self.passes[warp]), lines, sectors, stored / (len(sectors) or 1)
 
     def as_common(self, ctas: int) -> Request:
         """Return the same, told to be common where each of several CTAs asks for the same sectors."""
@@ -101,7 +105,7 @@ class Request:
     @property
     def nbytes(self) -> int:
         """What keeping it takes."""
-        arrays = (self.passes, self.lines)
+        arrays = (self.passes, self.lines, self.stored)
         held = sum(counts.nbytes for counts in arrays if counts is not None)
         return held + (self.pattern.nbytes if self.pattern else 0)
 

@@ -35,14 +35,14 @@ class Survey:
     """``ctas`` that were followed, by number, one of each part of the grid in order, and how many instructions the warps of each have ``issued``.
 
     ``groups`` take different ways: each has the places of its CTAs in the survey, first of those that issue least.
-    ``of_all`` are the CTAs there are, which carry out so many atomic operations ``at_one_address``, that which most are at.
+    ``of_all`` are the CTAs there are, whose atomics take so many ``atomic_cycles`` where most meet.
     """
 
     ctas: Array
     issued: Array
     groups: tuple[tuple[int, ...], ...]
     of_all: int
-    at_one_address: float = 0.0
+    atomic_cycles: float = 0.0
 
     @property
     def alike(self) -> bool:
@@ -71,7 +71,7 @@ def survey(code: Sequence[DecodedInstruction], launch: Launch) -> Survey:
     enough = min(_MOST, _THREADS // launch.threads, most)
     if enough <= _FEWEST or (few.alike and issued > _LONG):
         return few
-    return replace(_followed(code, launch, enough), at_one_address=few.at_one_address)
+    return replace(_followed(code, launch, enough), atomic_cycles=few.atomic_cycles)
 
 
 def _followed(
@@ -81,7 +81,7 @@ def _followed(
     ctas = _spread(launch, count)
     steps = interpreter.run(code, launch, ctas.tolist(), meeting)
     issued = _issued(steps, launch, len(ctas), len(code))
-    meet = atomics.operations_at_one_address(steps, launch, len(ctas))
+    meet = atomics.cycles(steps, launch, len(ctas))
     return Survey(ctas, issued.sum(axis=1), _grouped(issued), launch.ctas, meet)
 
 

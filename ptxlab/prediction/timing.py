@@ -51,6 +51,8 @@ _WARPGROUP_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)$")
 _SHARED_BYTES = 128
 _FUSED = {"fma": 2, "fma2": 4, "fp64": 2}
 """FLOP of a lane by what a pipe has most of: a product and a sum, of two halves at once."""
+_OF_64_BITS = ("F64", "S64", "U64")
+"""Conversions from and to these are as many a clock as f64 has results, where those are few: CUDA Programming Guide."""
 _AS_F16 = {"e4m3": 2, "s8": 2}
 """So many times the rate of f16: NVIDIA H100 data sheet."""
 
@@ -127,7 +129,7 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
         kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,
         _reads(i) if kind == FIXED else (),
         row.loads,
-        row.loads and not row.atomic and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))),
+        _stays_in_l1(i, row),
         row.space == "copy" or (kind == PRODUCT and any(operand == SassName("gsb0") for operand in i.operands)),
         group, sums=sums_of_warpgroup(i.sass.modifiers) / hold if kind == PRODUCT else 0.0,
         merges=row.stores and not row.atomic,
@@ -154,6 +156,13 @@ def _kind(i: DecodedInstruction, row: Row) -> tuple[int, tuple[int, int]]:
     return (MEMORY if through_memory else VARIABLE if row.scoreboard else FIXED), (0, 0)
 
 
+def _stays_in_l1(i: DecodedInstruction, row: Row) -> bool:
+    """Say whether L1 has what an instruction asked for: loads, and what is stored to local memory (CUDA Programming Guide)."""
+    if row.atomic or any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))):
+        return False
+    return row.loads or row.space == "local"
+
+
 def _slept(i: DecodedInstruction, chip: Chip) -> int:
     """Return the cycles of a pause: as long as is asked for, of up to twice that; PTX ISA, nanosleep."""
     (asked,) = i.operands
@@ -171,6 +180,8 @@ def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...
     holds = chip.holds
     if pipe == "tensor":
         return ("tensor",), _tensor(i, chip)
+    if pipe == "xu" and any(map(i.has, _OF_64_BITS)) and holds["fp64"] > holds["xu"]:
+        pipe = "fp64"
     if pipe == "fma":
         both = tuple(half for half in ("fmalite", "fmaheavy") if half in holds)
         return both, holds["fmaheavy"]

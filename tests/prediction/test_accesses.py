@@ -112,8 +112,23 @@ def test_local_memory_lies_lane_by_lane() -> None:
     b.set(1, 16)
     assert [len(b.request("LDL R0, [R1]").sectors(warp)) for warp in (0, 1)] == [4, 4]
     assert not set(b.request("LDL R0, [R1]").sectors(0)) & set(b.request("LDL R0, [R1]").sectors(1))
+    four = b.request("STL.128 [R1], R4")
+    passes, lines, sectors, stored = four.served(1)
+    assert (passes, lines, len(sectors)) == (4, 4, 16)
+    assert stored == 32, "all of each sector is stored"
+    assert set(b.request("LDL R0, [R1+0xc]").sectors(1)) < set(sectors)
     b.set(1, 4 * LANE)
     assert len(b.request("LDL R0, [R1]").sectors(0)) == 32
+
+
+def test_what_is_stored_of_a_sector_is_told() -> None:
+    b = Bench()
+    b.point(2, BASE + 32 * LANE.astype(np.uint64))
+    assert b.request("STG.E [R2], R4").served(0)[3] == 4
+    assert b.request("STG.E.128 [R2], R4").served(0)[3] == 16
+    b.point(2, BASE + 4 * LANE.astype(np.uint64))
+    assert b.request("STG.E [R2], R4").served(1)[3] == 32
+    assert b.request("LDG.E R4, [R2]").served(0)[3] == 0
 
 
 def test_generic_addresses_may_be_of_shared_memory_but_not_of_both() -> None:
@@ -215,5 +230,5 @@ def test_nobody_asks_for_nothing() -> None:
     assert (request.passes.tolist(), request.sectors(0), request.served(1)) == (
         [0, 0],
         [],
-        (0, 0, []),
+        (0, 0, [], 0),
     )

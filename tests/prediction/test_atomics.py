@@ -86,7 +86,7 @@ def test_a_lane_takes_as_long_as_a_warp(words: np.ndarray) -> None:
 def test_words_of_their_own_are_not_waited_for(words: np.ndarray) -> None:
     """A word of each CTA is come to by its threads alone: 256 x 32 times, whatever the grid."""
     own, of_cta = (added(words, shift, 32, FEW) for shift in (OWN, OF_CTA))
-    assert own.used["atomics"] < 0.01
+    assert own.used["atomics"] < 0.05
     taken = of_cta.used["atomics"] * (of_cta.seconds - LAUNCH_SECONDS) * 2520e6
     assert taken == pytest.approx(256 * 32, rel=0.01)
 

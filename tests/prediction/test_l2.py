@@ -180,7 +180,7 @@ def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
         predict(PROGRAMS, gpu, 108, 32, passed, kernel=kernel) for kernel in ("apart", "added")
     )
     assert added.cycles == pytest.approx(stored.cycles, rel=0.05)
-    assert set(added.not_modelled) - set(stored.not_modelled) == {"atomics that meet in a line"}
+    assert set(added.not_modelled) - set(stored.not_modelled) == {"atomics that lie apart"}
 
 
 def test_ctas_that_differ_and_run_at_a_time_come_in_step_to_what_they_share() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.prediction.chip import Chip, MemorySystem, find
 from ptxlab.prediction.lsu import LoadStoreUnit
+from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.timing import MEMORY, InstructionTiming
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import Warp
@@ -19,6 +20,7 @@ SYSTEM = MemorySystem(
     wavefront=1,
     l2_bytes=16.0,
     stored_bytes=8.0,
+    part=64,
     l1_kib=1,
     l2_part=1,
     clock=1000,
@@ -43,13 +45,25 @@ ATOMIC = replace(STORE, merges=False)
 FOUR = (0, 1, [0, 1, 2, 3])
 
 
+def asking(
+    lsu: LoadStoreUnit,
+    t: InstructionTiming,
+    asks: tuple[int, int, list[int]],
+    now: float,
+    stored: float = SECTOR,
+    number: int = 0,
+) -> Warp:
+    """Return a warp that has asked, of another sub-partition each time; of each sector it stores so many bytes."""
+    warp = Warp(0, [0], number=number, part=int(now) % 4)
+    lsu.request(warp, t, (*asks, stored), now)
+    return warp
+
+
 def there(
     lsu: LoadStoreUnit, t: InstructionTiming, asks: tuple[int, int, list[int]], now: float
 ) -> float:
-    """Return when what a warp asks for is there: it is of another sub-partition each time."""
-    warp = Warp(0, [0], part=int(now) % 4)
-    lsu.request(warp, t, asks, now)
-    return warp.board[0]
+    """Return when what a warp asks for is there."""
+    return asking(lsu, t, asks, now).board[0]
 
 
 def test_a_load_waits_for_the_port_of_the_sm() -> None:
@@ -69,24 +83,39 @@ def test_a_store_leaves_beside_what_is_loaded_and_nobody_waits_for_it() -> None:
     assert (busy["stores"], busy["l2"]) == (16, 8)
 
 
+HALF = SECTOR / 2
+
+
 @pytest.mark.parametrize(
-    ("first", "second", "at", "cycles"),
+    ("second", "stored", "at", "number", "cycles"),
     [
-        (STORE, STORE, 8, 16),
-        (STORE, STORE, 50, 32),
-        (STORE, ATOMIC, 8, 32),
-        (ATOMIC, ATOMIC, 8, 32),
+        (STORE, HALF, 8, 0, 8 + 3 * 4),
+        (STORE, HALF / 2, 8, 0, 4 * 8),
+        (STORE, HALF, 8, 1, 7 * 8),
+        (STORE, HALF, 500, 0, 7 * 8),
+        (STORE, SECTOR, 500, 0, 4 * 8 + 3 * 4),
+        (ATOMIC, HALF, 8, 0, 4 * 8 + 3 * 4),
     ],
 )
-def test_what_is_stored_to_a_sector_that_has_not_left_goes_with_it(
-    first: InstructionTiming, second: InstructionTiming, at: float, cycles: float
+def test_what_a_warp_stores_goes_with_what_it_stored_to_a_sector_that_waits_to_leave(
+    second: InstructionTiming, stored: float, at: float, number: int, cycles: float
 ) -> None:
-    """Half a sector each time: the second half is in time, late, or an atomic's."""
+    """4 cycles for a whole sector, 8 for a part of one: the other halves come in time, but of one sector, or late, or are
+    no halves, or of another warp, or atomics, which are not told apart.
+    """
     busy: dict[str, float] = defaultdict(float)
     lsu = unit(busy=busy)
-    there(lsu, first, (0, 1, [3, 2, 1, 0]), 0)
-    there(lsu, second, (0, 1, [1, 0] if cycles == 16 else [3, 2, 1, 0]), at)
+    asking(lsu, STORE, (0, 1, [3, 2, 1, 0]), 0, HALF)
+    asking(lsu, second, (0, 1, [2, 1, 0]), at, stored, number)
     assert busy["stores"] == cycles
+
+
+def test_who_stores_knows_when_the_last_has_left() -> None:
+    lsu = unit()
+    assert asking(lsu, STORE, FOUR, 0).stored == 2 + 4 * 4
+    assert asking(lsu, STORE, (0, 1, [4]), 1, HALF).stored == 2 + 4 * 4 + 8
+    assert asking(lsu, STORE, (0, 1, [4]), 2, HALF).stored == 2 + 4 * 4 + 4
+    assert asking(lsu, STORE, (0, 1, [8]), 1000).stored == 1000 + 2 + 4
 
 
 def test_what_l1_has_or_is_on_its_way_there_is_not_asked_again() -> None:
@@ -95,6 +124,17 @@ def test_what_l1_has_or_is_on_its_way_there_is_not_asked_again() -> None:
     assert there(lsu, LOAD, FOUR, 1) == first
     assert there(lsu, LOAD, FOUR, 1000) == 1000 + L1
     assert there(lsu, replace(LOAD, cached=False), FOUR, 2000) == 2000 + 2 + L2
+
+
+def test_what_is_stored_to_local_memory_stays_in_l1_and_leaves_too() -> None:
+    """A store that L1 keeps: who loads it again waits for L1 alone, and it has left the SM all the same."""
+    busy: dict[str, float] = defaultdict(float)
+    lsu = unit(busy=busy)
+    there(lsu, replace(STORE, cached=True), FOUR, 0)
+    there(lsu, STORE, (0, 1, [4, 5, 6, 7]), 1)
+    assert there(lsu, LOAD, FOUR, 1000) == 1000 + L1
+    assert there(lsu, LOAD, (0, 1, [4, 5, 6, 7]), 2000) == 2000 + 2 + L2
+    assert busy["stores"] == 32
 
 
 def test_the_oldest_lines_leave_l1() -> None:
@@ -156,9 +196,9 @@ def test_what_is_copied_is_looked_up_while_it_passes(lines: int) -> None:
     """16 sectors take 32 cycles of 16 bytes; the next copy's begin when these are through, and 4 cycles of shared memory."""
     past = replace(LOAD, copies=True, cached=False)
     lsu, warp = unit(), Warp(0, [0])
-    lsu.request(warp, past, (4, lines, list(range(16))), 0)
+    lsu.request(warp, past, (4, lines, list(range(16)), 0), 0)
     assert warp.copies == 4 + L2
-    lsu.request(warp, past, (4, lines, list(range(16, 32))), 0)
+    lsu.request(warp, past, (4, lines, list(range(16, 32)), 0), 0)
     assert warp.copies == 4 + 32 + L2
 
 
@@ -168,9 +208,9 @@ def test_six_instructions_of_a_sub_partition_are_one_too_many() -> None:
     shared = replace(LOAD, latency=SHARED, cached=False)
     for _ in range(5):
         assert lsu.full_until(0, 0) == 0
-        lsu.request(warp, shared, (1, 0, []), 0)
+        lsu.request(warp, shared, (1, 0, [], 0), 0)
     assert lsu.full_until(0, 0) == 0  # one of them is in the unit
-    lsu.request(warp, shared, (1, 0, []), 0)
+    lsu.request(warp, shared, (1, 0, [], 0), 0)
     assert lsu.full_until(0, 0) == 4
     assert lsu.full_until(1, 0) == 0
     assert lsu.full_until(0, 4) == 0
@@ -178,10 +218,10 @@ def test_six_instructions_of_a_sub_partition_are_one_too_many() -> None:
 
 def test_sources_are_read_when_the_request_is_served() -> None:
     lsu, warp, shared = unit(), Warp(0, [0]), replace(LOAD, latency=SHARED, cached=False)
-    lsu.request(warp, shared, (1, 0, []), 0)
+    lsu.request(warp, shared, (1, 0, [], 0), 0)
     assert warp.board[1] == 10
-    lsu.request(warp, shared, (40, 0, []), 0)
-    lsu.request(warp, shared, (1, 0, []), 1)
+    lsu.request(warp, shared, (40, 0, [], 0), 0)
+    lsu.request(warp, shared, (1, 0, [], 0), 1)
     assert warp.board[1] == 44  # served behind the forty
 
 

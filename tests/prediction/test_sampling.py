@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from ptxlab.isa.targets import TARGETS
-from ptxlab.prediction import accesses, l2, trace
+from ptxlab.prediction import accesses, l2, sector_map, trace
 from ptxlab.prediction.accesses import Accesses
-from ptxlab.prediction.l2 import SectorMap
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.run import Run
+from ptxlab.prediction.sector_map import SectorMap
 from ptxlab.prediction.trace import Loop, SampledLoop
 from ptxlab.prediction.turns import Issued, Part, Passed, Turns
 from ptxlab.prediction.unfilled import UnfilledDevice
@@ -211,18 +211,20 @@ def test_a_map_of_sectors_counts_each_once_by_the_least_kind() -> None:
     sectors.add(np.array([first + 4]), 2)
     other.add(np.array([first, first + 4, first + 5]), 0)
     assert [sectors.count(kind) for kind in range(3)] == [2, 2, 0]
+    assert [sectors.pieces(kind) for kind in range(3)] == [1, 2, 0]
     assert sectors.shared(other, but=1) == 1 / 3
     assert sectors.shared(other, but=2) == 2 / 3
 
 
 def test_of_a_large_region_some_blocks_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of 16 KiB of which a quarter was loaded; one of 16 blocks of 128 sectors is looked at."""
-    monkeypatch.setattr(l2, "MOST_SECTORS", 1 << 16)
+    monkeypatch.setattr(sector_map, "MOST_SECTORS", 1 << 16)
     every = np.arange(1 << 20)
     sampled, other = (SectorMap(1 << 20, 32 << 20) for _ in range(2))
     sampled.add((1 << 15) + every[every % 512 < 128], 0)
     other.add((1 << 15) + every, 0)
     assert sampled.count(0) == pytest.approx(len(every) / 4, rel=0.05)
+    assert sampled.pieces(0) == pytest.approx(len(every) / 512, rel=0.05)
     assert sampled.shared(other, but=1) == pytest.approx(1 / 4, rel=0.05)
 
 

@@ -31,12 +31,27 @@ def test_what_waits_for_a_scoreboard_takes_a_latency_of_the_chip(
 
 
 @in_one_test(
+    ("text", "cached"),
+    [
+        ("LDG.E R0, [R4.64]", True), ("LDL R0, [R1]", True), ("STL R0, [R1]", True), ("STG.E [R4.64], R0", False),
+        ("LDG.E.STRONG.GPU R0, [R4.64]", False), ("LDGSTS.E.BYPASS.128 [R0], [R4.64]", False),
+    ],
+)  # fmt: skip
+def test_l1_has_what_was_loaded_and_what_was_stored_to_local_memory(
+    text: str, cached: bool
+) -> None:
+    assert timed(text).cached == cached
+
+
+@in_one_test(
     ("text", "pipes", "hold"),
     [
         ("FFMA R0, R1, R2, R3", ("fmalite", "fmaheavy"), 2), ("IMAD R0, R1, R2, R3", ("fmaheavy",), 2),
         ("HFMA2 R0, R1, R2, R3", ("fmaheavy",), 2), ("LOP3.LUT R0, R1, R2, RZ, 0xc0, !PT", ("alu",), 2),
         ("MUFU.RCP R0, R1", ("xu",), 8), ("DADD R0, R2, R4", ("fp64",), 64), ("BRA `(.L)", (), 0),
-        ("UIADD3 UR4, UR5, UR6, URZ", ("uniform",), 2),
+        ("UIADD3 UR4, UR5, UR6, URZ", ("uniform",), 2), ("F2F.F64.F32 R0, R2", ("fp64",), 64),
+        ("F2F.F32.F64 R0, R2", ("fp64",), 64), ("I2F.S64 R0, R2", ("fp64",), 64), ("F2F.F16.F32 R0, R2", ("xu",), 8),
+        ("I2F R0, R2", ("xu",), 8),
     ],
 )  # fmt: skip
 def test_a_pipe_is_held_as_long_as_its_lanes_take(
@@ -44,6 +59,12 @@ def test_a_pipe_is_held_as_long_as_its_lanes_take(
 ) -> None:
     timing = timed(text)
     assert (timing.pipes, timing.hold) == (pipes, hold)
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200"])
+def test_where_f64_is_as_fast_as_others_numbers_change_to_it_as_to_others(gpu: str) -> None:
+    timing = timed("F2F.F64.F32 R0, R2", gpu)
+    assert (timing.pipes, timing.hold) == (("xu",), find(gpu).holds["xu"])
 
 
 @in_one_test(

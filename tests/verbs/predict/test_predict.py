@@ -202,9 +202,10 @@ def test_a_gpu_of_ones_own_is_told_in_a_file(
     assert (find("mine.toml").gpu.bandwidth, find("rtx4090").gpu.bandwidth) == (100, 1008)
 
 
-def test_a_file_may_say_what_limit_of_power_a_card_has() -> None:
-    Path("mine.toml").write_text('like = "rtx5090"\npower = 400\n')
-    assert find("mine.toml").gpu == find("rtx5090").gpu.limited(400)
+def test_a_file_may_say_what_limit_of_power_a_card_has(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('like = "rtx5090"\npower = 400\n')
+    assert find(str(file)).gpu == find("rtx5090").gpu.limited(400)
 
 
 def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
