@@ -241,11 +241,18 @@ def _known(file: str, table: Mapping[str, Any], given: Any) -> dict[str, Any]:
                 f"{file}: {name!r} is told of no GPU: {', '.join(table)} are",
                 hint=did_you_mean(name, table),
             )
-        takes = _TAKES.get(name, (int, float))
-        no_number = takes is not bool and value in (True, False)
-        if not isinstance(value, takes) or no_number or str(value).startswith("-"):
+        if not _fits(name, value):
             raise PtxlabError(f"{file}: {name} is {value!r}, and such as {table[name]!r} here")
     return given
+
+
+def _fits(name: str, value: object) -> bool:
+    """Say whether a value may be that of ``name``: its text, whether it is so, or a number above 0."""
+    takes = _TAKES.get(name, float)
+    if isinstance(value, bool | str) or takes in (bool, str):
+        return type(value) is takes
+    whole = isinstance(value, int) or takes is float
+    return whole and isinstance(value, int | float) and value > 0
 
 
 @cache

@@ -208,6 +208,13 @@ def test_a_file_may_say_what_limit_of_power_a_card_has(tmp_path: Path) -> None:
     assert find(str(file)).gpu == find("rtx5090").gpu.limited(400)
 
 
+def test_a_gpu_of_ones_own_may_have_one_of_something(tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text('like = "t4"\nsms = 1\nl2_mib = 1\n[memory]\nwavefront = 1\n')
+    small = find(str(file))
+    assert (small.gpu.sms, small.gpu.l2_mib, small.memory.wavefront) == (1, 1, 1)
+
+
 def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
     scale: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,6 +246,8 @@ def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
         ('like = "rtx5090"\npower = 0', "power is 0"),
         ('like = "rtx3090"\npower = 300', "what a limit of power leaves RTX 3090"),
         ('like = "a100"\nl2_mib = -4', "l2_mib is -4"),
+        ('like = "a100"\nname = true', "name is True"),
+        ('like = "a100"\nbandwidth = nan', "bandwidth is nan"),
         ('like = "a100"\nlatency = 3', "3 is no table"),
         ('like = "a100"\n[latency]\nl3 = 3', "'l3' is told of no GPU"),
     ],
