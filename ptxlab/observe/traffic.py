@@ -18,6 +18,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.isa.targets import WARP
+from ptxlab.layouts.local_memory import places
 from ptxlab.layouts.shared_memory import ACCESSES, BANK_BYTES, PASS_BYTES, bank, wavefronts
 
 SECTOR_BYTES = 32
@@ -125,12 +126,10 @@ def of_local(items: Items) -> Traffic:
 
     A word of a lane lies beside the same word of the next lane, so a sector is one word of 8 lanes.
     """
-    words = max(1, items.nbytes // BANK_BYTES)
-    word = items.addresses[..., np.newaxis] // BANK_BYTES + np.arange(words)
-    lane = (np.arange(items.addresses.shape[1]) % WARP)[:, np.newaxis]
-    sectors = (word * WARP + lane) * BANK_BYTES // SECTOR_BYTES
+    sectors = places(items.addresses, items.nbytes) // SECTOR_BYTES
+    words = sectors.shape[1]
     asked = items.asked
-    wide = None if asked is None else np.repeat(asked, words, axis=1)
+    wide = None if asked is None else np.tile(asked, words)
     rows, _ = _filled(sectors.reshape(len(sectors), -1), wide)
     if asked is None:
         lanes = np.full(len(rows), items.addresses.shape[1])

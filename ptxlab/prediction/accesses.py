@@ -12,6 +12,7 @@ import numpy as np
 from ptxlab.emulator.prepare.row import RowForm
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
+from ptxlab.layouts.local_memory import places
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import NOWHERE, STACK, Launch
 from ptxlab.machine.memory import GlobalWords, Words
@@ -184,15 +185,18 @@ class Accesses:
             if i.known.matrix:
                 return Request(of_matrices(tables[0], matrices(i.sass.modifiers)))
             return Request(of_shared(tables[0], asked, nbytes))
-        stored = asked.sum(axis=1) * nbytes if i.known.stores else None
+        first, table, each = tables[0], tables[-1], asked
         if space == "local":
-            words = _words_of_lanes(tables[0], nbytes)
-            passes = of_shared(words[:, 0], asked, nbytes)
-            each = np.broadcast_to(asked[:, None], words.shape).reshape(len(words), -1)
-            return Request(passes, *of_global(words.reshape(each.shape), each), stored=stored)
-        lanes = of_atomics(tables[-1], asked) if i.known.atomic else None
-        passes = of_shared(tables[0], asked, nbytes)
-        return Request(passes, *of_global(tables[-1], asked), lanes=lanes, stored=stored)
+            warps = np.arange(len(table), dtype=U64)[:, None, None] << U64(32)
+            words = places(table, nbytes) + warps
+            first, table = words[:, 0], words.reshape(len(words), -1)
+            each = np.tile(asked, words.shape[1])
+        return Request(
+            of_shared(first, asked, nbytes),
+            *of_global(table, each),
+            lanes=of_atomics(table, each) if i.known.atomic else None,
+            stored=asked.sum(axis=1) * nbytes if i.known.stores else None,
+        )
 
     def _table(self, addresses: Array, threads: Array) -> Array:
         if len(threads) == self._registers.threads:
@@ -214,18 +218,6 @@ class Accesses:
         asked = np.zeros(self._registers.threads, bool)
         asked[threads] = holds
         return asked.reshape(-1, WARP)
-
-
-def _words_of_lanes(addresses: Array, nbytes: int) -> Array:
-    """Return where the words of local memory lie that are at ``addresses`` of each lane: [warps, words, lanes].
-
-    The same word of all lanes of a warp lies in one line (CUDA Programming Guide, Local Memory).
-    """
-    warps = np.arange(len(addresses), dtype=U64)[:, None] << U64(32)
-    first = addresses // U64(4) * U64(LINE) + np.arange(WARP, dtype=U64) * U64(4) + warps
-    words = np.arange(max(nbytes // 4, 1), dtype=U64) * U64(LINE)
-    apart: Array = first[:, None] + words[:, None]
-    return apart
 
 
 def _narrowed(form: RowForm, addresses: Array, words: Results) -> Results:

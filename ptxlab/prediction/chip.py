@@ -251,8 +251,9 @@ def _fits(name: str, value: object) -> bool:
     takes = _TAKES.get(name, float)
     if isinstance(value, bool | str) or takes in (bool, str):
         return type(value) is takes
-    whole = isinstance(value, int) or takes is float
-    return whole and isinstance(value, int | float) and value > 0
+    if isinstance(value, float):
+        return takes is float and value > 0
+    return isinstance(value, int) and value > 0
 
 
 @cache

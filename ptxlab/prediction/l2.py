@@ -120,10 +120,11 @@ def reuse(
     if cache.has_all(there.footprint, asked / (loaded or 1)):
         return Reuse()
     steps = _accesses(code, issued, numbers, loops)
+    loading = {step: access for step, access in steps.items() if not access.stores}
     ctas = int(np.prod(launch.config.grid))
     first, two = (
-        _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), steps, more)
-        for n in (0, 1)
+        _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), asked_for, more)
+        for n, asked_for in enumerate((steps, loading))
     )
     turns = _turns_for_one(loops)
     together = {n: first.bytes(n, turns) for n in first.by_region}
@@ -210,10 +211,10 @@ def _accesses(
                 of_loop[first:last] = _LEFT_OUT
     if loops and len(loops[0].loop.runs[0]) > 1:
         end = loops[0].loop.runs[0][1][1]
-    loading = zip(issued[:end].tolist(), of_loop[:end].tolist(), strict=True)
+    every = zip(issued[:end].tolist(), of_loop[:end].tolist(), strict=True)
     return {
         step: _Access(int(numbers[step]), loop, not loads(code[numbers[step]]))
-        for step, loop in loading
+        for step, loop in every
         if loop != _LEFT_OUT and (loads(code[numbers[step]]) or stores(code[numbers[step]]))
     }
 
@@ -245,7 +246,7 @@ def _pieces_in_a_byte(maps: Iterable[tuple[SectorMap, Sequence[float]]]) -> floa
 
 
 class _Touched:
-    """The sectors that CTAs load at some ``steps``, by region, and which loop was the first to load each."""
+    """The sectors that CTAs load, and store, at some ``steps``, by region, and which loop was the first to come to each."""
 
     def __init__(
         self,
@@ -272,11 +273,11 @@ class _Touched:
         every = sectors(request)
         if not len(every):
             return
-        load = self._steps[step]
-        by_region = self._stored if load.stores else self.by_region
+        access = self._steps[step]
+        by_region = self._stored if access.stores else self.by_region
         first, last = np.searchsorted(self._bases, (every.min(), every.max()), "right") - 1
-        if not load.stores:
-            self.region_of[load.number] = self._regions[first][0]
+        if not access.stores:
+            self.region_of[access.number] = self._regions[first][0]
         for at in range(first, last + 1):
             number, region = self._regions[at]
             if number not in by_region:
@@ -284,7 +285,7 @@ class _Touched:
             inside = every
             if first != last:
                 inside = every[np.searchsorted(self._bases, every, "right") - 1 == at]
-            by_region[number].add(inside, load.loop)
+            by_region[number].add(inside, access.loop)
 
     def bytes(self, region: int, turns: Sequence[float]) -> float:
         """Return how many bytes are loaded; what a later turn of a loop loads counts for so many ``turns``."""

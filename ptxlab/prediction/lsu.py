@@ -120,9 +120,10 @@ class LoadStoreUnit:
             self._stores += 1
             key = sector, -self._stores if warp is None else warp
             waits = self._leaving.get(key)
+            before = self._takes(waits) if waits else 0.0
             if waits is None:
                 waits = self._leaving[key] = _Stored(now)
-            before, waits.nbytes = self._takes(waits), waits.nbytes + nbytes
+            waits.nbytes += nbytes
             more = self._takes(waits) - before
             self._leave_for += more
             self._busy["stores"] += more
@@ -141,8 +142,6 @@ class LoadStoreUnit:
 
     def _takes(self, waits: _Stored) -> float:
         """Return how long a sector takes to leave, of which only a part may be stored."""
-        if not waits.nbytes:
-            return 0.0
         nbytes = SECTOR if waits.nbytes >= SECTOR else self._memory.part
         return nbytes / self._memory.stored_bytes
 

@@ -203,14 +203,13 @@ class LaunchModel:
         outside = {
             "dram": chip.dram_seconds(reuse.loaded, reuse.stored, reuse.pieces),
             "ctas": ctas * what_if.chip(chip).cta / hertz,
-            "atomics": self._survey.atomic_cycles / hertz,
         }
+        if self._survey.atomic_cycles:
+            outside["atomics"] = self._survey.atomic_cycles / hertz
         seconds = max(cycles / hertz, *outside.values())
         running = cycles / hertz / seconds
         used = {name: part * running for name, part in _used(run, chip).items()}
-        used |= {
-            name: each / seconds for name, each in outside.items() if each or name != "atomics"
-        }
+        used |= {name: each / seconds for name, each in outside.items()}
         seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
         stalls, by_instruction = _shares(run)
         flop, peak = operations(code, run.stalls, chip) or (None, None)
