@@ -12,7 +12,7 @@ import numpy as np
 from ptxlab.emulator.prepare.row import RowForm
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
-from ptxlab.layouts.local_memory import places
+from ptxlab.layouts.local_memory import WORD, places
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import NOWHERE, STACK, Launch
 from ptxlab.machine.memory import GlobalWords, Words
@@ -195,7 +195,7 @@ class Accesses:
             of_shared(first, asked, nbytes),
             *of_global(table, each),
             lanes=of_atomics(table, each) if i.known.atomic else None,
-            stored=asked.sum(axis=1) * nbytes if i.known.stores else None,
+            carried=asked.sum(axis=1) * (nbytes if i.known.stores else max(nbytes, WORD)),
         )
 
     def _table(self, addresses: Array, threads: Array) -> Array:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.requests import LINE, SECTOR, Served
+from ptxlab.prediction.requests import LINE, PASS, SECTOR, Served
 from ptxlab.prediction.run import PARTITIONS
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
@@ -82,11 +82,13 @@ class LoadStoreUnit:
     def request(self, warp: Warp, t: InstructionTiming, asks: Served, now: float) -> None:
         """Take a request through the address unit, the shared pipe, and where it leaves the SM."""
         part = warp.part
-        passes, lines, sectors, stored = asks
+        passes, lines, sectors, carried = asks
         memory = self._memory
         unit = max(self._unit_free[part], now)
         begins = max(self._stage_free, unit)
-        taken = passes * memory.wavefront
+        taken: float = passes * memory.wavefront
+        if t.loads and carried:  # a pass that brings a few lanes little takes one
+            taken = min(taken, max(passes, carried * memory.wavefront / PASS))
         held = max(taken, 1 + (lines - 1) * LOOKUP_CYCLES, memory.request)
         self._stage_free = begins + held
         self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)
@@ -99,7 +101,7 @@ class LoadStoreUnit:
             far = arrival > done
             done = max(done, arrival)
         elif sectors:
-            of_whom = (warp.number, stored) if t.merges else ()
+            of_whom = (warp.number, carried / len(sectors)) if t.merges else ()
             warp.stored = self._store(sectors, begins + held, *of_whom)
             if t.cached:
                 self._keep(sectors, begins + held)

@@ -397,10 +397,12 @@ def _growth(then: Standing, now: Standing) -> _Growth | None:
         growth: dict[int, Array] = {}
         for bit, (word, known) in after.items():
             earlier, was_known = before[bit]
+            if word is earlier and known is was_known:
+                continue
             if not np.array_equal(known, was_known):
                 return None
             moved = (word != earlier) & known
-            if turns:
+            if turns and moved.any():
                 moved = moved & ~np.isin(word | earlier, _ONE_BIT)
             if moved.any():
                 if bit >= uses.PREDICATES:

@@ -19,11 +19,12 @@ from ptxlab.machine.values import Array
 
 LINE, SECTOR = 128, 32
 WORDS = SECTOR // 4
-_PASS = 128
+PASS = 128
+"""Bytes that a pass brings at most."""
 
 
-Served = tuple[int, int, list[int], float]
-"""What one warp asks for: passes through shared memory or L1, lines, the sectors by number, and how many bytes of each it stores."""
+Served = tuple[int, int, list[int], int]
+"""What one warp asks for: passes through shared memory or L1, lines, the sectors by number, and how many bytes it carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Request:
     """Whether what CTAs of other rounds ask for is the same, and does not lie apart from it."""
     lanes: Sectors | None = None
     """Of an atomic the word that each lane is at, by number, as ``Sectors`` has sectors."""
-    stored: Array | None = None
-    """The bytes that each warp stores."""
+    carried: Array | None = None
+    """The bytes that each warp stores, or loads into registers, of global memory."""
 
     @property
     def words(self) -> tuple[Array, Array]:
@@ -91,8 +92,8 @@ class Request:
         """Return what one warp asks for, if all that is not ``common`` lies so many sectors further."""
         lines = 0 if self.lines is None else int(self.lines[warp])
         sectors = self.sectors(warp, 0 if self.common else apart)
-        stored = 0 if self.stored is None else int(self.stored[warp])
-        return int(self.passes[warp]), lines, sectors, stored / (len(sectors) or 1)
+        carried = 0 if self.carried is None else int(self.carried[warp])
+        return int(self.passes[warp]), lines, sectors, carried
 
     def as_common(self, ctas: int) -> Request:
         """Return the same, told to be common where each of several CTAs asks for the same sectors."""
@@ -105,7 +106,7 @@ class Request:
     @property
     def nbytes(self) -> int:
         """What keeping it takes."""
-        arrays = (self.passes, self.lines, self.stored)
+        arrays = (self.passes, self.lines, self.carried)
         held = sum(counts.nbytes for counts in arrays if counts is not None)
         return held + (self.pattern.nbytes if self.pattern else 0)
 
@@ -125,7 +126,7 @@ def of_shared(table: Array, asked: Array, nbytes: int) -> Array:
             )  # fmt: skip
             filled, lanes = first, WARP // 2
             asked = np.repeat(np.asarray(asked.any(axis=1))[:, None], lanes, axis=1)
-    width = min(lanes, _PASS // max(nbytes, 4))
+    width = min(lanes, PASS // max(nbytes, 4))
     counts = wavefronts(filled.reshape(-1, width), nbytes).reshape(len(filled), -1)
     counts = counts * asked.reshape(len(filled), -1, width).any(axis=2)
     total: Array = counts.sum(axis=1)

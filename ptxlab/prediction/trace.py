@@ -19,7 +19,7 @@ FEW_TILES = 3
 ENOUGH = 24_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""
 
-MANY = 1_000_000
+MANY = 500_000
 """Instructions of all warps in tiles that differ, which are run clock by clock."""
 
 MOST = 100_000

@@ -24,26 +24,30 @@ Asked = tuple[Orders, ...]
 class Window:
     """The time from when the last of all warps has come to the first of its marks until the first has to its last.
 
+    Where the first are so far ahead that they have before, it opens when half of all have come to the first of theirs:
+    what the warps that are behind take when the others have ended is none of a turn's, as other CTAs have begun then.
     ``opened`` and ``closed`` are what came of the SM until then.
     """
 
     def __init__(self, warps: int) -> None:
-        self._behind = warps
+        self._behind, self._half = warps, warps // 2
         self.opened: Run | None = None
         self.closed: Run | None = None
 
     def come(self, warp: Warp, until: Callable[[], Run]) -> None:
         """Hear that a warp has come to a mark."""
+        if self.closed is not None:
+            return
         if warp.marks:
             self._behind -= 1
-            if not self._behind:
+            if self._behind in (0, self._half):
                 self.opened = until()
-        elif self.closed is None:
+        else:
             self.closed = until()
 
     @property
     def between(self) -> tuple[Run, Run] | None:
-        """What came of the SM until it opened, and until it closed; None where the first warps are so far ahead that it did not."""
+        """What came of the SM until it opened, and until it closed; None where it did not before."""
         opened, closed = self.opened, self.closed
         return (opened, closed) if opened and closed and opened.issued < closed.issued else None
 

@@ -500,6 +500,22 @@ def test_an_address_behind_an_array_is_the_same_on_another_gpu() -> None:
     assert difference.steps > 8
 
 
+def test_predicting_a_launch_copies_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may have as much memory as a GPU; what writes nothing needs nobody to put back what it wrote."""
+    session = Session("sm_80")
+    kernel = session.load(program(tmp_path), "turn.ptx").kernel("turn")
+    session.launch(kernel, CONFIG, *borrowed(np.zeros(64, np.uint32)))
+    launched, keeping = session.last, "ptxlab.emulator.run.memory.GlobalMemory.kept"
+    assert launched is not None
+    with monkeypatch.context() as refusing:
+        refusing.setattr(keeping, lambda _: pytest.fail("memory is copied"))
+        assert launched.predict("rtx3090").cycles > 0
+        with pytest.raises(pytest.fail.Exception):
+            launched.profile()
+
+
 def test_every_verb_looks_into_a_launch(tmp_path: Path) -> None:
     session = Session("sm_80")
     text = program(tmp_path)

@@ -55,7 +55,7 @@ def asking(
 ) -> Warp:
     """Return a warp that has asked, of another sub-partition each time; of each sector it stores so many bytes."""
     warp = Warp(0, [0], number=number, part=int(now) % 4)
-    lsu.request(warp, t, (*asks, stored), now)
+    lsu.request(warp, t, (*asks, int(stored * len(asks[2]))), now)
     return warp
 
 
@@ -180,6 +180,25 @@ def test_a_load_of_many_lines_holds_the_pipe(lines: int, passes: int, measured: 
     there(lsu, LOAD, (passes, lines, sectors), 1000)
     behind = there(lsu, LOAD, (1, 1, [0]), 1001) - L1
     assert behind - 1000 == pytest.approx(max(measured, 1), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("passes", "nbytes", "cycles"),
+    [(1, 128, 2), (2, 128, 2), (32, 128, 32), (8, 32, 8), (4, 512, 8), (2, 0, 4)],
+)
+def test_a_pass_that_brings_few_lanes_their_words_takes_one_cycle_on_turing(
+    passes: int, nbytes: int, cycles: int
+) -> None:
+    """64 bytes a cycle go to registers: a line takes two, and a word of each of 32 lines 32, which is what loads of a
+    line a lane take an RTX 2060 and a GTX 1650 (R100001/Programming-Massively-Parallel-Processors). How many bytes is
+    not told of shared memory.
+    """
+    busy: dict[str, float] = defaultdict(float)
+    lsu, warp = unit(busy=busy, wavefront=2, request=1), Warp(0, [0])
+    lsu.request(warp, LOAD, (passes, 1, [], nbytes), 0)
+    assert busy["lsu"] == cycles
+    lsu.request(warp, STORE, (passes, 1, [], nbytes), 0)
+    assert busy["lsu"] == cycles + 2 * passes
 
 
 def test_wavefronts_hold_the_pipe() -> None:

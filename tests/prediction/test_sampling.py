@@ -168,16 +168,20 @@ def test_where_warps_are_too_far_ahead_of_each_other_fewer_turns_say_what_the_re
 
 @pytest.mark.parametrize(
     ("order", "between"),
-    [("aabb", (2, 3)), ("abab", None), ("aab", (2, 3)), ("aa", None), ("ab", None)],
-)
+    [
+        ("ABab", (2, 3)), ("AaBb", (1, 2)), ("ABb", (2, 3)), ("AB", None), ("AaB", (1, 2)),
+        ("ABCDab", (4, 5)), ("ABCaD", (2, 4)), ("ABab" + "CDcd", (2, 3)), ("AaBCD", None),
+    ],
+)  # fmt: skip
 def test_a_window_is_open_from_the_last_that_comes_to_the_first_that_leaves(
     order: str, between: tuple[int, int] | None
 ) -> None:
-    """Warps come to their first mark, a, and to their second, b."""
-    window, at = Window(2), iter(range(1, 5))
-    warps = [Warp(n, [], marks=[1, 2]) for n in range(2)]
+    """Warps come to their first mark, as A to D, and to their second, as a to d; half of them may have to be enough."""
+    count = len(set(order.lower()))
+    window, at = Window(count), iter(range(1, 2 * count + 1))
+    warps = {"abcd"[n]: Warp(n, [], marks=[1, 2]) for n in range(count)}
     for letter in order:
-        warp = next(warp for warp in warps if len(warp.marks) == (2 if letter == "a" else 1))
+        warp = warps[letter.lower()]
         warp.marks.pop(0)
         now = next(at)
         window.come(warp, lambda now=now: ran(now, now))  # type: ignore[misc]
