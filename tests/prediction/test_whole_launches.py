@@ -249,7 +249,7 @@ def test_what_l2_has_lost_when_a_cta_comes_to_it_again_is_loaded_again(
 ) -> None:
     """108 CTAs walk twice through 108 MiB, of which an A100's L2 cache keeps 20; 6.75 MiB come from DRAM once."""
     array = np.zeros(108 * turns << 12, np.float32)
-    moved = in_dram(predict(walked(body), "a100", 108, 1024, [array, turns]))
+    moved = in_dram(predict(walked(body), "a100", 108, 1024, [array, turns], cold=True))
     assert moved == pytest.approx(find("a100").dram_seconds(times * array.nbytes, 0), rel=0.03)
 
 
