@@ -50,8 +50,9 @@ _PORT = 64
 @dataclass(frozen=True, slots=True)
 class MemorySystem:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
-    of shared memory or L1; ``l2_bytes`` come from beyond the SM, and ``stored_bytes`` go there beside them: Nsight
-    Compute counts the two ways apart, ``l1tex__m_xbar2l1tex`` and ``l1tex__m_l1tex2xbar``.
+    of shared memory, or bring a whole pass of L1 into registers; ``l2_bytes`` come from beyond the SM, and
+    ``stored_bytes`` go there beside them: Nsight Compute counts the two ways apart, ``l1tex__m_xbar2l1tex`` and
+    ``l1tex__m_l1tex2xbar``.
 
     ``l1_kib`` are shared memory's too; ``l2_part`` of the L2 cache keeps what comes again. ``clock`` is
     the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
