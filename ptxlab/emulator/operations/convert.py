@@ -161,9 +161,31 @@ _between("cvt{.<rnd>}.<D>.<S>", rnd=RND, D="bf16", S="f16", needs=BF16)
 RUBIN = "sm_107f 9.4"
 
 
+_TF32_BITS, _TF32_HALF, _TF32_LAST = map(np.uint32, (0xFFFFE000, 0x1000, 0x2000))
+
+
+def tf32_away_from_zero(a: Array, finite: bool) -> Array:
+    """Convert f32 to tf32 as ptxas has every chip do it, with integers: of NaN, too, the lower bits are cut off.
+
+    Where a NaN had only those an infinity is left, and of that, ``finite``, the largest number.
+    """
+
+    def is_number(bits: Array) -> Array:
+        number: Array = np.abs(bits.view(np.float32)) < np.float32(np.inf)
+        return number
+
+    bits = a.view(np.uint32)
+    bits = np.where(is_number(bits), bits + _TF32_HALF, bits) & _TF32_BITS
+    if finite:
+        bits = np.where(is_number(bits), bits, bits - _TF32_LAST)
+    return bits.view(np.float32)
+
+
 def narrowing(D: str, rnd: str, satfinite: str = "", relu: str = "", pzo: str = "") -> Unary:
     """Return the conversion of f32 or f64 to a format under these modifiers; without a sign the magnitude's."""
     fmt, finite = FORMATS[D], bool(satfinite)
+    if rnd == "rna":
+        return lambda a: tf32_away_from_zero(a, finite)
     if not fmt.signed:
         return lambda a: narrow(np.abs(a), fmt, rnd, finite=finite)
     if relu:

@@ -201,7 +201,9 @@ class Program:
 
     def twice(self, count: int) -> Iterator[str]:
         """Yield lines behind a branch, and the same of other registers behind another."""
+        surely = set(self.compiled)
         lines = "\n".join(f"{self.computed()};" for _ in range(count))
+        self.compiled = surely  # nobody may come behind the branch
         for label in ("FIRST", "SECOND")[:count]:
             [p] = self.some("p", 1)
             yield f"@{p} bra {label}; {lines}\n{label}:"

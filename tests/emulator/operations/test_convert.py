@@ -241,18 +241,20 @@ def test_halves_from_single(reference: Any, name: str, mode: str, relu: bool, fi
 
 @pytest.mark.parametrize("mode", ["rna", "rn", "rz"])
 def test_tf32(reference: Any, mode: str) -> None:
+    """``.rna`` is what ptxas makes of it, integers: a NaN loses its lower bits, and may be an infinity then."""
     (a,) = reference.floats("f32", 1, 800, 9)
     a += [x & ~0x1FFF | 0x1000 for x in a]
 
     def expected(x: int) -> int:
         value = reference.decode(x, "f32")
         if value != value:
-            return 0x7FFFFFFF
+            return x & ~0x1FFF if mode == "rna" else 0x7FFFFFFF
         return int(reference.encode(value, "tf32", mode, reference.sign(x, "f32")) << 13)
 
     def finite(x: int) -> int:
         r = expected(x)
-        return r - 0x2000 if r & 0x7FFFFFFF == 0x7F800000 else r
+        infinite = r & 0x7FFFFFFF == 0x7F800000
+        return r - 0x2000 if infinite or (mode == "rna" and r & 0x7FFFFFFF > 0x7F800000) else r
 
     reference.matches(f"cvt.{mode}.tf32.f32", expected, a)
     reference.matches(f"cvt.{mode}.satfinite.tf32.f32", finite, a)

@@ -44,7 +44,8 @@ LEFT_OPEN = re.compile(
     r"|(bfe|bfi)\.\w64"  # positions above 255: ptxas does not cut them to eight bits
     r"|(add|sub|mad)c\b"  # of a carry that nothing wrote
     r"|mapa|getctarank|createpolicy|cvt\.pack|activemask|elect"
-    r"|.*\.approx|sin|cos|ex2|lg2|tanh"  # last bits are not the same in every order
+    r"|.*\.approx|div\.full|sin|cos|ex2|lg2|tanh"  # last bits are not the same in every order
+    r"|fns"  # from a bit above the last, or so many as have no sign, it finds anything
     r"|cvt\.rp\.ftz.*f16.*f32"  # ptxas drops .ftz
 )
 """Where PTX and ptxas may differ, and why."""

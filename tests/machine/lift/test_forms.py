@@ -120,6 +120,44 @@ def test_pairs_of_narrow_numbers_agree(arch: str, more: str) -> None:
     assert left[0] == left[1]
 
 
+BITS = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .b64 x; .reg .b32 n, mask, base, far;
+    ld.param.u64 x, [data]; mov.u32 n, %tid.x; mad.wide.u32 x, n, 8, x; ld.global.v2.b32 {mask, base}, [x];
+    shr.s32 far, base, 26; and.b32 base, base, 31; fns.b32 n, mask, base, far; st.global.b32 [x], n;
+    fns.b32 n, mask, base, 0; st.global.b32 [x + 4], n;
+    ret;
+}
+"""
+
+
+def test_bits_are_found_alike() -> None:
+    """The one that is up to 32 further, up or down, from any of a word."""
+    words = np.random.default_rng(6).integers(0, 1 << 32, 2048, np.uint32)
+    words[::4] &= np.roll(words, 1)[::4]
+    left = []
+    for engine in ("ptx", "sass"):
+        device = open_device("emulator", arch="sm_80", engine=engine)
+        data = device.upload(words)
+        device.load(BITS).kernel("k").launch(1, 1024, [data])
+        left.append(data.numpy().tolist())
+    assert left[0] == left[1]
+    assert {*left[0]} == {*range(32), 0xFFFFFFFF}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_120a"])
+def test_what_tf32_cuts_off_agrees(arch: str) -> None:
+    """With NaN of which nothing is left but an infinity: ptxas makes the conversion of integers."""
+    forms = [form for form in forms_of(arch) if form.name.startswith("cvt.rna")]
+    assert len(forms) == 2
+    program = FormsProgram(1, forms * 4, arch)
+    assert differences(program, program.lifted()) == []
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("tenth", range(30))

@@ -25,8 +25,12 @@ METADATA = 0x4444EEEE
 """Pairs of places that are in order, of which sparse matrices need some."""
 
 
-REFUSED = {"sm_75": re.compile(r"mma\..*\.m8n8k4\..*f16")}
-"""Products of Volta, of which Turing makes four steps."""
+_NAMELESS = re.compile(r"ldmatrix\..*\.s8\.s4")
+REFUSED = {
+    "sm_75": re.compile(r"mma\..*\.m8n8k4\..*f16"),
+    **dict.fromkeys(("sm_90a", "sm_100a", "sm_120a"), _NAMELESS),
+}
+"""Products of Volta, of which Turing makes four steps, and loads that nvdisasm 13.5 has no name for."""
 
 
 def forms_of(arch: str) -> list[Form]:
