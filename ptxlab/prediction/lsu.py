@@ -87,7 +87,7 @@ class LoadStoreUnit:
         unit = max(self._unit_free[part], now)
         begins = max(self._stage_free, unit)
         taken: float = passes * memory.wavefront
-        if t.loads and carried:  # what brings few lanes their words takes no longer than these
+        if taken > passes and t.loads and carried:  # few lanes' words need no whole passes
             taken = min(taken, max(passes, carried * memory.wavefront / PASS))
         held = max(taken, 1 + (lines - 1) * LOOKUP_CYCLES, memory.request)
         self._stage_free = begins + held

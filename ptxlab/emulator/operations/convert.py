@@ -15,9 +15,10 @@ from ptxlab.arrays import Array, Doubles, some
 from ptxlab.emulator.operations.floating import after
 from ptxlab.emulator.prepare.row import row
 from ptxlab.numbers.doubles import toward
-from ptxlab.numbers.formats import FORMATS
+from ptxlab.numbers.formats import FORMATS, TF32
 from ptxlab.numbers.rounding import (
     flush,
+    has_nan,
     narrow,
     positive_zero,
     propagate_nan_f64,
@@ -161,24 +162,17 @@ _between("cvt{.<rnd>}.<D>.<S>", rnd=RND, D="bf16", S="f16", needs=BF16)
 RUBIN = "sm_107f 9.4"
 
 
-_TF32_BITS, _TF32_HALF, _TF32_LAST = map(np.uint32, (0xFFFFE000, 0x1000, 0x2000))
-
-
 def tf32_away_from_zero(a: Array, finite: bool) -> Array:
     """Convert f32 to tf32 as ptxas has every chip do it, with integers: of NaN, too, the lower bits are cut off.
 
-    Where a NaN had only those an infinity is left, and of that, ``finite``, the largest number.
+    Where a NaN had only those an infinity is left; ``finite`` takes one from the last bit that is left.
     """
-
-    def is_number(bits: Array) -> Array:
-        number: Array = np.abs(bits.view(np.float32)) < np.float32(np.inf)
-        return number
-
-    bits = a.view(np.uint32)
-    bits = np.where(is_number(bits), bits + _TF32_HALF, bits) & _TF32_BITS
-    if finite:
-        bits = np.where(is_number(bits), bits, bits - _TF32_LAST)
-    return bits.view(np.float32)
+    r = narrow(a, TF32, "rna", finite=finite)
+    if not has_nan(r):
+        return r
+    last = np.uint32(1 << TF32.low_bit)
+    cut = (a.view(np.uint32) & ~(last - np.uint32(1))) - last * np.uint32(finite)
+    return np.where(r == r, r, cut.view(np.float32))
 
 
 def narrowing(D: str, rnd: str, satfinite: str = "", relu: str = "", pzo: str = "") -> Unary:

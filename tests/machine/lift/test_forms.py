@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ptxlab import open_device
+from ptxlab.arrays import Array
 from ptxlab.errors import Unsupported
 from ptxlab.machine.lift import table
 from ptxlab.machine.lift.writer import Writer
@@ -107,17 +108,23 @@ MORE = """\
     cvt.rn.satfinite.relu.e2m1x2.f32 s, d, b; mov.b32 n, {p, q, r, s}; st.global.b32 [x + 12], n;"""
 
 
+def left(text: str, arch: str, words: Array, threads: int) -> list[list[int]]:
+    """Return what each engine leaves of some words."""
+    told = []
+    for engine in ("ptx", "sass"):
+        device = open_device("emulator", arch=arch, engine=engine)
+        data = device.upload(words)
+        device.load(text).kernel("k").launch(1, threads, [data])
+        told.append(data.numpy().tolist())
+    return told
+
+
 @pytest.mark.parametrize(("arch", "more"), [("sm_90a", ""), ("sm_120a", MORE)])
 def test_pairs_of_narrow_numbers_agree(arch: str, more: str) -> None:
     words = np.random.default_rng(4).integers(0x3E000000, 0x43000000, 256, np.uint32)
     words ^= np.random.default_rng(5).integers(0, 2, 256, np.uint32) << np.uint32(31)
-    left = []
-    for engine in ("ptx", "sass"):
-        device = open_device("emulator", arch=arch, engine=engine)
-        data = device.upload(words)
-        device.load(PAIRS.format(arch=arch, more=more)).kernel("k").launch(1, 64, [data])
-        left.append(data.numpy().tolist())
-    assert left[0] == left[1]
+    ptx, sass = left(PAIRS.format(arch=arch, more=more), arch, words, 64)
+    assert ptx == sass
 
 
 BITS = """\
@@ -139,14 +146,9 @@ def test_bits_are_found_alike() -> None:
     """The one that is up to 32 further, up or down, from any of a word."""
     words = np.random.default_rng(6).integers(0, 1 << 32, 2048, np.uint32)
     words[::4] &= np.roll(words, 1)[::4]
-    left = []
-    for engine in ("ptx", "sass"):
-        device = open_device("emulator", arch="sm_80", engine=engine)
-        data = device.upload(words)
-        device.load(BITS).kernel("k").launch(1, 1024, [data])
-        left.append(data.numpy().tolist())
-    assert left[0] == left[1]
-    assert {*left[0]} == {*range(32), 0xFFFFFFFF}
+    ptx, sass = left(BITS, "sm_80", words, 1024)
+    assert ptx == sass
+    assert {*ptx} == {*range(32), 0xFFFFFFFF}
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120a"])
