@@ -165,17 +165,23 @@ def is_gpu(name: str) -> bool:
 def gpu_driven(name: str, capability: int, sms: int) -> Gpu:
     """Return the GPU that NVIDIA's driver calls ``name``: ``NVIDIA H100 80GB HBM3``.
 
-    Raises PtxlabError where none has all of its words, or another has them: an RTX 3090 Ti has other SMs.
+    The one is meant that has most of its words. Raises PtxlabError where none has all of those it needs, or another has them: an
+    RTX 3090 Ti has other SMs, and what is on PCIe other memory and less power.
     """
-    words = set(re.findall(r"[a-z]+(?:\d+[a-z]?)?\b|[a-z]+\d*|\d+", name.lower()))
-    for gpu in GPUS:
-        own = set(gpu.name.lower().split()) - {"sxm"}
-        if own <= words and (gpu.capability, gpu.sms) == (capability, sms):
-            return gpu
-    raise PtxlabError(
-        f"ptxlab knows no {name} with {sms} SMs",
-        hint=f"--gpu names what to predict for: {', '.join(names())}",
-    )
+    words = set(re.findall(r"\d+gb|[a-z]+(?:\d+[a-z]?)?\b|[a-z]+\d*|\d+", name.lower()))
+    needed = words & {"pcie"}
+    known = [
+        (len(own), gpu)
+        for gpu in GPUS
+        if (gpu.capability, gpu.sms) == (capability, sms)
+        and needed <= (own := set(gpu.name.lower().split()) - {"sxm"}) <= words
+    ]
+    if not known:
+        raise PtxlabError(
+            f"ptxlab knows no {name} with {sms} SMs",
+            hint=f"--gpu names what to predict for: {', '.join(names())}",
+        )
+    return max(known, key=lambda each: each[0])[1]
 
 
 def find(name: str) -> Chip:

@@ -47,7 +47,7 @@ BOUNDS = ("issue", "lsu", "l2", "stores", "dram", "atomics", "ctas")
 MANY_GENERATIONS = 20
 """Of so many the first, which finds less in the L2 cache, and what is left over count as the others."""
 
-MODELLED = 0.08
+MODELLED = 0.09
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
 
 

@@ -165,7 +165,6 @@ class ResidentModel:
         launch, chip, issued = self._launch, self._chip, followed.issued
         reached = self.touched(followed, launch.ctas)
         first = issued.kinds[issued.kind_of[0]]
-        together = len(followed.ctas) * chip.gpu.sms
         return reuse(
             self._code,
             launch,
@@ -173,7 +172,8 @@ class ResidentModel:
             first,
             issued.numbers,
             followed.loops,
-            together,
+            len(followed.ctas),
+            chip.gpu.sms,
             Cache.of(chip),
             followed.more,
             own(followed.requests, issued.numbers) if chip.cold else None,

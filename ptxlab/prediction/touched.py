@@ -91,6 +91,18 @@ def sectors(request: Request | Asked) -> Array:
     return np.fromiter(chain.from_iterable(copy.sectors for copy in copies), np.int64)
 
 
+def of_warps(request: Request | Asked) -> Array:
+    """Return for each of these sectors the warp that asks for it, by number."""
+    if isinstance(request, Request):
+        bounds = [0] if request.pattern is None else request.pattern.bounds
+        counts = np.diff(bounds)
+    else:
+        counts = np.array(
+            [sum(len(c.sectors) for c in w if isinstance(c, Copy)) for w in request], int
+        )
+    return np.repeat(np.arange(len(counts)), counts)
+
+
 def touched(
     code: Sequence[DecodedInstruction],
     regions: Sequence[MemoryRange],

@@ -32,7 +32,7 @@ _INSTANCE = "--instance="
 _NO_HEADER = re.compile(r'(?:could not|cannot) open source file "(?P<name>[^"]*)"')
 _SAYS_WHERE = re.compile(r"\b(?:__FILE__|__builtin_FILE|source_location|assert)\b")
 """What a kernel knows of the path of its source."""
-_UNDEFINED = re.compile(r'identifier "(?P<name>\w+)" is undefined')
+_UNDEFINED = re.compile(r'(?:identifier|has no(?: actual)? member) "(?P<name>\w+)"')
 
 
 def compile_cuda(
@@ -369,7 +369,7 @@ def _rejected(part: DevicePart, arch: str, log: str) -> ToolchainError:
         heads = [template.head for template in part.templates()]
         return ToolchainError(
             f"{part.path} has no kernel {', '.join(part.wanted)}: {first.what}",
-            hint=f"it has {'; '.join(heads)}" if heads else None,
+            hint=hint or (f"it has {'; '.join(heads)}" if heads else None),
         )
     if first is not None:
         known = part.known(first.path)

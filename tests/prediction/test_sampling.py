@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ptxlab.isa.targets import TARGETS
-from ptxlab.prediction import accesses, l2, sector_map, trace
+from ptxlab.prediction import accesses, generation, sector_map, trace
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
@@ -287,8 +287,8 @@ def test_loops_that_walk_the_same_rows_see_the_same_part_of_them() -> None:
         for head, turns in ((1, 500), (2, 128), (3, 16))
     )
     loops = [hot, long, short]
-    assert [l2._spread(trace.loop.runs[0], loops) for trace in (long, short)] == [32, 4]
-    assert l2._turns_for_one(loops) == [1, 499, 127 / 31, 15 / 3]
+    assert [generation._spread(trace.loop.runs[0], loops) for trace in (long, short)] == [32, 4]
+    assert generation.turns_for_one(loops) == [1, 499, 127 / 31, 15 / 3]
 
 
 def test_other_loops_are_shortened_only_where_much_is_issued_and_something_is_gained(

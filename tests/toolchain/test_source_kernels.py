@@ -154,6 +154,23 @@ def test_an_instance_is_made_that_nobody_launches(file: Path) -> None:
         assert caught.value.hint == "it has template <typename T, int N> __global__ void scale"
 
 
+def test_an_instance_that_cannot_be_made_says_which_line_is_why(tmp_path: Path) -> None:
+    """Functions that are not said to be the device's are left out, and with them the class that divides by zero."""
+    file = tmp_path / "shares.cu"
+    file.write_text(
+        "constexpr int least() { return 1; }\nnamespace shares {\n"
+        "template <int N> struct Share { static constexpr int of_four = 4 / N; };\n"
+        "template <class T> __global__ void keep(int *x) { *x = T::of_four; }\n}\n"
+    )
+    options = ["--instance=shares::keep<shares::Share<0>>"]
+    with (
+        open_device("emulator", arch="sm_80") as device,
+        pytest.raises(ToolchainError, match='no member "Share"') as caught,
+    ):
+        device.load(file, options=options)
+    assert "line 3 is rejected: expression must have a constant value" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
