@@ -151,6 +151,8 @@ class Periods:
         """Turns of other loops since the last of the one that leads."""
         self._last: dict[tuple[int, int], dict[int, Held]] = {}
         """What threads held last, by the first of them and how many they are."""
+        self._again: dict[tuple[int, int], bool] = {}
+        """Whether instructions in a row can be done again, by the first of them and where they end."""
         self._trial: _Trial | None = None
         self._refused: set[int] = set()
         self._told = None if told is None else {end: (first, n) for (first, end), n in told.items()}
@@ -289,11 +291,18 @@ class Periods:
             inside = branch.target <= begin and end <= branch.number + 1
             if not inside and (warps is None or warp in warps):
                 return False
-            for number in {*self._needed.of(begin, end, False), end - 1}:
-                row = self._code[number].row
-                if row and (row.does in _ONCE or (row.space and not row.asynchronous)):
-                    return False
+            if (begin, end) not in self._again:
+                self._again[begin, end] = self._is_done_again(begin, end)
+            if not self._again[begin, end]:
+                return False
         return True
+
+    def _is_done_again(self, begin: int, end: int) -> bool:
+        """Say whether what is needed of some instructions in a row, and the last of them, can be done again."""
+        rows = (self._code[n].row for n in {*self._needed.of(begin, end, False), end - 1})
+        return not any(
+            row and (row.does in _ONCE or (row.space and not row.asynchronous)) for row in rows
+        )
 
     def _coming(self, then: Standing) -> int:
         """Return how many periods come, from one standing to now, before something that is compared comes out otherwise."""
@@ -403,7 +412,8 @@ def _growth(then: Standing, now: Standing) -> _Growth | None:
                 return None
             moved = (word != earlier) & known
             if turns and moved.any():
-                moved = moved & ~np.isin(word | earlier, _ONE_BIT)
+                either = word | earlier
+                moved = moved & (either != _ONE_BIT[0]) & (either != _ONE_BIT[1])
             if moved.any():
                 if bit >= uses.PREDICATES:
                     return None

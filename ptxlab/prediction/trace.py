@@ -19,6 +19,9 @@ FEW_TILES = 3
 ENOUGH = 24_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""
 
+LONG = 50_000
+"""Instructions of all warps in a turn of which half as many show what all cost."""
+
 MANY = 500_000
 """Instructions of all warps in tiles that differ, which are run clock by clock."""
 
@@ -103,7 +106,8 @@ def sampled(
 def _shortened(loop: Loop, left: Array, warps: int) -> SampledLoop:
     """Return a loop with as many turns of each run as show what all cost, of instructions that are ``left``."""
     body = max(_instructions(loop.after(0), left), 1) / max(turns_in(loop, left), 1)
-    return SampledLoop(loop, int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS)))
+    least = FEW_TURNS // 2 if body * warps > LONG else FEW_TURNS
+    return SampledLoop(loop, int(np.clip(ENOUGH / (body * warps), least, MANY_TURNS)))
 
 
 def alike(

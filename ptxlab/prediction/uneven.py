@@ -12,11 +12,14 @@ from ptxlab.prediction.l2 import Reuse
 from ptxlab.prediction.placement import makespan
 from ptxlab.prediction.resident import Followed, ResidentModel
 from ptxlab.prediction.run import Run
-from ptxlab.prediction.survey import ALIKE, Survey
+from ptxlab.prediction.survey import Survey
 from ptxlab.prediction.touched import Touched
 
 _LITTLE = 1 / 3
 """Beside those of a group that issue most, those are run that issue so much of it."""
+
+_NEARLY = 0.8
+"""Where none of a group issues less than so much of that, one in the middle stands for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +103,10 @@ class UnevenGrid:
         return self._model.run(followed, reuse, self._sms).cycles / float(costs[most])
 
     def _kinds(self, group: Array) -> list[_Kind]:
-        """Follow those of a group that issue most and, unless nearly all are alike, some that issue less, which come first."""
+        """Follow those of a group that issue most and, unless all issue nearly as much, some that issue less, which come first."""
         issued = self._survey.issued[group]
         typical = [int(np.searchsorted(issued, _LITTLE * issued[-1])), len(group) - 1]
-        if issued[0] >= (1 - ALIKE) * issued[-1]:
+        if issued[0] >= _NEARLY * issued[-1]:
             typical = [len(group) // 2]
         elif issued[typical[0]] == issued[-1]:
             del typical[0]

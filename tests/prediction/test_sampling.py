@@ -125,6 +125,13 @@ def test_more_turns_of_a_loop_say_the_same_of_the_rest(
     assert max(cycles) < 1.01 * min(cycles)
 
 
+def test_of_long_turns_half_as_many_show_what_all_cost() -> None:
+    """Of 3,000 instructions a turn: 48,000 of 16 warps, 51,000 of 17."""
+    numbers = np.array([*range(5), *[*range(5, 3005)] * 20, 3005])
+    few = [trace.sampled(numbers, NONE, warps)[0].few for warps in (16, 17)]
+    assert few == [4, 2]
+
+
 def ran(cycles: float, issued: float) -> Run:
     """What came of an SM, of which one pipe was held half of the time."""
     return Run(cycles, issued, {(1, "wait"): cycles}, {"lsu": cycles / 2}, {"asked": issued})

@@ -99,6 +99,19 @@ def test_who_of_two_neighbours_works_does_not_matter(
     assert odd.uneven.most > 30 * odd.uneven.least
 
 
+@pytest.mark.parametrize(("turns", "run"), [(190, 8 + 1), (30, 8 + 8)])
+def test_where_none_does_much_less_one_in_the_middle_stands_for_all(turns: int, run: int) -> None:
+    """From so many turns they rise by 23. Eight share an SM, and who does most is run alone, for the tail."""
+    out = np.zeros(CTAS * 256, np.float32)
+    rising, every = (
+        predict(LOOP, "a100", CTAS, 256, [out, *passed])
+        for passed in ((turns, 1, 0), (turns + 12, 0, 0))
+    )
+    assert rising.uneven is not None
+    assert rising.sampled.run == run
+    assert rising.cycles == pytest.approx(every.cycles, rel=0.05)
+
+
 def test_few_that_do_less_than_others_that_are_alike_cost_no_more() -> None:
     """The first CTAs go through a turn, and all that follow through as many: none issues some that is between."""
     capped = LOOP.replace("setp.le.s32", f"min.s32 t6, t6, {TURNS}; setp.le.s32", 1)
