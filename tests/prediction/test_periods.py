@@ -16,6 +16,7 @@ from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.issue_order import IssueOrder
 from ptxlab.prediction.model import LaunchModel, Prediction
+from ptxlab.prediction.periods import Standing, _growth
 from ptxlab.prediction.predict import as_machine_code, load_for
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
@@ -105,6 +106,23 @@ def executed(steps: IssueOrder, warps: int = 2) -> Array:
     for first, end, some, at in zip(steps.first, steps.end, steps.warps, begun, strict=True):
         counts[slice(None) if some is None else some, first:end] += times[at]
     return counts
+
+
+@pytest.mark.parametrize(("phases", "grows"), [(1, [1]), (2, [0, 1])])
+def test_the_parity_of_a_phase_turns_to_and_fro_and_does_not_grow(
+    phases: int, grows: list[int]
+) -> None:
+    """After an odd number of phases a word of 0 that is 1 is their parity; the other grew by 4."""
+
+    def standing(phase: int, *words: int) -> Standing:
+        held = {n: (np.array([word], np.uint32), True) for n, word in enumerate(words)}
+        return Standing(0, 0, [], [held], {(0, 0): (phase, (1, 0, 0, 0, 0))}, np.zeros(1, np.int64))
+
+    growth = _growth(standing(0, 0, 8), standing(phases, 1, 12))
+    assert growth is not None
+    assert growth.turns == (phases == 1)
+    assert list(growth.words[0]) == grows
+    assert growth.words[0][1].tolist() == [4]
 
 
 def test_what_is_cut_off_asks_for_nothing() -> None:
