@@ -175,7 +175,7 @@ GPUS: tuple[Gpu, ...] = (
         l2_mib=40,
         **_A100,
     ),
-    Gpu("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 1555, l2=5120, l2_mib=40),
+    Gpu("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555, l2=5120, l2_mib=40),
     Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24),
     Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),
     Gpu("RTX 3080", 86, 68, 1710, 256, _AMPERE_TENSOR, "GDDR6X", 760, l2_mib=5),
