@@ -157,25 +157,14 @@ def _gb202(
     )
 
 
+_ampere = partial(Gpu, l2=5120, l2_mib=40)
 _hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
 
 GPUS: tuple[Gpu, ...] = (
     Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64, l2_mib=4),
-    Gpu("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, l2=5120, l2_mib=40, **_A100),
-    Gpu(
-        "A100 SXM 40GB",
-        80,
-        108,
-        1410,
-        128,
-        _GA100_TENSOR,
-        "HBM2",
-        1555,
-        l2=5120,
-        l2_mib=40,
-        **_A100,
-    ),
-    Gpu("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555, l2=5120, l2_mib=40),
+    _ampere("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, **_A100),
+    _ampere("A100 SXM 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555, **_A100),
+    _ampere("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555),
     Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24),
     Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),
     Gpu("RTX 3080", 86, 68, 1710, 256, _AMPERE_TENSOR, "GDDR6X", 760, l2_mib=5),

@@ -16,7 +16,7 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter
 from ptxlab.prediction.requests import LINE, SECTOR, Request
-from ptxlab.prediction.sector_map import SectorMap
+from ptxlab.prediction.sector_map import SectorMap, scattered
 from ptxlab.prediction.touched import loads, of_warps, sectors, stores
 from ptxlab.prediction.trace import SampledLoop
 from ptxlab.prediction.warps import Asked
@@ -147,23 +147,19 @@ class Generation:
 
     def _came(self, region: int, every: Array, ctas: Array) -> None:
         """Note which CTAs come to some sectors."""
-        chosen = (every // (LINE // SECTOR) * 0x9E3779B1 >> 16) % _LOOKED_AT == 0
+        chosen = scattered(every // (LINE // SECTOR), _LOOKED_AT) == 0
         self._comers[region].append(np.stack([every[chosen], ctas[chosen]]))
 
-    def followers(self, turns: Sequence[float]) -> tuple[Array, Array]:
-        """Return how far behind the one before CTAs are that come to what it has loaded in the hottest loop, and for how many bytes each stands.
-
-        That is told as part of a generation, in the order in which they begin.
-        """
-        behind, stands_for = [np.zeros(0)], [np.zeros(0)]
+    def followers(self, turns: Sequence[float]) -> Array:
+        """Return how many bytes of the hottest loop are come to by a CTA that is so many [CTAs] behind the last that came."""
+        followers = np.zeros(self._ctas)
         for region, comers in self._comers.items():
             sectors, ctas = np.unique(np.concatenate(comers, axis=1), axis=1)
             follows = sectors[1:] == sectors[:-1]
-            behind.append(np.diff(ctas)[follows] / self._ctas)
             loaded = self.by_region[region].count(_HOTTEST) * SECTOR * turns[_HOTTEST]
             each = loaded / (1 + int(np.count_nonzero(~follows)))
-            stands_for.append(np.full(len(behind[-1]), each))
-        return np.concatenate(behind), np.concatenate(stands_for)
+            followers += each * np.bincount(np.diff(ctas)[follows], minlength=self._ctas)
+        return followers
 
     def bytes(self, region: int, turns: Sequence[float]) -> float:
         """Return how many bytes are loaded; what a later turn of a loop loads counts for so many ``turns``."""

@@ -113,6 +113,7 @@ def reuse(
     steps = accesses(code, issued, numbers, loops)
     loading = {step: access for step, access in steps.items() if not access.stores}
     ctas, resident = int(np.prod(launch.config.grid)), together * sms
+    generations = ctas / resident
     first, two = (
         Generation(
             code, launch, range(n * resident, min((n + 1) * resident, ctas)), asked_for, more
@@ -121,29 +122,29 @@ def reuse(
     )
     turns = turns_for_one(loops)
     of_one = {n: first.bytes(n, turns) for n in first.by_region}
-    stored_by_one = stored * resident / ctas
+    stored_by_one = stored / generations
     again = kept(sum(of_one.values()) + stored_by_one, size)
     hits = {n: again * first.shared(two, n) for n in first.by_region}
     fresh = sum((1 - hits[n]) * of_one[n] for n in of_one)
-    moved = max(loaded, fresh * ctas / resident) + lost(touched, there, resident, size)
-    if together > 1 and ctas > resident:
-        late = _late(*first.followers(turns), fresh + stored_by_one, cache.whole)
-        moved += late * (ctas / resident - 1)
+    moved = max(loaded, fresh * generations) + lost(touched, there, resident, size)
+    if together > 1 and generations > 1:
+        late = _late(first.followers(turns), fresh + stored_by_one, cache.whole)
+        moved += late * (generations - 1)
     pieces = moved * first.pieces_in_a_byte(turns) + stored * first.stored_pieces_in_a_byte
     return Reuse(
         {number: hits[n] for number, n in first.region_of.items()}, moved, stored, begun, pieces
     )
 
 
-def _late(behind: Array, stands_for: Array, others: float, size: float) -> float:
+def _late(followers: Array, others: float, size: float) -> float:
     """Return the bytes of a generation that are loaded again, as a cache of ``size`` bytes has lost them when others come to them.
 
-    These come a part of the generation ``behind``, each to so many bytes as it ``stands_for``; ``others`` are the bytes that a
-    generation takes into the cache beside these.
+    ``followers`` [CTAs of a generation] are the bytes that one comes to so many CTAs behind another, and ``others`` those that a
+    generation takes into the cache beside what is loaded again.
     """
-    late = 0.0
+    behind, late = np.arange(len(followers)) / len(followers), 0.0
     for _ in range(_ROUNDS):
-        late = float(stands_for @ -np.expm1(-APART * behind * (others + late) / size))
+        late = float(followers @ -np.expm1(-APART * behind * (others + late) / size))
     return late
 
 

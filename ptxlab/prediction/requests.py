@@ -35,6 +35,12 @@ class Sectors:
     bounds: Array
 
     @property
+    def warps(self) -> Array:
+        """The warp that asks for each of them, by number."""
+        counts = np.diff(self.bounds)
+        return np.repeat(np.arange(len(counts)), counts)
+
+    @property
     def nbytes(self) -> int:
         return self.numbers.nbytes + self.bounds.nbytes
 
@@ -64,8 +70,7 @@ class Request:
         """The word that each lane's atomic is at, by number, and the lane's warp."""
         if self.lanes is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        lanes = np.diff(self.lanes.bounds)
-        return self.lanes.numbers + self.begin * WORDS, np.repeat(np.arange(len(lanes)), lanes)
+        return self.lanes.numbers + self.begin * WORDS, self.lanes.warps
 
     def moved(self, lines: int) -> Request:
         """Return what the same costs when all addresses are so many lines further."""

@@ -14,6 +14,12 @@ MOST_SECTORS = 1 << 24
 """Sectors that are looked at one by one; of a larger region that is one block of every few."""
 
 
+def scattered(numbers: Array, count: int) -> Array:
+    """Return for each number one of ``count``, always the same, and those of numbers in a row in no order."""
+    chosen: Array = (numbers * 0x9E3779B1 >> 16) % count
+    return chosen
+
+
 class SectorMap:
     """The sectors of ``nbytes`` at ``base``; each has the least of the ``kinds`` it was added with."""
 
@@ -31,7 +37,7 @@ class SectorMap:
         if self._every > 1:
             blocks, within = np.divmod(places, _BLOCK)
             groups, nth = np.divmod(blocks, self._every)
-            chosen = nth == (groups * 0x9E3779B1 >> 16) % self._every
+            chosen = nth == scattered(groups, self._every)
             places = groups[chosen] * _BLOCK + within[chosen]
         code = 255 - kind
         self._codes[places] = np.maximum(self._codes[places], code)

@@ -8,7 +8,7 @@ as many more in those that are left out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -87,20 +87,22 @@ def sectors(request: Request | Asked) -> Array:
     """Return the sectors of global memory that are asked for, by number."""
     if isinstance(request, Request):
         return request.every
-    copies = (copy for of_warp in request for copy in of_warp if isinstance(copy, Copy))
-    return np.fromiter(chain.from_iterable(copy.sectors for copy in copies), np.int64)
+    every = chain.from_iterable(copy.sectors for _, copy in _copies(request))
+    return np.fromiter(every, np.int64)
 
 
 def of_warps(request: Request | Asked) -> Array:
     """Return for each of these sectors the warp that asks for it, by number."""
     if isinstance(request, Request):
-        bounds = [0] if request.pattern is None else request.pattern.bounds
-        counts = np.diff(bounds)
-    else:
-        counts = np.array(
-            [sum(len(c.sectors) for c in w if isinstance(c, Copy)) for w in request], int
-        )
-    return np.repeat(np.arange(len(counts)), counts)
+        return np.zeros(0, np.int64) if request.pattern is None else request.pattern.warps
+    every = chain.from_iterable([warp] * len(copy.sectors) for warp, copy in _copies(request))
+    return np.fromiter(every, np.int64)
+
+
+def _copies(asked: Asked) -> Iterator[tuple[int, Copy]]:
+    """Yield the copies that are asked for, each with its warp's number."""
+    for warp, of_warp in enumerate(asked):
+        yield from ((warp, copy) for copy in of_warp if isinstance(copy, Copy))
 
 
 def touched(

@@ -65,10 +65,9 @@ def test_who_comes_late_finds_what_a_cache_that_replaces_at_random_keeps(
     ctas: int, stripes: int, lines: int
 ) -> None:
     turns = 100
-    follow = ctas // stripes - 1
-    behind, each = np.full(follow, stripes / ctas), np.full(follow, stripes * turns)
-    alone = stripes * turns
-    of_a_generation = alone + _late(behind, each, alone, lines)
+    alone, followers = stripes * turns, np.zeros(ctas)
+    followers[stripes] = (ctas // stripes - 1) * alone
+    of_a_generation = alone + _late(followers, alone, lines)
     assert of_a_generation == pytest.approx(loads(ctas, stripes, turns, lines), rel=0.06)
     assert of_a_generation > 1.2 * alone  # in step it were as much as one of a stripe loads alone
 
