@@ -11,10 +11,10 @@ Capabilities".
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 
+from ptxlab.isa.power import GA100, GA102, GB100, GB202, GH100, GH200, L4, RTX_5090_CLOCK, Draw
 from ptxlab.isa.targets import TARGETS, Target
 
 ISSUED = 4
@@ -29,8 +29,8 @@ class Gpu:
     type of sums; numbers that share scales are ``mxfp8`` and ``nvfp4``. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has not
     all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` of its L2 cache in bytes a clock, None
     where NVIDIA does not say, and ``l2_mib`` is its size. ``l1`` are the bytes a clock of an SM's shared
-    memory and L1 cache, which are one. ``tensor_clock`` in MHz is what ``power``, its limit in W, leaves where tensor cores
-    never wait, 0 where nobody measured that.
+    memory and L1 cache, which are one. ``power`` is its limit in W, and ``draw`` what an SM draws of it, None where nobody
+    measured that.
     """
 
     name: str
@@ -45,22 +45,14 @@ class Gpu:
     l1: int = 128
     mma_sync: float = 1.0
     l2_mib: int = 0
-    tensor_clock: int = 0
     power: int = 0
+    draw: Draw | None = None
 
-    def limited(self, power: int) -> Gpu:
-        """Return the GPU with another limit of power in W, as whose cube root the clock that it leaves goes."""
-        left = self.tensor_clock * math.cbrt(power / self.power) if self.power else 0
-        return replace(self, power=power, tensor_clock=round(left))
-
-    def clock_at(self, use: float) -> int:
-        """Return the clock in MHz that its limit of power leaves while ``use`` of what its tensor cores have multiplies.
-
-        They take most of the power, which grows with how much they do and, as voltage follows the clock, with its cube.
-        """
-        if not self.tensor_clock or use <= 0:
+    def clock_at(self, tensor: float, fma: float = 0.0) -> int:
+        """Return the clock in MHz that its limit of power leaves while such parts of what tensor cores and FMA pipes have compute."""
+        if not self.draw:
             return self.clock
-        return min(self.clock, round(self.tensor_clock / math.cbrt(use)))
+        return round(min(self.clock, self.draw.clock(self.power / self.sms, tensor, fma)))
 
     def tflops(self, flop: float) -> float:
         return flop * self.sms * self.clock / 1e6
@@ -132,48 +124,30 @@ _HOPPER_MMA_SYNC = 0.65
 # ptxas leaves 8 cycles between two of m16n8k16, 2048 FLOP a clock and SM; 2030 measured on B300: ademeure/QuickRunCUDA.
 _B200_MMA_SYNC = 0.25
 
-# The most that products of 16 bits reach of any shape, which tensor cores that never wait need: stas00/ml-engineering,
-# "Maximum Achievable Matmul FLOPS". A100 SXM 271.2 TFLOP/s, H100 and H200 794.5, GH200 of 900 W 828.6, B200 1745.
-_A100 = {"tensor_clock": 1226, "power": 400}
-_H100 = {"tensor_clock": 1469, "power": 700}
-_GH200 = {"tensor_clock": 1532, "power": 900}
-_B200 = {"tensor_clock": 1439, "power": 1000}
-
-# cuBLAS reaches 240.05 TFLOP/s of bf16 on an RTX 5090 (zzc0721/torch-performance-test-data, issue 96), which takes this clock,
-# beyond the 2407 MHz of its data sheet. Half of what its tensor cores have multiplies then; with all of it the limit leaves the
-# cube root of a half. Other cards with this chip have as much power for an SM as their limit says.
-_RTX_5090_CLOCK, _RTX_5090_POWER_OF_AN_SM = 2758, 575 / 170
-
-
-def _gb202(
-    name: str, sms: int, clock: int, tensor: dict[tuple[str, str], int], power: int, l2_mib: int
-) -> Gpu:
-    """Return a card with this chip, whose limit of ``power`` in W leaves tensor cores that never wait a clock."""
-    part = power / sms / _RTX_5090_POWER_OF_AN_SM
-    left = round(_RTX_5090_CLOCK * math.cbrt(part / 2))
-    memory = "GDDR7", 1792
-    return Gpu(
-        name, 120, sms, clock, 256, tensor, *memory, l2_mib=l2_mib, tensor_clock=left, power=power
-    )
-
-
-_ampere = partial(Gpu, l2=5120, l2_mib=40)
-_hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50)
+_a100 = partial(Gpu, l2=5120, l2_mib=40, draw=GA100)
+_geforce_30 = partial(Gpu, draw=GA102)
+_ampere_pro = partial(Gpu, l2_mib=6, draw=GA102)
+_hopper = partial(Gpu, mma_sync=_HOPPER_MMA_SYNC, l2_mib=50, draw=GH100)
+_gb202 = partial(Gpu, draw=GB202)
 
 GPUS: tuple[Gpu, ...] = (
     Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64, l2_mib=4),
-    _ampere("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, **_A100),
-    _ampere("A100 SXM 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555, **_A100),
-    _ampere("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555),
-    Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24),
-    Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6),
-    Gpu("RTX 3080", 86, 68, 1710, 256, _AMPERE_TENSOR, "GDDR6X", 760, l2_mib=5),
-    Gpu("RTX 3070 Ti", 86, 48, 1770, 256, _AMPERE_TENSOR, "GDDR6X", 608, l2_mib=4),
-    Gpu("RTX 3070", 86, 46, 1725, 256, _AMPERE_TENSOR, "GDDR6", 448, l2_mib=4),
-    Gpu("RTX 3060 Ti", 86, 38, 1665, 256, _AMPERE_TENSOR, "GDDR6", 448, l2_mib=3),
-    Gpu("RTX A6000", 86, 84, 1800, 256, _AMPERE_PRO_TENSOR, "GDDR6", 768, l2_mib=6),
-    Gpu("A40", 86, 84, 1740, 256, _AMPERE_PRO_TENSOR, "GDDR6", 696, l2_mib=6),
-    Gpu("A10", 86, 72, 1695, 256, _AMPERE_PRO_TENSOR, "GDDR6", 600, l2_mib=6),
+    _a100("A100 SXM", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2e", 2039, power=400),
+    _a100("A100 SXM 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555, power=400),
+    _a100("A100 PCIe 40GB", 80, 108, 1410, 128, _GA100_TENSOR, "HBM2", 1555, power=250),
+    Gpu("A30", 80, 56, 1440, 128, _GA100_TENSOR, "HBM2", 933, l2_mib=24, power=165, draw=GA100),
+    _geforce_30("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936, l2_mib=6, power=350),
+    _geforce_30("RTX 3080", 86, 68, 1710, 256, _AMPERE_TENSOR, "GDDR6X", 760, l2_mib=5, power=320),
+    _geforce_30(
+        "RTX 3070 Ti", 86, 48, 1770, 256, _AMPERE_TENSOR, "GDDR6X", 608, l2_mib=4, power=290
+    ),
+    _geforce_30("RTX 3070", 86, 46, 1725, 256, _AMPERE_TENSOR, "GDDR6", 448, l2_mib=4, power=220),
+    _geforce_30(
+        "RTX 3060 Ti", 86, 38, 1665, 256, _AMPERE_TENSOR, "GDDR6", 448, l2_mib=3, power=200
+    ),
+    _ampere_pro("RTX A6000", 86, 84, 1800, 256, _AMPERE_PRO_TENSOR, "GDDR6", 768, power=300),
+    _ampere_pro("A40", 86, 84, 1740, 256, _AMPERE_PRO_TENSOR, "GDDR6", 696, power=300),
+    _ampere_pro("A10", 86, 72, 1695, 256, _AMPERE_PRO_TENSOR, "GDDR6", 600, power=150),
     Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048), "LPDDR5", 204.8, l2_mib=4),
     Gpu("RTX 4090", 89, 128, 2520, 256, _ADA_TENSOR, "GDDR6X", 1008, l2_mib=72),
     Gpu("RTX 4080 SUPER", 89, 80, 2550, 256, _ADA_TENSOR, "GDDR6X", 736, l2_mib=64),
@@ -183,11 +157,11 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("RTX 4070 SUPER", 89, 56, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=48),
     Gpu("RTX 4070", 89, 46, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=36),
     Gpu("L40S", 89, 142, 2520, 256, _ADA_PRO_TENSOR, "GDDR6", 864, l2_mib=96),
-    Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48),
-    _hopper("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, **_H100),
-    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, **_H100),
-    _hopper("H100 PCIe", 90, 114, 1755, 256, _HOPPER_TENSOR, "HBM2e", 2039),
-    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000, **_GH200),
+    Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48, power=72, draw=L4),
+    _hopper("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, power=700),
+    _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, power=700),
+    _hopper("H100 PCIe", 90, 114, 1755, 256, _HOPPER_TENSOR, "HBM2e", 2039, power=350),
+    _hopper("GH200", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 4000, power=900, draw=GH200),
     Gpu(
         "B200",
         100,
@@ -199,13 +173,36 @@ GPUS: tuple[Gpu, ...] = (
         7700,
         mma_sync=_B200_MMA_SYNC,
         l2_mib=126,
-        **_B200,
+        power=1000,
+        draw=GB100,
     ),
-    _gb202("RTX 5090", 170, _RTX_5090_CLOCK, _BLACKWELL_TENSOR, power=575, l2_mib=96),
+    _gb202(
+        "RTX 5090",
+        120,
+        170,
+        RTX_5090_CLOCK,
+        256,
+        _BLACKWELL_TENSOR,
+        "GDDR7",
+        1792,
+        l2_mib=96,
+        power=575,
+    ),
     Gpu("RTX 5080", 120, 84, 2617, 256, _BLACKWELL_TENSOR, "GDDR7", 960, l2_mib=64),
     Gpu("RTX 5070 Ti", 120, 70, 2452, 256, _BLACKWELL_TENSOR, "GDDR7", 896, l2_mib=48),
     Gpu("RTX 5070", 120, 48, 2512, 256, _BLACKWELL_TENSOR, "GDDR7", 672, l2_mib=48),
-    _gb202("RTX PRO 6000 Max-Q", 188, 2280, _BLACKWELL_PRO_TENSOR, power=300, l2_mib=128),
+    _gb202(
+        "RTX PRO 6000 Max-Q",
+        120,
+        188,
+        2280,
+        256,
+        _BLACKWELL_PRO_TENSOR,
+        "GDDR7",
+        1792,
+        l2_mib=128,
+        power=300,
+    ),
 )
 
 

@@ -122,7 +122,7 @@ class Chip:
 
     def limited(self, power: int) -> Chip:
         """Return the chip with another limit of power in W."""
-        return replace(self, gpu=self.gpu.limited(power))
+        return replace(self, gpu=replace(self.gpu, power=power))
 
     def used_by(self, sms: int) -> Chip:
         """Return the chip where the L2 cache is there for some of its SMs alone."""
@@ -225,10 +225,10 @@ def _told(file: str) -> Chip:
     alone = {key: getattr(base, key) for key in _ALONE}
     alone |= _known(file, alone, {key: told.pop(key) for key in _ALONE if key in told})
     own = _known(file, {key: getattr(base.gpu, key) for key in _OWN}, told)
-    if "power" in own and not base.gpu.power:
+    if "power" in own and not base.gpu.draw:
         reason = f"nobody measured what a limit of power leaves {base.gpu.name}"
         raise PtxlabError(f"{file}: {reason}", hint="clock, in MHz, says at which one it runs")
-    gpu = replace(base.gpu.limited(own.pop("power", base.gpu.power)), **own)
+    gpu = replace(base.gpu, **own)
     holds, latency, memory = (
         {**table, **_known(file, table, tables[name])}
         for name, table in (

@@ -47,7 +47,7 @@ BOUNDS = ("issue", "lsu", "l2", "stores", "dram", "atomics", "ctas")
 MANY_GENERATIONS = 20
 """Of so many the first, which finds less in the L2 cache, and what is left over count as the others."""
 
-MODELLED = 0.09
+MODELLED = 0.08
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
 
 
@@ -171,11 +171,14 @@ class LaunchModel:
         Raises Unsupported where something decides that is not computed, or is not modelled.
         """
         products = [i for i in self._code if i.multiplies_matrices]
-        multiplied = max((multiplying(i, self._base) for i in products), default=0.0)
-        if self._told or self._base.gpu.clock_at(multiplied) >= self._clock:
+        multiplied, gpu = (
+            max((multiplying(i, self._base) for i in products), default=0.0),
+            self._base.gpu,
+        )
+        if self._told or gpu.clock_at(multiplied, 1.0) >= self._clock:
             return self._predict(what_if)
-        used = self._predict(what_if, roughly=True).used.get("tensor", 0.0)
-        clock = self._base.gpu.clock_at(used * multiplied)
+        used = self._predict(what_if, roughly=True).used
+        clock = gpu.clock_at(used.get("tensor", 0.0) * multiplied, used["fma"])
         model = self._at(clock) if clock < self._clock else self
         return model._predict(what_if)
 
@@ -267,11 +270,9 @@ def _not_modelled(code: Sequence[DecodedInstruction], gpu: Gpu) -> tuple[str, ..
         "what printf takes": any(map(prints, code)),
     }
     other = (what for what, there in told.items() if there)
-    power = (
-        "power that something else than tensor cores takes"
-        if gpu.tensor_clock
-        else "power and the clock it leaves"
-    )
+    power = "power and the clock it leaves"
+    if gpu.draw:
+        power = f"power that memory takes{'' if gpu.draw.fma else ', and FMA pipes'}"
     return (power, "instruction cache", *meeting, *other)
 
 

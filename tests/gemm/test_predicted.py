@@ -109,6 +109,14 @@ def test_what_others_published_stands_beside(capsys: pytest.CaptureFixture[str])
     assert as_json([naive])["algorithms"][0]["cublas"]["tflops"] == 23.2496
 
 
+def test_the_clocks_that_rungs_are_left_are_told() -> None:
+    light, heavy = rung("naive", 1.0), rung("tiled", 1.0)
+    assert light.prediction is not None
+    heavy = replace(heavy, prediction=replace(light.prediction, clock_mhz=1427))
+    assert "on RTX A6000 (sm_86) at 1,800 MHz, predicted" in text([light], 100)
+    assert "at 1,427 to 1,800 MHz, predicted" in text([light, heavy], 100)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -435,6 +435,28 @@ def test_who_multiplies_all_the_time_runs_at_the_clock_that_power_leaves() -> No
     assert longer == pytest.approx(1980 / own.clock_mhz, 0.01)
 
 
+def test_who_adds_and_multiplies_all_the_time_runs_at_the_clock_that_power_leaves() -> None:
+    sums = [f"%f{n}" for n in range(16)]
+    source = (
+        ".version 8.0 .target sm_86 .address_size 64 .visible .entry k(.param .u32 n, .param .u64 out) {"
+        ".reg .f32 %f<16>, %x; .reg .b32 %i; .reg .b64 %o; .reg .pred %p; ld.param.u32 %i, [n]; ld.param.u64 %o, [out];"
+        "ld.global.f32 %x, [%o];"
+        + "".join(f"mov.f32 {each}, %x;" for each in sums)
+        + "L:"
+        + "".join(f"fma.rn.f32 {each}, {each}, %x, %x;" for each in sums * 4)
+        + "sub.u32 %i, %i, 1; setp.ne.u32 %p, %i, 0; @%p bra L;"
+        + "".join(f"st.global.f32 [%o + {4 * n}], {each};" for n, each in enumerate(sums))
+        + "ret; }"
+    )
+    launch = (source, "rtxa6000", 84, 512, [100, X])
+    own, boosted = predict(*launch), predict(*launch, clock=1800)
+    use = boosted.used["fma"]
+    assert use > 0.85
+    assert own.clock_mhz == find("rtxa6000").gpu.clock_at(0.0, use) < 1500
+    assert own == predict(*launch, clock=own.clock_mhz)
+    assert predict(source, "rtx4090", 84, 512, [100, X]).clock_mhz == 2520, "nobody measured that"
+
+
 @pytest.mark.parametrize(
     ("text", "gpu", "part"),
     [

@@ -25,13 +25,13 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
     rows = [(*HEAD, *LESS), *map(_row, rungs)]
     lines = fitted(rows, width, ("CTAs on an SM", "types", "warps mostly", "ms"), cut=12)
     lines += ["", *_sources(rungs, width)]
-    known = next((rung.prediction for rung in rungs if rung.prediction), None)
-    if known is None:
+    predicted = [rung.prediction for rung in rungs if rung.prediction]
+    if not predicted:
         return "\n".join(lines)
-    p = rungs[0].problem
-    head = (
-        f"{p.m} x {p.n} x {p.k} on {known.gpu} ({known.arch}) at {known.clock_mhz:,} MHz, predicted"
-    )
+    p, known = rungs[0].problem, predicted[0]
+    clocks = [prediction.clock_mhz for prediction in predicted]
+    at = " to ".join(f"{clock:,}" for clock in sorted({min(clocks), max(clocks)}))
+    head = f"{p.m} x {p.n} x {p.k} on {known.gpu} ({known.arch}) at {at} MHz, predicted"
     fastest = max(rungs, key=lambda rung: rung.tflops or 0)
     said = f"fastest: {_name(fastest)}"
     if fastest.prediction and not fastest.prediction.generations:

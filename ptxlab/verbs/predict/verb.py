@@ -39,7 +39,7 @@ DEFAULT = "rtx3090"
 OPTIONS = """
 --gpu NAME   a100, rtx3090, rtx4090 ..., or a file that tells of one, mine.toml; more with commas or given
              again, or all, side by side (default rtx3090, or the first of --arch); an unknown name lists them
---clock MHZ  of its SMs (default the boost clock, or what the limit of power leaves where tensor cores multiply, of those
+--clock MHZ  of its SMs (default the boost clock, or what the limit of power leaves tensor cores and FMA pipes, of those
              where that was measured)
 --cold       the L2 cache has nothing when the launch begins, as under Nsight Compute and in benchmarks that empty it
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0

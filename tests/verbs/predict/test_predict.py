@@ -205,7 +205,7 @@ def test_a_gpu_of_ones_own_is_told_in_a_file(
 def test_a_file_may_say_what_limit_of_power_a_card_has(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('like = "rtx5090"\npower = 400\n')
-    assert find(str(file)).gpu == find("rtx5090").gpu.limited(400)
+    assert find(str(file)).gpu == find("rtx5090").limited(400).gpu
 
 
 def test_a_gpu_of_ones_own_may_have_one_of_something(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_an_l2_cache_is_cold_if_an_option_says_so_or_a_file(
         ('like = "a100"\ncold = 1', "cold is 1"),
         ('like = "a100"\nsms = 0', "sms is 0"),
         ('like = "rtx5090"\npower = 0', "power is 0"),
-        ('like = "rtx3090"\npower = 300', "what a limit of power leaves RTX 3090"),
+        ('like = "rtx4090"\npower = 300', "what a limit of power leaves RTX 4090"),
         ('like = "a100"\nl2_mib = -4', "l2_mib is -4"),
         ('like = "a100"\nname = true', "name is True"),
         ('like = "a100"\nbandwidth = nan', "bandwidth is nan"),
