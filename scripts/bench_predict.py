@@ -139,6 +139,8 @@ def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
         target = chip.gpu.target
         compiled_for = TARGETS[row["arch"]] if "arch" in row else target
         program, cubin = load_assembled(wrapper, compiled_for, options)
+        if compiled_for.capability // 10 != target.capability // 10:  # as a driver does
+            program, cubin = load_assembled(program, target)
         with closing(UnfilledDevice(target)) as device:
             # A template's arguments may be spelled otherwise there: where it is alone nobody has to say.
             chosen = device.load(program).kernel(name if len(program.entries) > 1 else None)

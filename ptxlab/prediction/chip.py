@@ -43,16 +43,12 @@ _TAKES: Mapping[str, type] = {"name": str, "sms": int, "clock": int, "power": in
 _LIKE = f'like = "rtx4090", and what differs: {", ".join(_OWN[:5])}; of its chip [holds], [latency], [memory]'
 
 
-_PORT = 64
-"""Bytes a clock that an SM takes from beyond it at most. Assumed; on B300 all of them together take 60."""
-
-
 @dataclass(frozen=True, slots=True)
 class MemorySystem:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
     of shared memory, or bring a whole pass of L1 into registers; ``l2_bytes`` come from beyond the SM, and
     ``stored_bytes`` go there beside them: Nsight Compute counts the two ways apart, ``l1tex__m_xbar2l1tex`` and
-    ``l1tex__m_l1tex2xbar``.
+    ``l1tex__m_l1tex2xbar``. Each has ``port`` bytes at most, where other SMs ask for nothing.
 
     ``l1_kib`` are shared memory's too; ``l2_part`` of the L2 cache keeps what comes again. ``clock`` is
     the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
@@ -67,6 +63,7 @@ class MemorySystem:
     wavefront: int
     l2_bytes: float
     stored_bytes: float
+    port: float
     l1_kib: int
     l2_part: float
     clock: int
@@ -128,7 +125,8 @@ class Chip:
         """Return the chip where the L2 cache is there for some of its SMs alone."""
         memory, more = self.memory, self.gpu.sms / sms
         l2_bytes, stored_bytes = (
-            max(each, min(_PORT, each * more)) for each in (memory.l2_bytes, memory.stored_bytes)
+            max(each, min(memory.port, each * more))
+            for each in (memory.l2_bytes, memory.stored_bytes)
         )
         return replace(self, memory=replace(memory, l2_bytes=l2_bytes, stored_bytes=stored_bytes))
 

@@ -121,7 +121,9 @@ def reuse(
         for n, asked_for in enumerate((steps, loading))
     )
     turns = turns_for_one(loops)
-    of_one = {n: first.bytes(n, turns) for n in first.by_region}
+    # A loop stands for turns in which another may come to the same: at most it is what each CTA loads.
+    at_most = {n: nbytes / max(1.0, generations) for n, nbytes in touched.loaded.items()}
+    of_one = {n: min(first.bytes(n, turns), at_most.get(n, math.inf)) for n in first.by_region}
     stored_by_one = stored / generations
     again = kept(sum(of_one.values()) + stored_by_one, size)
     hits = {n: again * first.shared(two, n) for n in first.by_region}

@@ -90,6 +90,14 @@ class _Growth:
             later.append(grown)
         return later
 
+    def told(self, branch: int) -> set[tuple[int, int, int, bytes]]:
+        """Return which words of which group grow behind a ``branch``, and by how much."""
+        return {
+            (branch, group, bit, step.tobytes())
+            for group, growth in enumerate(self.words)
+            for bit, step in growth.items()
+        }
+
     def room(self, standing: Standing) -> int:
         """Return for how many periods no word goes around."""
         room = _WORD
@@ -155,6 +163,8 @@ class Periods:
         """Whether instructions in a row can be done again, by the first of them and where they end."""
         self._trial: _Trial | None = None
         self._refused: set[int] = set()
+        self._uneven: set[tuple[int, int, int, bytes]] = set()
+        """Words of which it was foretold how they grow, wrongly: the branch, the group's place, the bit, and the growth."""
         self._told = None if told is None else {end: (first, n) for (first, end), n in told.items()}
         self._wanted = {step for both in told or () for step in both}
         self._stood: dict[int, Standing] = {}
@@ -242,7 +252,9 @@ class Periods:
         if now.step in self._refused or not _alike(then, now):
             return False
         growth = _growth(then, now)
-        if growth is None or not self._can_repeat(branch, group, then, now):
+        if growth is None or not self._uneven.isdisjoint(growth.told(branch.number)):
+            return False
+        if not self._can_repeat(branch, group, then, now):
             return False
         periods = min(growth.room(now), self._coming(then)) - 1
         periods -= periods % 2 if growth.turns else 0
@@ -340,7 +352,14 @@ class Periods:
         if branch.number != trial.branch or not same or not _alike(trial.before, now):
             return False
         foretold = trial.growth.later(trial.before, trial.periods + 2)
-        if not all(map(_equal, foretold, now.held)):
+        wrong = {
+            (group, bit)
+            for group, (told, held) in enumerate(zip(foretold, now.held, strict=True))
+            for bit in told
+            if not _equal(told[bit], held[bit])
+        }
+        if wrong:
+            self._uneven |= {word for word in trial.growth.told(trial.branch) if word[1:3] in wrong}
             return False
         self._trial = None
         self._loops.clear()
@@ -431,9 +450,8 @@ def _briefly(values: Array) -> Array:
     return lanes[:, 0].copy() if (lanes == lanes[:, :1]).all() else values
 
 
-def _equal(foretold: Mapping[int, Held], now: Mapping[int, Held]) -> bool:
-    return all(
-        np.array_equal(known, now[bit][1])
-        and bool(((words == now[bit][0]) | ~np.broadcast_to(known, words.shape)).all())
-        for bit, (words, known) in foretold.items()
+def _equal(foretold: Held, now: Held) -> bool:
+    words, known = foretold
+    return np.array_equal(known, now[1]) and bool(
+        ((words == now[0]) | ~np.broadcast_to(known, words.shape)).all()
     )

@@ -20,6 +20,7 @@ SYSTEM = MemorySystem(
     wavefront=1,
     l2_bytes=16.0,
     stored_bytes=8.0,
+    port=64,
     part=64,
     l1_kib=1,
     l2_part=1,

@@ -14,9 +14,9 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.issue_order import IssueOrder
+from ptxlab.prediction.issue_order import IssueOrder, ThreadGroup
 from ptxlab.prediction.model import LaunchModel, Prediction
-from ptxlab.prediction.periods import Standing, _growth
+from ptxlab.prediction.periods import Periods, Standing, _growth
 from ptxlab.prediction.predict import as_machine_code, load_for
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
@@ -88,6 +88,24 @@ other:
 def pipeline(next_one: str = EVENLY, between: str = "") -> str:
     """Return a program of which a warp copies what another adds up, through three buffers."""
     return PIPELINE.replace("NEXT", next_one).replace("BETWEEN", between)
+
+
+def tiled() -> str:
+    """Return the same for tiles of 32 turns, of which the first two copy from elsewhere than the others."""
+    source = pipeline(
+        "mad.wide.u32 far, step, 2048, p; mov.u32 step, second; mov.u32 second, third; mov.u32 third, 7;"
+    )
+    for role in ("produce", "consume"):
+        head, turn = (
+            f"mov.u32 tile, 0;\n{role}s: mov.u32 i, 0; mov.u32 step, 1; mov.u32 second, 1; mov.u32 third, 1;\n{role}:",
+            (
+                f"setp.lt.u32 last, i, 32;\n  @last bra {role};\n"
+                f"  add.u32 tile, tile, 1; setp.lt.u32 last, tile, n;\n  @last bra {role}s;"
+            ),
+        )
+        source = source.replace(f"setp.lt.u32 last, i, n;\n  @last bra {role};", turn)
+        source = source.replace(f"\n{role}:", f"\n{head}")
+    return source.replace(".reg .b32 t,", ".reg .b32 tile, second, third, t,")
 
 
 def launched(source: str) -> tuple[list[DecodedInstruction], Launch]:
@@ -174,6 +192,24 @@ def test_as_much_is_issued_as_if_all_were_followed(
         next_one == RANDOM and measured
     ):  # who waits is as ever, but where copies come from is random
         assert not some.more
+
+
+def test_what_changed_once_is_not_taken_to_grow_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where copies come from changes behind the first turn of a tile: it is foretold wrongly of the first tile, and no other."""
+    undone, own = list[int](), Periods.undone
+
+    def noting(periods: Periods) -> list[ThreadGroup]:
+        undone.append(1)
+        return own(periods)
+
+    monkeypatch.setattr(Periods, "undone", noting)
+    code, launch = launched(tiled())
+    some = interpreter.run(code, launch, [0], range(len(code)))
+    assert len(undone) == 1
+    assert len(some.more) == TURNS
+    whole(monkeypatch)
+    every = interpreter.run(code, launch, [0], range(len(code)))
+    assert np.array_equal(executed(some), executed(every))
 
 
 @pytest.mark.parametrize(("next_one", "between"), [(EVENLY, ""), (EVENLY, LATER), (RANDOM, "")])

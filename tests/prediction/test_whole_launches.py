@@ -125,12 +125,13 @@ def test_dram_waits_for_no_clock() -> None:
     assert chip.at(2 * clock).latency["l2"] == chip.latency["l2"]
 
 
-def test_an_sm_alone_gets_no_more_than_its_port() -> None:
-    chip = find("rtx3090")
-    share = chip.memory.l2_bytes
-    assert chip.used_by(chip.gpu.sms).memory.l2_bytes == share
-    assert chip.used_by(chip.gpu.sms // 2).memory.l2_bytes == 2 * share
-    assert chip.used_by(1).memory.l2_bytes == 64
+@pytest.mark.parametrize(("gpu", "port"), [("rtx3090", 32), ("a100", 64)])
+def test_an_sm_alone_gets_no_more_than_its_port(gpu: str, port: float) -> None:
+    chip = find(gpu)
+    share, sms = chip.memory.l2_bytes, chip.gpu.sms
+    assert chip.used_by(sms).memory.l2_bytes == share
+    assert chip.used_by(sms - 20).memory.l2_bytes == share * sms / (sms - 20) < port
+    assert chip.used_by(1).memory.l2_bytes == chip.used_by(1).memory.stored_bytes == port
 
 
 def test_tensor_cores_of_mma_are_part_of_those_of_a_chip() -> None:
@@ -251,6 +252,14 @@ def test_what_l2_has_lost_when_a_cta_comes_to_it_again_is_loaded_again(
     array = np.zeros(108 * turns << 12, np.float32)
     moved = in_dram(predict(walked(body), "a100", 108, 1024, [array, turns], cold=True))
     assert moved == pytest.approx(find("a100").dram_seconds(times * array.nbytes, 0), rel=0.03)
+
+
+def test_two_loops_that_come_to_the_same_do_not_load_it_twice_at_first() -> None:
+    """216 CTAs, two an SM, walk through 540 MiB, each through its 2.5 MiB and then again, where it takes the longer."""
+    longer = TWO_LOOPS.replace("others: WALK", "others: fma.rn.f32 f0, f0, f0, f0; WALK")
+    array = np.zeros(216 * 160 << 12, np.float32)
+    moved = in_dram(predict(walked(longer), "a100", 216, 1024, [array, 160], cold=True))
+    assert moved == pytest.approx(find("a100").dram_seconds(2 * array.nbytes, 0), rel=0.01)
 
 
 def test_parameters_lie_where_their_types_have_them() -> None:

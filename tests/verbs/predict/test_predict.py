@@ -422,13 +422,6 @@ def test_a_division_takes_its_short_way(gpu: str, real: type[Any], tmp_path: Pat
     assert "divisions and roots of numbers at the edges of the format" in prediction.not_modelled
 
 
-def test_few_ctas_have_more_of_the_cache_each() -> None:
-    chip = find("rtx4090")
-    assert chip.used_by(128) == chip
-    assert chip.used_by(64).memory.l2_bytes == 2 * chip.memory.l2_bytes
-    assert chip.used_by(1).memory.l2_bytes == 64
-
-
 COUNTED = """\
 __constant__ int turns[2] = {0, 1};
 __constant__ int times = 1;
