@@ -38,6 +38,21 @@ _HOTTEST, _LEFT_OUT = 1, 255
 
 
 @dataclass(frozen=True, slots=True)
+class Walk:
+    """What a CTA of a ``launch`` does: the steps that its first warp ``issued``, the ``numbers`` of all steps' instructions.
+
+    ``loops`` are those it loses turns of, and ``more`` turns that were not followed, as ``IssueOrder`` has them.
+    """
+
+    code: Sequence[DecodedInstruction]
+    launch: Launch
+    issued: Array
+    numbers: Array
+    loops: Sequence[SampledLoop]
+    more: Mapping[tuple[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """A step that loads, or stores: its instruction, and the loop it is a later turn of, by number from 1 on, or 0."""
 
@@ -46,13 +61,9 @@ class Access:
     stores: bool
 
 
-def accesses(
-    code: Sequence[DecodedInstruction],
-    issued: Array,
-    numbers: Array,
-    loops: Sequence[SampledLoop],
-) -> dict[int, Access]:
+def accesses(walk: Walk) -> dict[int, Access]:
     """Return what loads or stores until the end of the hottest loop's second turn, of other loops some turns."""
+    code, issued, numbers, loops = walk.code, walk.issued, walk.numbers, walk.loops
     of_loop, end = np.zeros(len(issued), np.uint8), len(issued)
     for n, sampled in enumerate(loops, 1):
         for run in sampled.loop.runs:
@@ -97,17 +108,13 @@ def _pieces_in_a_byte(maps: Iterable[tuple[SectorMap, Sequence[float]]]) -> floa
 
 
 class Generation:
-    """The sectors that CTAs load, and store, at some ``steps``, by region, and which loop was the first to come to each."""
+    """The sectors that CTAs load, and store, at some ``steps`` of a walk, by region, and which loop was the first to come to each.
 
-    def __init__(
-        self,
-        code: Sequence[DecodedInstruction],
-        launch: Launch,
-        ctas: Sequence[int],
-        steps: Mapping[int, Access],
-        more: Mapping[tuple[int, int], int],
-    ) -> None:
-        self._steps = steps
+    What a later turn of a loop loads counts for the turns that it stands for.
+    """
+
+    def __init__(self, walk: Walk, ctas: Sequence[int], steps: Mapping[int, Access]) -> None:
+        launch, self._steps, self._turns = walk.launch, steps, turns_for_one(walk.loops)
         self._regions = sorted(enumerate(launch.regions), key=lambda entry: entry[1].base)
         self._bases = np.array([region.base // SECTOR for _, region in self._regions])
         self.by_region: dict[int, SectorMap] = {}
@@ -121,7 +128,7 @@ class Generation:
         asked, self._ctas = np.array(list(steps), int), len(chosen)
         for self._begun in range(0, len(chosen), piece):
             some = chosen[self._begun : self._begun + piece]
-            interpreter.requests(code, launch, some, asked, self._touch, more)
+            interpreter.requests(walk.code, launch, some, asked, self._touch, walk.more)
 
     def _touch(self, step: int, request: Request | Asked) -> None:
         every = sectors(request)
@@ -150,25 +157,27 @@ class Generation:
         chosen = scattered(every // (LINE // SECTOR), _LOOKED_AT) == 0
         self._comers[region].append(np.stack([every[chosen], ctas[chosen]]))
 
-    def followers(self, turns: Sequence[float]) -> Array:
+    @property
+    def followers(self) -> Array:
         """Return how many bytes of the hottest loop are come to by a CTA that is so many [CTAs] behind the last that came."""
         followers = np.zeros(self._ctas)
         for region, comers in self._comers.items():
             sectors, ctas = np.unique(np.concatenate(comers, axis=1), axis=1)
             follows = sectors[1:] == sectors[:-1]
-            loaded = self.by_region[region].count(_HOTTEST) * SECTOR * turns[_HOTTEST]
+            loaded = self.by_region[region].count(_HOTTEST) * SECTOR * self._turns[_HOTTEST]
             each = loaded / (1 + int(np.count_nonzero(~follows)))
             followers += each * np.bincount(np.diff(ctas)[follows], minlength=self._ctas)
         return followers
 
-    def bytes(self, region: int, turns: Sequence[float]) -> float:
-        """Return how many bytes are loaded; what a later turn of a loop loads counts for so many ``turns``."""
+    def bytes(self, region: int) -> float:
+        """Return how many bytes are loaded."""
         loaded = self.by_region[region]
-        return SECTOR * sum(loaded.count(n) * each for n, each in enumerate(turns))
+        return SECTOR * sum(loaded.count(n) * each for n, each in enumerate(self._turns))
 
-    def pieces_in_a_byte(self, turns: Sequence[float]) -> float:
+    @property
+    def pieces_in_a_byte(self) -> float:
         """Return in how many pieces a byte lies that is loaded, more than pages: what is asked for in one turn lies together."""
-        return _pieces_in_a_byte((loaded, turns) for loaded in self.by_region.values())
+        return _pieces_in_a_byte((loaded, self._turns) for loaded in self.by_region.values())
 
     @property
     def stored_pieces_in_a_byte(self) -> float:

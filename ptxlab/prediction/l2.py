@@ -19,9 +19,8 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.generation import Generation, accesses, turns_for_one
+from ptxlab.prediction.generation import Generation, Walk, accesses
 from ptxlab.prediction.touched import Touched, loads
-from ptxlab.prediction.trace import SampledLoop
 
 _ROUNDS = 60
 
@@ -87,52 +86,43 @@ def kept(footprint: float, size: float) -> float:
 
 
 def reuse(
-    code: Sequence[DecodedInstruction],
-    launch: Launch,
+    walk: Walk,
     touched: Touched,
-    issued: Array,
-    numbers: Array,
-    loops: Sequence[SampledLoop],
     together: int,
     sms: int,
     cache: Cache,
-    more: Mapping[tuple[int, int], int],
     begun: Mapping[int, float] | None,
 ) -> Reuse:
-    """Work out what a cache has for a grid of which each of the ``sms`` has ``together`` CTAs at a time.
+    """Work out what a cache has for a grid of which each of the ``sms`` has ``together`` CTAs at a time, that ``walk`` alike.
 
-    ``touched`` is what the whole grid does, once for each CTA; ``issued`` are the steps of a warp, ``numbers`` their instructions;
-    ``loops`` those it loses turns of, ``more`` turns that were not followed, as ``IssueOrder`` has them; ``begun`` is
-    what those that run first find in a cold cache: the part of what an instruction asks for at first that its own CTA had asked for before.
+    ``touched`` is what the whole grid does, once for each CTA; ``begun`` is what those that run first find in a cold
+    cache: the part of what an instruction asks for at first that its own CTA had asked for before.
     """
-    there = touched.within(launch.regions)
+    there = touched.within(walk.launch.regions)
     size = cache.size
     asked, loaded, stored = _bytes(touched, there)
     if cache.has_all(there.footprint, asked / (loaded or 1)):
         return Reuse()
-    steps = accesses(code, issued, numbers, loops)
+    steps = accesses(walk)
     loading = {step: access for step, access in steps.items() if not access.stores}
-    ctas, resident = int(np.prod(launch.config.grid)), together * sms
+    ctas, resident = int(np.prod(walk.launch.config.grid)), together * sms
     generations = ctas / resident
     first, two = (
-        Generation(
-            code, launch, range(n * resident, min((n + 1) * resident, ctas)), asked_for, more
-        )
+        Generation(walk, range(n * resident, min((n + 1) * resident, ctas)), asked_for)
         for n, asked_for in enumerate((steps, loading))
     )
-    turns = turns_for_one(loops)
     # A loop stands for turns in which another may come to the same: at most it is what each CTA loads.
     at_most = {n: nbytes / max(1.0, generations) for n, nbytes in touched.loaded.items()}
-    of_one = {n: min(first.bytes(n, turns), at_most.get(n, math.inf)) for n in first.by_region}
+    of_one = {n: min(first.bytes(n), at_most.get(n, math.inf)) for n in first.by_region}
     stored_by_one = stored / generations
     again = kept(sum(of_one.values()) + stored_by_one, size)
     hits = {n: again * first.shared(two, n) for n in first.by_region}
     fresh = sum((1 - hits[n]) * of_one[n] for n in of_one)
     moved = max(loaded, fresh * generations) + lost(touched, there, resident, size)
     if together > 1 and generations > 1:
-        late = _late(first.followers(turns), fresh + stored_by_one, cache.whole)
+        late = _late(first.followers, fresh + stored_by_one, cache.whole)
         moved += late * (generations - 1)
-    pieces = moved * first.pieces_in_a_byte(turns) + stored * first.stored_pieces_in_a_byte
+    pieces = moved * first.pieces_in_a_byte + stored * first.stored_pieces_in_a_byte
     return Reuse(
         {number: hits[n] for number, n in first.region_of.items()}, moved, stored, begun, pieces
     )

@@ -14,6 +14,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.generation import Walk
 from ptxlab.prediction.issues import Issue, RecordingSm
 from ptxlab.prediction.l2 import Cache, Reuse, reuse
 from ptxlab.prediction.requests import Request
@@ -163,21 +164,11 @@ class ResidentModel:
 
     def _worked_out(self, followed: Followed) -> Reuse:
         launch, chip, issued = self._launch, self._chip, followed.issued
-        reached = self.touched(followed, launch.ctas)
-        first = issued.kinds[issued.kind_of[0]]
-        return reuse(
-            self._code,
-            launch,
-            reached,
-            first,
-            issued.numbers,
-            followed.loops,
-            len(followed.ctas),
-            chip.gpu.sms,
-            Cache.of(chip),
-            followed.more,
-            own(followed.requests, issued.numbers) if chip.cold else None,
-        )
+        first, loops = issued.kinds[issued.kind_of[0]], followed.loops
+        walk = Walk(self._code, launch, first, issued.numbers, loops, followed.more)
+        reached, cache = self.touched(followed, launch.ctas), Cache.of(chip)
+        begun = own(followed.requests, issued.numbers) if chip.cold else None
+        return reuse(walk, reached, len(followed.ctas), chip.gpu.sms, cache, begun)
 
     def issues(self, followed: Followed, reuse: Reuse, sms: int) -> tuple[list[Issue], int]:
         """Return what the first CTA issues, in the order of time, and how much of it is left out."""
