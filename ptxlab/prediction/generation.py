@@ -39,7 +39,7 @@ _HOTTEST, _LEFT_OUT = 1, 255
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a CTA of a ``launch`` does: the steps that its first warp ``issued``, the ``numbers`` of all steps' instructions.
+    """What a CTA of a ``launch`` does: the steps that a warp ``issued`` which stands for it, the ``numbers`` of all steps' instructions.
 
     ``loops`` are those it loses turns of, and ``more`` turns that were not followed, as ``IssueOrder`` has them.
     """

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
+from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.generation import Walk
@@ -23,7 +24,7 @@ from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.succession import FAR, ROUNDS, SuccessionSm
 from ptxlab.prediction.survey import Survey
 from ptxlab.prediction.timing import InstructionTiming, timings
-from ptxlab.prediction.touched import Touched, own, touched
+from ptxlab.prediction.touched import Touched, loads, own, touched
 from ptxlab.prediction.turns import Issued, Part, Passed, Requests, Tiles, Turns
 from ptxlab.prediction.warps import Asked, Warp, Window
 from ptxlab.prediction.what_if import NOTHING, WhatIf
@@ -33,11 +34,13 @@ from ptxlab.prediction.what_if import NOTHING, WhatIf
 class Followed:
     """``ctas`` that share an SM, by number: what their warps issue, which part is run, and what that asks memory for.
 
+    ``walked`` are the steps of a warp that stands for what a CTA walks through, and ``loops`` those it loses turns of;
     ``more`` are turns of long loops that were not followed, as ``IssueOrder`` has them.
     """
 
     ctas: Sequence[int]
     issued: Issued
+    walked: Array
     loops: Sequence[trace.SampledLoop]
     part: Turns | Tiles
     requests: Mapping[int, Request | Asked]
@@ -117,9 +120,9 @@ class ResidentModel:
         steps = interpreter.run(code, launch, ctas, told, measured=True)
         kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
         issued = Issued(steps.numbers, kinds, kind_of, steps.times)
-        first = kinds[kind_of[0]]
+        walked = self._walking(issued) if waits else kinds[kind_of[0]]
         loops = trace.sampled(
-            issued.numbers[first], self._returns, len(kind_of), issued.times_of(first)
+            issued.numbers[walked], self._returns, len(kind_of), issued.times_of(walked)
         )
         part: Turns | Tiles
         if waits:
@@ -135,7 +138,15 @@ class ResidentModel:
         else:
             requests = {}
             interpreter.requests(code, launch, ctas, asked, requests.__setitem__, steps.more)
-        return Followed(ctas, issued, loops, part, requests, steps.more)
+        return Followed(ctas, issued, walked, loops, part, requests, steps.more)
+
+    def _walking(self, issued: Issued) -> Array:
+        """Return the steps of the warp that loads most often, the first of them: where warps wait for others it loads for these."""
+        loading = np.array([loads(instruction) for instruction in self._code])
+        return max(
+            (issued.kinds[kind] for kind in dict.fromkeys(issued.kind_of)),
+            key=lambda steps: issued.count(steps[loading[issued.numbers[steps]]]),
+        )
 
     def touched(self, followed: Followed, ctas: float) -> Touched:
         """Return the memory that so many CTAs touch which do as those that were followed, each apart from the others."""
@@ -163,11 +174,10 @@ class ResidentModel:
         return self._what_if.reuse(self._reuses[key])
 
     def _worked_out(self, followed: Followed) -> Reuse:
-        launch, chip, issued = self._launch, self._chip, followed.issued
-        first, loops = issued.kinds[issued.kind_of[0]], followed.loops
-        walk = Walk(self._code, launch, first, issued.numbers, loops, followed.more)
+        launch, chip, numbers = self._launch, self._chip, followed.issued.numbers
+        walk = Walk(self._code, launch, followed.walked, numbers, followed.loops, followed.more)
         reached, cache = self.touched(followed, launch.ctas), Cache.of(chip)
-        begun = own(followed.requests, issued.numbers) if chip.cold else None
+        begun = own(followed.requests, numbers) if chip.cold else None
         return reuse(walk, reached, len(followed.ctas), chip.gpu.sms, cache, begun)
 
     def issues(self, followed: Followed, reuse: Reuse, sms: int) -> tuple[list[Issue], int]:

@@ -15,9 +15,10 @@ from ptxlab.machine.values import Array
 from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.issue_order import IssueOrder, ThreadGroup
+from ptxlab.prediction.l2 import kept
 from ptxlab.prediction.model import LaunchModel, Prediction
 from ptxlab.prediction.periods import Periods, Standing, _growth
-from ptxlab.prediction.predict import as_machine_code, load_for
+from ptxlab.prediction.predict import as_machine_code, load_for, predict
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.warps import Asked
@@ -273,3 +274,22 @@ def test_it_takes_as_long_as_if_all_were_run(monkeypatch: pytest.MonkeyPatch) ->
     assert some.used == pytest.approx(every.used, rel=0.002)
     assert some.dram_bytes == every.dram_bytes
     assert some.hits == pytest.approx(every.hits)
+
+
+def test_who_copies_for_others_says_what_a_cta_walks_through() -> None:
+    """Two generations copy 60 MiB, more than an H100's L2 cache keeps, whichever of two warps it is that copies."""
+    turns, ctas = 30 << 10, 264
+    operand, result = np.zeros(turns << 9, np.float32), np.zeros(64, np.float32)
+
+    def copying(source: str) -> Prediction:
+        return predict(source, "h100", ctas, 64, [operand, result, turns], shared=160 << 10)
+
+    own = copying(pipeline())
+    other = copying(
+        pipeline().replace("mov.u32 t, %tid.x;", "mov.u32 t, %tid.x; xor.b32 t, t, 32;")
+    )
+    assert own.generations == other.generations == 2
+    lost = 1 - kept(operand.nbytes, find("h100").l2_bytes)
+    assert own.dram_bytes == pytest.approx(2 * lost * operand.nbytes, rel=0.01)
+    assert other.dram_bytes == pytest.approx(own.dram_bytes, rel=0.01)
+    assert other.cycles == pytest.approx(own.cycles, rel=0.01)
