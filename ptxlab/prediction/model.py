@@ -171,10 +171,8 @@ class LaunchModel:
         Raises Unsupported where something decides that is not computed, or is not modelled.
         """
         products = [i for i in self._code if i.multiplies_matrices]
-        multiplied, gpu = (
-            max((multiplying(i, self._base) for i in products), default=0.0),
-            self._base.gpu,
-        )
+        multiplied = max((multiplying(i, self._base) for i in products), default=0.0)
+        gpu = self._base.gpu
         if self._told or gpu.clock_at(multiplied, 1.0) >= self._clock:
             return self._predict(what_if)
         used = self._predict(what_if, roughly=True).used

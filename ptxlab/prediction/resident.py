@@ -34,17 +34,14 @@ from ptxlab.prediction.what_if import NOTHING, WhatIf
 class Followed:
     """``ctas`` that share an SM, by number: what their warps issue, which part is run, and what that asks memory for.
 
-    ``walked`` are the steps of a warp that stands for what a CTA walks through, and ``loops`` those it loses turns of;
-    ``more`` are turns of long loops that were not followed, as ``IssueOrder`` has them.
+    ``walk`` is what each of them walks through.
     """
 
     ctas: Sequence[int]
     issued: Issued
-    walked: Array
-    loops: Sequence[trace.SampledLoop]
+    walk: Walk
     part: Turns | Tiles
     requests: Mapping[int, Request | Asked]
-    more: Mapping[tuple[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +135,8 @@ class ResidentModel:
         else:
             requests = {}
             interpreter.requests(code, launch, ctas, asked, requests.__setitem__, steps.more)
-        return Followed(ctas, issued, walked, loops, part, requests, steps.more)
+        walk = Walk(code, launch, walked, issued.numbers, loops, steps.more)
+        return Followed(ctas, issued, walk, part, requests)
 
     def _walking(self, issued: Issued) -> Array:
         """Return the steps of the warp that loads most often, the first of them: where warps wait for others it loads for these."""
@@ -174,11 +172,10 @@ class ResidentModel:
         return self._what_if.reuse(self._reuses[key])
 
     def _worked_out(self, followed: Followed) -> Reuse:
-        launch, chip, numbers = self._launch, self._chip, followed.issued.numbers
-        walk = Walk(self._code, launch, followed.walked, numbers, followed.loops, followed.more)
-        reached, cache = self.touched(followed, launch.ctas), Cache.of(chip)
-        begun = own(followed.requests, numbers) if chip.cold else None
-        return reuse(walk, reached, len(followed.ctas), chip.gpu.sms, cache, begun)
+        chip, reached = self._chip, self.touched(followed, self._launch.ctas)
+        begun = own(followed.requests, followed.issued.numbers) if chip.cold else None
+        together, cache = len(followed.ctas), Cache.of(chip)
+        return reuse(followed.walk, reached, together, chip.gpu.sms, cache, begun)
 
     def issues(self, followed: Followed, reuse: Reuse, sms: int) -> tuple[list[Issue], int]:
         """Return what the first CTA issues, in the order of time, and how much of it is left out."""
