@@ -164,6 +164,14 @@ def addressed(i: DecodedInstruction) -> int:
     return bits & ~FIXED
 
 
+def coordinates(i: DecodedInstruction) -> int:
+    """Return the registers of where in a tensor a copy is: behind the address in shared memory, and what a load tells."""
+    box = i.sources[0]
+    assert isinstance(box, SassAddress)
+    before = 2 if i.known.loads else 1
+    return registers(box.uniform, _width(i, 0, box)) & ~registers(box.uniform, before)
+
+
 def _address(address: SassAddress, count: int, *, wide: bool) -> int:
     """Return the registers of an address, which is ``wide`` where it has 64 bits; a uniform one is ``count``."""
     base, uniform = address.base, address.uniform

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import reduce
+from operator import or_
 
 from ptxlab.garbage import record
 from ptxlab.machine import kept_predicates, uses
@@ -25,6 +27,8 @@ _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "loc
 _SPACES |= {"copy": _SPACES["shared"], "generic": _SPACES["shared"] | _SPACES["global"]}
 _SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
+_OF_OTHERS = _SPACES["generic"]
+"""Memory in which one thread leaves something for others."""
 _TOLD = ("alu", "fmaheavy", "lsu", "uniform")
 """Pipes of whose instructions it is known how many registers they write; others write one at least."""
 
@@ -140,11 +144,12 @@ class _Live:
 
 
 def _live(following: Sequence[Sequence[int]], facts: Sequence[_Facts]) -> list[_Live]:
-    """Return what is live before each instruction."""
+    """Return what is live before each instruction, and last where threads have ended: what others may load of memory."""
     live = [_Live()] * (len(facts) + 1)
     changed = True
     while changed:
         changed = False
+        live[-1] = _Live(reduce(or_, (before.every for before in live)) & _OF_OTHERS)
         for number in range(len(facts) - 1, -1, -1):
             first, *others = following[number]
             after = live[first]
@@ -183,11 +188,11 @@ class _Facts:
         self.roots = self.always = 0
         """What is read when memory is asked, and whoever asks."""
         if row is not None and row.asynchronous:
-            self.always = (
-                guard
-                | (_described(i) if row.does in ("tensor product", "tensor copy") else uses.read(i))
-                | _SPACES["global"]
-            )
+            placed = uses.coordinates(i) if row.boxes else 0
+            tensor = row.does in ("tensor product", "tensor copy")
+            given = _described(i) if tensor else uses.read(i) & ~placed
+            self.always = guard | given | _SPACES["global"]
+            self.roots = placed if addresses else 0
         elif row is not None and row.flow and not settled:
             self.roots = guard | _union(i.operands)
         elif space:
@@ -229,17 +234,21 @@ def _bit(guard: int) -> int:
 def _successors(
     code: Sequence[DecodedInstruction], settled: Mapping[int, bool]
 ) -> list[tuple[int, ...]]:
-    """Return which instructions may follow each, of those that are ``settled`` where they go."""
+    """Return which instructions may follow each, of those that are ``settled`` where they go; behind the last is the end."""
     returns = tuple(i.number + 1 for i in code if i.does == "call")
     successors: list[tuple[int, ...]] = []
     for i in code:
         onwards = (i.number + 1,)
-        if i.does == "return":
+        for_all = i.guard is None and not i.ins and not i.has("DIV")
+        if i.does == "exit":
+            successors.append((len(code), *(onwards * (not for_all))))
+        elif i.does == "return":
             successors.append((*returns, *onwards))
         elif i.targets:
             successors.append((*i.targets, *onwards))
         elif i.does in ("branch", "call") and i.target is not None:
-            jumps, stays = (settled.get(i.number, True), not settled.get(i.number, False))
+            jumps = settled.get(i.number, True)
+            stays = not settled.get(i.number, i.does == "branch" and for_all)
             successors.append((*((i.target,) * jumps), *(onwards * stays)))
         else:
             successors.append(onwards)

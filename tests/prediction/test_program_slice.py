@@ -328,6 +328,62 @@ def test_what_was_stored_and_is_loaded_as_an_index_is_run() -> None:
     assert 0 in kept("ST.E [R2], R5", *from_global)
 
 
+def segment(first: int, end: int, *texts: str, labels: dict[str, int]) -> list[int]:
+    """Return which instructions in a row must be run, of those of a kernel."""
+    code = [instruction(text, number, labels) for number, text in enumerate(texts)]
+    return ProgramSlice(code, addresses=range(len(code))).of(first, end, True)
+
+
+@pytest.mark.parametrize(
+    ("flow", "run"),
+    [
+        ("EXIT", False),
+        ("@P0 EXIT", True),
+        ("BRA `(beyond)", False),
+        ("BRA `(load)", True),
+        ("@P0 BRA `(beyond)", True),
+        ("BRA.U UP0, `(beyond)", True),
+        ("BRA.DIV UR4, `(beyond)", True),
+    ],
+)
+def test_who_ends_or_goes_elsewhere_for_certain_does_not_come_by_what_stands_behind(
+    flow: str, run: bool
+) -> None:
+    texts = ("MOV R8, R1", flow, "LDG.E R0, [R8.64]", "EXIT", "MOV R3, R4", "EXIT")
+    assert bool(segment(0, 1, *texts, labels={"load": 2, "beyond": 4})) == run
+
+
+def test_what_a_warp_stored_before_it_ended_is_run_for_others() -> None:
+    """Their code stands before its own: nothing leads from one to the other."""
+    loads = ("LDS R6, [R4]", "IMAD.WIDE R8, R6, 0x4, R10", "LDG.E R0, [R8.64]")
+    for others, run in ((loads, [5]), (("NOP",) * 3, [])):
+        texts = ("@P0 BRA `(x)", *others, "EXIT", "STS [R2], R5", "EXIT")
+        assert segment(5, 6, *texts, labels={"x": 5}) == run
+
+
+@pytest.mark.parametrize(
+    ("copy", "before"),
+    [
+        ("UTMALDG.3D [UR8], [UR4], desc[UR6]", 2),
+        ("UTMASTG.3D [UR8], [UR4]", 1),
+    ],
+)
+def test_where_a_copy_is_in_a_tensor_is_run_if_it_is_asked(copy: str, before: int) -> None:
+    """Its barrier, and how large it is, which the map says, decide who waits how long."""
+    first = [f"UMOV UR{8 + n}, UR{20 + n}" for n in range(before + 3)]
+    code = [
+        instruction(text, number)
+        for number, text in enumerate((*first, "UMOV UR4, UR16", "UMOV UR5, UR17", copy, "EXIT"))
+    ]
+    every = range(len(code))
+    asked, others = (
+        ProgramSlice(code, addresses=each).of(0, len(code), True) for each in (every, ())
+    )
+    everywhere = {*range(before + 5)}
+    assert {*asked} >= everywhere
+    assert {*others} & everywhere == everywhere - {*range(before, before + 3)}
+
+
 def test_what_a_function_leaves_is_run_for_who_called_it() -> None:
     texts = (
         "CALL.REL.NOINC `(f)",
