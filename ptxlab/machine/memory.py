@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.errors import Unsupported
-from ptxlab.machine.values import ALL, Array, Where
+from ptxlab.machine.values import ALL, Array, Held, Where, numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Words:
         self._count, self._given = count, given
         self._state: Array | None = None
         self._stored: Array | None = None
+        self.lost = 0
+        """How often something that is given was overwritten by what is not known."""
 
     def load(self, places: Array) -> Array | None:
         """Return the words at ``places``, by number, None unless all are known."""
@@ -55,11 +57,47 @@ class Words:
             self._state = np.zeros(self._count, np.uint8)
         if values is None:
             self._state[places] = _UNKNOWN
+            self.lost += self._given is not None
             return
         if self._stored is None:
             self._stored = np.zeros(self._count, np.uint32)
         self._stored[places] = values
         self._state[places] = _STORED
+
+    def forget(self) -> None:
+        """Have nothing be known any more."""
+        self._given = self._state = self._stored = None
+
+    def held(self, places: Array) -> Held:
+        """Return the words at ``places`` that were stored, known or not."""
+        if self._state is None or self._stored is None:
+            return np.zeros(len(places), np.uint32), False
+        return self._stored[places], self._state[places] == _STORED
+
+    def put(self, places: Array, held: Held) -> None:
+        """Have words at ``places`` be what ``held`` said."""
+        words, known = held
+        some = np.broadcast_to(known, places.shape)
+        self.store(places[some], words[some])
+        self.store(places[~some], None)
+
+
+class Rows:
+    """Words of ``threads`` threads, of which each row is one of every thread, as a register is."""
+
+    def __init__(self, words: Words, threads: int) -> None:
+        self._words, self._threads = words, threads
+
+    def held(self, row: int, where: Where) -> Held:
+        """Return the words of threads, and of which of them they are known."""
+        return self._words.held(self._places(row, where))
+
+    def put(self, row: int, where: Where, held: Held) -> None:
+        """Have threads hold what ``held`` said."""
+        self._words.put(self._places(row, where), held)
+
+    def _places(self, row: int, where: Where) -> Array:
+        return row * self._threads + numbers(where, self._threads)
 
 
 class GlobalWords:
@@ -85,6 +123,17 @@ class GlobalWords:
         """Store words at ``addresses``, None for those that are not known."""
         for words, places, here in self._by_region(addresses):
             words.store(places, None if values is None else values[here])
+
+    @property
+    def lost(self) -> list[int]:
+        """How often something that is given was overwritten by what is not known, by region."""
+        return [words.lost for words in self._words]
+
+    def forget(self, lost: Sequence[int]) -> None:
+        """Have nothing be known of regions of which more is ``lost`` than that: where else is not said."""
+        for words, before in zip(self._words, lost, strict=True):
+            if words.lost > before:
+                words.forget()
 
     def is_counter(self, addresses: Array) -> bool:
         """Say whether addresses are all the same, in memory so small that it cannot be there for one CTA of many."""

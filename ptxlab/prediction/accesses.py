@@ -15,7 +15,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.layouts.local_memory import WORD, places
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import NOWHERE, STACK, Launch
-from ptxlab.machine.memory import GlobalWords, Words
+from ptxlab.machine.memory import GlobalWords, Rows, Words
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.row import accessed_bytes, matrices
 from ptxlab.machine.values import Array
@@ -53,6 +53,10 @@ class Accesses:
         self._shared = Words(None, self._shared_words * ctas)
         self._cta = np.repeat(np.arange(ctas), launch.threads)
         self._local = Words(None, registers.threads * (STACK // 4))
+        self.spilled = Rows(self._local, registers.threads)
+        """Local memory: the same word of all threads lies together, so that what none writes takes no memory."""
+        self.taken: dict[str, int] = defaultdict(int)
+        """How often something known was loaded or stored, by space: what is done again then may come out otherwise."""
         self._seen: dict[tuple[int, str, int, bytes], tuple[int, Request]] = {}
         self._seen_bytes = 0
         self._turns: dict[tuple[int, int], int] = defaultdict(int)
@@ -79,6 +83,7 @@ class Accesses:
         if i.has("ADD") and row.atomic and space == "global" and nbytes == 4:
             told = self._told_in_turn(i, demand, address)
             if told is not None:
+                self.taken[space] += 1
                 return [told]
         if row.matrix:
             naming = threads % WARP < MATRIX_ROWS * matrices(i.sass.modifiers)
@@ -87,12 +92,15 @@ class Accesses:
         memory, places = self._words(threads, where, address, max(nbytes // 4, 1))
         known = not (row.matrix or row.atomic or copied)
         if row.loads and known:
-            return _narrowed(demand.form, address, [memory.load(at) for at in places])
+            loaded = [memory.load(at) for at in places]
+            self.taken[where] += any(words is not None for words in loaded)
+            return _narrowed(demand.form, address, loaded)
         given = demand.sources[1] if known and row.stores and nbytes >= 4 else None
         if row.stores or copied:
             values = given if isinstance(given, tuple) else [given] * len(places)
             for at, value in zip(places, values, strict=True):
                 memory.store(at, value)
+                self.taken[where] += value is not None or space != "global"
         return None
 
     def _told_in_turn(self, i: DecodedInstruction, demand: Demand, address: Array) -> Array | None:
@@ -127,7 +135,6 @@ class Accesses:
                 raise Unsupported(
                     f"the kernel uses more than {STACK >> 10} KiB of local memory a thread"
                 )
-            # The same word of all threads lies together, so that what none writes takes no memory.
             every = self._registers.threads
             memory, first, step = self._local, first * every + threads, every
         return memory, [first + n * step for n in range(count)]

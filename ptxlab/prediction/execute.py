@@ -9,17 +9,19 @@ import numpy as np
 from ptxlab.errors import Unsupported
 from ptxlab.garbage import record
 from ptxlab.isa.targets import WARP
+from ptxlab.layouts.local_memory import WORD
 from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
-from ptxlab.machine.memory import GlobalWords
+from ptxlab.machine.memory import GlobalWords, Rows
 from ptxlab.machine.operands import Operand
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.uses import PREDICATES, each, written
-from ptxlab.machine.values import Array, Held, Where, numbers
+from ptxlab.machine.values import Array, Bank, Held, Where, numbers
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import Asking, AsynchronousCopies
 from ptxlab.prediction.lifted import Computation, Demand, Results, computations
+from ptxlab.prediction.program_slice import SPILLED, STACK_POINTER
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
 
@@ -50,18 +52,28 @@ class Executor:
         self._ways: dict[int, _Way] = {}
         self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
+        self.taken = self._accesses.taken
         self.asynchronous = AsynchronousCopies(launch, self._registers, self._accesses, ctas, pairs)
 
     def stored(self, bits: Iterable[int], where: Where) -> dict[int, Held]:
-        """Return what threads hold, known or not, by the bits of ``machine.uses``."""
-        banks = (self._registers.words, self._registers.predicates)
-        return {bit: banks[bit >= PREDICATES].held(bit % PREDICATES, where) for bit in bits}
+        """Return what threads hold, known or not, by the bits of ``machine.uses`` and behind them words that were spilled."""
+        places = ((bit, *self._place(bit, where)) for bit in bits)
+        return {bit: bank.held(row, where) for bit, bank, row in places}
 
     def restore(self, stored: Mapping[int, Held], where: Where) -> None:
         """Have threads hold what ``stored`` said."""
-        banks = (self._registers.words, self._registers.predicates)
         for bit, held in stored.items():
-            banks[bit >= PREDICATES].put(bit % PREDICATES, where, held)
+            bank, row = self._place(bit, where)
+            bank.put(row, where, held)
+
+    def _place(self, bit: int, where: Where) -> tuple[Bank | Rows, int]:
+        """Return where it is held what a bit stands for, and which row of that it is: of what was spilled it follows from the stack pointer."""
+        if bit >= SPILLED:
+            pointer = self._registers.words.read(STACK_POINTER, where)
+            assert pointer is not None
+            return self._accesses.spilled, int(pointer[0]) // WORD + bit - SPILLED
+        predicate = bit >= PREDICATES
+        return (self._registers.words, self._registers.predicates)[predicate], bit % PREDICATES
 
     def held(self, bits: Sequence[int], where: Where) -> dict[int, Array | None]:
         """Return what threads hold of some words and predicates, by the bits of ``machine.uses``; None what is not known."""

@@ -25,8 +25,8 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.values import Array, Held, Where
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.issue_order import IssueOrder, ThreadGroup
-from ptxlab.prediction.mbarriers import Key, Stored
 from ptxlab.prediction.program_slice import ProgramSlice
+from ptxlab.prediction.standing import Growth, Standing, alike, equal, growth_between
 
 MEASURED = 16
 """So many phases of a CTA's barriers end at least in a period that is to be run clock by clock."""
@@ -37,31 +37,15 @@ _LONGEST = 64
 _PATIENCE = 2 * _LONGEST
 """After so many turns in which no period was found none is looked for in a loop."""
 
+_FEW_TILES = 4
+"""After so many tiles in which no period was found turns of the loops in them are looked at."""
+
 _COMPARED = 512
 """So many of the comparisons that an instruction makes are remembered."""
-
-_WORD = 1 << 32
-_REGISTERS = (1 << 528) - 1
-"""The bits of words and predicates."""
-
-_ONE_BIT = (1, 1 << 31)
-"""Words of one bit, as which the parity of a phase is kept."""
 
 _ORDERS = ("LT", "LE", "GT", "GE", "EQ", "NE")
 _ONCE = ("next cluster", "tensor allocation", "call", "return")
 """What is done once has no place in a period."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where all threads stand before a ``step``, and what those of each group hold that is read later."""
-
-    step: int
-    segment: int
-    groups: Sequence[ThreadGroup]
-    held: Sequence[Mapping[int, Held]]
-    barriers: Mapping[Key, Stored]
-    arrived: Array
 
 
 @dataclass(slots=True)
@@ -73,50 +57,13 @@ class _Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class _Growth:
-    """By how much words grow in a period, group by group; ``turns`` says that others turn to and fro, as the parity of phases does."""
-
-    words: Sequence[Mapping[int, Array]]
-    turns: bool
-
-    def later(self, standing: Standing, periods: int) -> list[dict[int, Held]]:
-        """Return what threads hold so many periods later."""
-        later = []
-        for held, growth in zip(standing.held, self.words, strict=True):
-            grown = dict(held)
-            for bit, step in growth.items():
-                words, known = held[bit]
-                grown[bit] = ((words + periods * step) % _WORD).astype(np.uint32), known
-            later.append(grown)
-        return later
-
-    def told(self, branch: int) -> set[tuple[int, int, int, bytes]]:
-        """Return which words of which group grow behind a ``branch``, and by how much."""
-        return {
-            (branch, group, bit, step.tobytes())
-            for group, growth in enumerate(self.words)
-            for bit, step in growth.items()
-        }
-
-    def room(self, standing: Standing) -> int:
-        """Return for how many periods no word goes around."""
-        room = _WORD
-        for held, growth in zip(standing.held, self.words, strict=True):
-            for bit, step in growth.items():
-                words = held[bit][0].astype(np.int64)
-                left = np.where(step > 0, _WORD - 1 - words, words) // np.maximum(abs(step), 1)
-                room = min(room, int(left[step != 0].min()))
-        return room
-
-
-@dataclass(frozen=True, slots=True)
 class _Trial:
     """What is foretold: after ``periods`` that were left out at the last of two standings one more is followed."""
 
     branch: int
     before: Standing
     begun: Standing
-    growth: _Growth
+    growth: Growth
     periods: int
 
     @property
@@ -157,6 +104,10 @@ class Periods:
         self._leader: tuple[int, int, int] | None = None
         self._others = 0
         """Turns of other loops since the last of the one that leads."""
+        self._outer: tuple[int, int, int] | None = None
+        """A loop over tiles, which has the one that leads in it."""
+        self._unlike = measured
+        """Whether tiles are not looked at: they are not alike, or what turns cost is to be told of each."""
         self._last: dict[tuple[int, int], dict[int, Held]] = {}
         """What threads held last, by the first of them and how many they are."""
         self._again: dict[tuple[int, int], bool] = {}
@@ -225,8 +176,9 @@ class Periods:
         cta = int(group.threads[0]) // self._executor.threads_of_cta
         stand = sorted((other.pc, int(other.threads[0]), len(other.threads)) for other in groups)
         key = (branch.number, int(group.threads[0]), len(group.threads))
+        outer = self._is_outer(branch, key)
         loop = self._loops[key]
-        if loop.turns > _PATIENCE or not self._leads(key):
+        if loop.turns > _PATIENCE or not (outer or self._leads(key)):
             return
         sight = (tuple(stand), self._barriers.progress(cta))
         now, phases = self._standing(groups), self._barriers.phases(cta)
@@ -235,24 +187,35 @@ class Periods:
                 return
         loop.seen[sight].append((now, phases))
         loop.turns += 1
+        self._unlike |= outer and loop.turns > _FEW_TILES
         if loop.turns % _LONGEST == 0:
             loop.seen.clear()
 
     def _leads(self, key: tuple[int, int, int]) -> bool:
-        """Say whether it is this loop whose turns show where all stand: one does, as long as it goes on."""
+        """Say whether it is this loop whose turns show where all stand: one does, as long as it goes on, and tiles do not."""
         self._others = 0 if key == self._leader else self._others + 1
         if self._others > _LONGEST or self._leader is None:
             self._leader, self._others = key, 0
-        return key == self._leader
+        return key == self._leader and (self._outer is None or self._unlike)
+
+    def _is_outer(self, branch: DecodedInstruction, key: tuple[int, int, int]) -> bool:
+        """Say whether a loop is that over tiles which shows where all stand: the first that is seen to have another in it."""
+        assert branch.target is not None
+        if self._outer is None and any(
+            branch.target <= inner < branch.number for inner, *_ in self._loops
+        ):
+            self._outer = key
+        return key == self._outer and not self._unlike
 
     def _begins(
         self, branch: DecodedInstruction, group: ThreadGroup, then: Standing, now: Standing
     ) -> bool:
         """Leave out periods like that between two standings if there are any, and try whether it was right."""
-        if now.step in self._refused or not _alike(then, now):
+        if now.step in self._refused or not alike(then, now):
             return False
-        growth = _growth(then, now)
+        growth = growth_between(then, now)
         if growth is None or not self._uneven.isdisjoint(growth.told(branch.number)):
+            self._unlike |= self._outer is not None
             return False
         if not self._can_repeat(branch, group, then, now):
             return False
@@ -261,14 +224,14 @@ class Periods:
         if periods < 1:
             return False
         self._steps.more[then.step, now.step] = periods
-        self._jump(growth, now, periods)
+        self._jump(growth, then, now, periods)
         self._trial = _Trial(branch.number, then, now, growth, periods)
         self._compared.clear()
         return True
 
     def _standing(self, groups: Sequence[ThreadGroup]) -> Standing:
         ordered = sorted(groups, key=lambda group: (group.pc, int(group.threads[0])))
-        live = (uses.each(self._needed.live(group.pc) & _REGISTERS) for group in ordered)
+        live = (uses.each(self._needed.held(group.pc)) for group in ordered)
         held = [
             self._stored(bits, group.threads) for bits, group in zip(live, ordered, strict=True)
         ]
@@ -279,6 +242,12 @@ class Periods:
             held,
             self._barriers.stored(),
             self._arrived.copy(),
+            {
+                space: times
+                for space, times in self._executor.taken.items()
+                if not (space == "local" and self._needed.spilled)
+            },
+            self._executor.memory.lost,
         )
 
     def _stored(self, bits: Iterable[int], threads: Array) -> dict[int, Held]:
@@ -296,8 +265,10 @@ class Periods:
     def _can_repeat(
         self, branch: DecodedInstruction, group: ThreadGroup, first: Standing, last: Standing
     ) -> bool:
-        """Say whether all that is done between can be done again: the group stays in its loop, and nobody stores or takes."""
+        """Say whether all that is done between can be done again: the group stays in its loop, and nobody stores or takes what is known."""
         assert branch.target is not None
+        if first.taken != last.taken:
+            return False
         warp = group.warps[0]
         for begin, end, warps in self._steps.between(first.segment, last.segment):
             inside = branch.target <= begin and end <= branch.number + 1
@@ -311,10 +282,8 @@ class Periods:
 
     def _is_done_again(self, begin: int, end: int) -> bool:
         """Say whether what is needed of some instructions in a row, and the last of them, can be done again."""
-        rows = (self._code[n].row for n in {*self._needed.of(begin, end, False), end - 1})
-        return not any(
-            row and (row.does in _ONCE or (row.space and not row.asynchronous)) for row in rows
-        )
+        numbers = {*self._needed.of(begin, end, False), end - 1}
+        return not any(self._code[number].does in _ONCE for number in numbers)
 
     def _coming(self, then: Standing) -> int:
         """Return how many periods come, from one standing to now, before something that is compared comes out otherwise."""
@@ -336,7 +305,9 @@ class Periods:
                     return 0
         return coming
 
-    def _jump(self, growth: _Growth, begun: Standing, periods: int) -> None:
+    def _jump(self, growth: Growth, then: Standing, begun: Standing, periods: int) -> None:
+        """Have all be as so many periods later, like that between two standings."""
+        self._executor.memory.forget(then.lost)
         later = growth.later(begun, periods)
         for group, held in zip(begun.groups, later, strict=True):
             self._executor.restore(held, group.threads)
@@ -349,14 +320,14 @@ class Periods:
         assert trial is not None
         now = self._standing(groups)
         same = self._steps.same(trial.before.segment, trial.begun.segment, now.segment)
-        if branch.number != trial.branch or not same or not _alike(trial.before, now):
+        if branch.number != trial.branch or not same or not alike(trial.before, now):
             return False
         foretold = trial.growth.later(trial.before, trial.periods + 2)
         wrong = {
             (group, bit)
             for group, (told, held) in enumerate(zip(foretold, now.held, strict=True))
             for bit in told
-            if not _equal(told[bit], held[bit])
+            if not equal(told[bit], held[bit])
         }
         if wrong:
             self._uneven |= {word for word in trial.growth.told(trial.branch) if word[1:3] in wrong}
@@ -373,73 +344,12 @@ class Periods:
         assert self._told is not None
         if step in self._told:
             first, periods = self._told[step]
-            growth = _growth(self._stood[first], now)
+            then = self._stood[first]
+            growth = growth_between(then, now)
             if growth is None:
                 raise Unsupported("turns of a loop ask memory for what changes by no steady step")
-            self._jump(growth, now, periods)
+            self._jump(growth, then, now, periods)
             self._stood = {step: now}
-
-
-def _alike(first: Standing, last: Standing) -> bool:
-    """Say whether all stand alike, and barriers lack as much."""
-    if len(first.groups) != len(last.groups) or first.barriers.keys() != last.barriers.keys():
-        return False
-    if not np.array_equal(first.arrived, last.arrived):
-        return False
-    if any(lacking != last.barriers[key][1] for key, (_, lacking) in first.barriers.items()):
-        return False
-    return all(
-        _stands_like(a, first.barriers, b, last.barriers)
-        for a, b in zip(first.groups, last.groups, strict=True)
-    )
-
-
-def _stands_like(
-    group: ThreadGroup,
-    barriers: Mapping[Key, Stored],
-    other: ThreadGroup,
-    later: Mapping[Key, Stored],
-) -> bool:
-    def named(group: ThreadGroup) -> Array:
-        return np.zeros(0, np.int64) if group.barriers is None else group.barriers
-
-    def waits(group: ThreadGroup, barriers: Mapping[Key, Stored]) -> Iterable[tuple[Key, int]]:
-        return [(wait.key, wait.count - barriers[wait.key][0]) for wait in group.phases]
-
-    return (
-        (group.pc, group.waits) == (other.pc, other.waits)
-        and np.array_equal(group.threads, other.threads)
-        and np.array_equal(named(group), named(other))
-        and waits(group, barriers) == waits(other, later)
-    )
-
-
-def _growth(then: Standing, now: Standing) -> _Growth | None:
-    """Return by how much words grew in a period, None where something did that is no word.
-
-    Where phases of another parity come, predicates and what is one bit turn to and fro.
-    """
-    turns = any((phase - then.barriers[key][0]) % 2 for key, (phase, _) in now.barriers.items())
-    words = []
-    for before, after in zip(then.held, now.held, strict=True):
-        growth: dict[int, Array] = {}
-        for bit, (word, known) in after.items():
-            earlier, was_known = before[bit]
-            if word is earlier and known is was_known:
-                continue
-            if not np.array_equal(known, was_known):
-                return None
-            moved = (word != earlier) & known
-            if turns and moved.any():
-                either = word | earlier
-                moved = moved & (either != _ONE_BIT[0]) & (either != _ONE_BIT[1])
-            if moved.any():
-                if bit >= uses.PREDICATES:
-                    return None
-                step = (word - earlier).view(np.int32).astype(np.int64)
-                growth[bit] = np.where(moved, step, 0)
-        words.append(growth)
-    return _Growth(words, turns)
 
 
 def _briefly(values: Array) -> Array:
@@ -448,10 +358,3 @@ def _briefly(values: Array) -> Array:
         return values
     lanes = values.reshape(-1, WARP)
     return lanes[:, 0].copy() if (lanes == lanes[:, :1]).all() else values
-
-
-def _equal(foretold: Held, now: Held) -> bool:
-    words, known = foretold
-    return np.array_equal(known, now[1]) and bool(
-        ((words == now[0]) | ~np.broadcast_to(known, words.shape)).all()
-    )

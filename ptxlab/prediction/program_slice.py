@@ -22,10 +22,11 @@ from ptxlab.machine.operands import Operand, SassAddress
 from ptxlab.machine.row import accessed_bytes
 from ptxlab.prediction.slow_paths import passed_by
 
-_STACK_POINTER = 1
+STACK_POINTER = 1
 _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "local"))}
+_EVERYWHERE = sum(_SPACES.values())
 _SPACES |= {"copy": _SPACES["shared"], "generic": _SPACES["shared"] | _SPACES["global"]}
-_SPILLED = 531
+SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
 _OF_OTHERS = _SPACES["generic"]
 """Memory in which one thread leaves something for others."""
@@ -43,17 +44,18 @@ class ProgramSlice:
         addresses: Collection[int],
         floats: bool = False,
     ) -> None:
-        spilled, settled = _only_spills(code), passed_by(code)
+        self.spilled, settled = _only_spills(code), passed_by(code)
+        """Whether local memory is the compiler's alone, for registers that it spilled."""
         self._facts = [
-            _Facts(i, i.number in addresses, spilled, i.number in settled, floats, told)
+            _Facts(i, i.number in addresses, self.spilled, i.number in settled, floats, told)
             for i, told in zip(code, kept_predicates.before(code), strict=True)
         ]
         self._live = _live(_successors(code, settled), self._facts)
         self._slices: dict[tuple[int, int, bool], list[int]] = {}
 
-    def live(self, number: int) -> int:
-        """Return what is read later of what is held before an instruction, as the bits of ``machine.uses``."""
-        return self._live[number].every
+    def held(self, number: int) -> int:
+        """Return what threads hold before an instruction that is read later, as the bits of ``machine.uses``, and words that were spilled."""
+        return self._live[number].every & ~_EVERYWHERE
 
     def of(self, first: int, end: int, asked: bool) -> list[int]:
         """Return the numbers of the instructions to run of those from ``first`` to before ``end``.
@@ -261,7 +263,7 @@ def _only_spills(code: Sequence[DecodedInstruction]) -> bool:
     Then every access is at a constant distance from a stack pointer that is set once, and words are as
     separate as registers, where an array's would be anywhere.
     """
-    pointer = 1 << _STACK_POINTER
+    pointer = 1 << STACK_POINTER
     local = [i for i in code if i.row is not None and i.row.space == "local"]
     sets = [i.number for i in code if _written(i, 4) & pointer]
     last = max(sets, default=0)
@@ -277,13 +279,13 @@ def _on_stack(i: DecodedInstruction) -> bool:
     (address,) = (operand for operand in i.operands if isinstance(operand, SassAddress))
     base = address.base
     whole = accessed_bytes(i.sass.modifiers) % 4 == 0 and address.offset % 4 == 0
-    return whole and address.uniform is None and base is not None and base.number == _STACK_POINTER
+    return whole and address.uniform is None and base is not None and base.number == STACK_POINTER
 
 
 def _words_of_stack(i: DecodedInstruction) -> int:
     (address,) = (operand for operand in i.operands if isinstance(operand, SassAddress))
     words = (1 << accessed_bytes(i.sass.modifiers) // 4) - 1
-    return words << _SPILLED + address.offset // 4
+    return words << SPILLED + address.offset // 4
 
 
 def _written(i: DecodedInstruction, most: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptxlab.errors import Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
@@ -17,9 +18,10 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.issue_order import IssueOrder, ThreadGroup
 from ptxlab.prediction.l2 import kept
 from ptxlab.prediction.model import LaunchModel, Prediction
-from ptxlab.prediction.periods import Periods, Standing, _growth
+from ptxlab.prediction.periods import Periods
 from ptxlab.prediction.predict import as_machine_code, load_for, predict
 from ptxlab.prediction.requests import Request
+from ptxlab.prediction.standing import Standing, growth_between
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 from ptxlab.prediction.warps import Asked
 from tests.together import thorough
@@ -29,14 +31,15 @@ PIPELINE = """\
 .version 8.0
 .target sm_90
 .address_size 64
-.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 turns)
+.visible .entry k(.param .u64 in, .param .u64 out, .param .u64 lengths, .param .u32 turns)
 {
-  .reg .b64 p, q, far; .reg .b32 t, n, i, stage, parity, at, full, empty, more, step; .reg .pred first, last, done, wraps;
+  .reg .b64 p, q, far, table, place; .reg .b32 t, n, i, stage, parity, at, full, empty, more, step; .reg .pred first, last, done, wraps;
   .reg .f32 sum, x;
-  .shared .align 128 .b8 s[6144]; .shared .align 8 .b64 b[6];
-  ld.param.u64 p, [in]; ld.param.u64 q, [out]; ld.param.u32 n, [turns]; mov.u32 t, %tid.x;
+  .shared .align 4 .b32 seen; .shared .align 128 .b8 s[6144]; .shared .align 8 .b64 b[6];
+  ld.param.u64 p, [in]; ld.param.u64 q, [out]; ld.param.u64 table, [lengths]; ld.param.u32 n, [turns]; mov.u32 t, %tid.x;
   setp.ne.u32 first, t, 0; mov.u32 i, 0; mov.u32 stage, 0; mov.u32 parity, 0; mov.f32 sum, 0f00000000; mov.u32 step, 0;
   @first bra begun;
+  st.shared.u32 [seen], 0;
   mbarrier.init.shared::cta.b64 [b], 1; mbarrier.init.shared::cta.b64 [b+8], 1; mbarrier.init.shared::cta.b64 [b+16], 1;
   mbarrier.init.shared::cta.b64 [b+24], 32; mbarrier.init.shared::cta.b64 [b+32], 32; mbarrier.init.shared::cta.b64 [b+40], 32;
 begun:
@@ -73,16 +76,33 @@ end:
 """
 EVENLY = "mad.wide.u32 far, i, 2048, p;"
 RANDOM = "mad.lo.u32 step, step, 5, 1; and.b32 more, step, 255; mad.wide.u32 far, more, 2048, p;"
-LATER = """and.b32 more, i, 64; setp.eq.u32 done, more, 0; @done bra even;
-  ld.volatile.shared.f32 x, [at+512]; fma.rn.f32 sum, sum, sum, x;
-even:"""
-"""From turn 64 on a turn is longer: no comparison comes nearer to that."""
-
-
-DIFFERENT = """mul.lo.u32 more, i, 2654435761; shr.u32 more, more, 29;
+AGAIN = """
 other:
   .pragma "nounroll";
   ld.volatile.shared.f32 x, [at+512]; fma.rn.f32 sum, sum, sum, x; sub.u32 more, more, 1; setp.lt.s32 done, more, 0; @!done bra other;"""
+"""One time more than that: no branch that the compiler makes a predicate of."""
+
+LATER = "and.b32 more, i, 64; shr.u32 more, more, 5;" + AGAIN
+"""From turn 64 on a turn is longer: no comparison comes nearer to that."""
+
+
+COUNTERS = 28
+COUNTED = (
+    "mov.u32 more, 0;"
+    + "".join(f"add.u32 v{n}, v{n}, 1; add.u32 more, more, v{n};" for n in range(COUNTERS))
+    + f"setp.lt.u32 done, more, {70 * COUNTERS}; selp.u32 more, 0, 2, done;"
+    + AGAIN
+)
+"""As LATER, but turns are counted in more words than there are registers."""
+
+LEFT = """ld.volatile.shared.u32 more, [seen]; add.u32 more, more, 1; st.volatile.shared.u32 [seen], more;
+  setp.lt.u32 done, more, 70; selp.u32 more, 0, 2, done;""" + AGAIN
+"""As LATER, but turns are counted in shared memory."""
+
+LOOKED_UP = "mad.wide.u32 place, i, 4, table; ld.global.u32 more, [place];" + AGAIN
+"""Some turns in between are longer, as a table says."""
+
+DIFFERENT = "mul.lo.u32 more, i, 2654435761; shr.u32 more, more, 29;" + AGAIN
 """No two turns in a row are alike, in no period."""
 
 
@@ -91,8 +111,16 @@ def pipeline(next_one: str = EVENLY, between: str = "") -> str:
     return PIPELINE.replace("NEXT", next_one).replace("BETWEEN", between)
 
 
-def tiled() -> str:
-    """Return the same for tiles of 32 turns, of which the first two copy from elsewhere than the others."""
+def counting(between: str) -> str:
+    """Return the same with counters, of which some are spilled."""
+    some = "".join(f"sub.u32 v{n}, n, {TURNS};" for n in range(COUNTERS))
+    source = pipeline(between=between).replace("mov.u32 step, 0;", f"mov.u32 step, 0; {some}")
+    registers = f"turns)\n.maxnreg 16\n{{\n  .reg .b32 v<{COUNTERS}>;"
+    return source.replace("turns)\n{", registers)
+
+
+def tiled(turns: int = 32) -> str:
+    """Return the same for tiles of some turns, of which the first two copy from elsewhere than the others."""
     source = pipeline(
         "mad.wide.u32 far, step, 2048, p; mov.u32 step, second; mov.u32 second, third; mov.u32 third, 7;"
     )
@@ -100,7 +128,7 @@ def tiled() -> str:
         head, turn = (
             f"mov.u32 tile, 0;\n{role}s: mov.u32 i, 0; mov.u32 step, 1; mov.u32 second, 1; mov.u32 third, 1;\n{role}:",
             (
-                f"setp.lt.u32 last, i, 32;\n  @last bra {role};\n"
+                f"setp.lt.u32 last, i, {turns};\n  @last bra {role};\n"
                 f"  add.u32 tile, tile, 1; setp.lt.u32 last, tile, n;\n  @last bra {role}s;"
             ),
         )
@@ -113,8 +141,10 @@ def launched(source: str) -> tuple[list[DecodedInstruction], Launch]:
     with closing(UnfilledDevice(find("h100").gpu.target)) as device:
         assembly, module = load_for(device, source)
         buffers = [device.upload(Shaped((size,), "float32")) for size in (1 << 20, 64)]
-        config = LaunchConfig.of(CTAS, 64)
-        return as_machine_code(assembly, module.kernel(), config, [*buffers, TURNS])
+        lengths = np.zeros(TURNS, np.int32)
+        lengths[40:50] = 2
+        passed = [*buffers, device.upload(lengths), TURNS]
+        return as_machine_code(assembly, module.kernel(), LaunchConfig.of(CTAS, 64), passed)
 
 
 def executed(steps: IssueOrder, warps: int = 2) -> Array:
@@ -135,9 +165,10 @@ def test_the_parity_of_a_phase_turns_to_and_fro_and_does_not_grow(
 
     def standing(phase: int, *words: int) -> Standing:
         held = {n: (np.array([word], np.uint32), True) for n, word in enumerate(words)}
-        return Standing(0, 0, [], [held], {(0, 0): (phase, (1, 0, 0, 0, 0))}, np.zeros(1, np.int64))
+        barriers = {(0, 0): (phase, (1, 0, 0, 0, 0))}
+        return Standing(0, 0, [], [held], barriers, np.zeros(1, np.int64), {}, [])
 
-    growth = _growth(standing(0, 0, 8), standing(phases, 1, 12))
+    growth = growth_between(standing(0, 0, 8), standing(phases, 1, 12))
     assert growth is not None
     assert growth.turns == (phases == 1)
     assert list(growth.words[0]) == grows
@@ -173,6 +204,8 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> None:
         (EVENLY, "", True),
         (EVENLY, LATER, True),
         (RANDOM, "", True),
+        (EVENLY, LEFT, False),
+        (EVENLY, LOOKED_UP, False),
         *thorough([(EVENLY, LATER, False), (RANDOM, "", False)]),
     ],
 )
@@ -195,6 +228,36 @@ def test_as_much_is_issued_as_if_all_were_followed(
         assert not some.more
 
 
+def test_what_is_spilled_grows_as_what_is_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, launch = launched(counting(COUNTED))
+    assert any(i.sass.opcode == "STL" for i in code)
+    some = interpreter.run(code, launch, [0])
+    whole(monkeypatch)
+    every = interpreter.run(code, launch, [0])
+    assert np.array_equal(executed(some), executed(every))
+    assert some.count < every.count / 2
+
+
+def test_of_what_turns_overwrite_that_are_not_followed_nothing_is_known() -> None:
+    """What is loaded in the end was overwritten by a sum in one of these turns."""
+    source = pipeline(between="mad.wide.u32 place, i, 4, table; st.global.f32 [place], sum;")
+    end = "st.global.f32 [q], sum;"
+    code, launch = launched(source.replace(end, f"{end} ld.global.u32 more, [table+200]; {AGAIN}"))
+    with pytest.raises(Unsupported, match="depends on data that is not computed"):
+        interpreter.run(code, launch, [0])
+    code, launch = launched(source)
+    assert interpreter.run(code, launch, [0]).more
+
+
+def test_tiles_that_are_alike_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, launch = launched(tiled())
+    some = interpreter.run(code, launch, [0])
+    whole(monkeypatch)
+    every = interpreter.run(code, launch, [0])
+    assert np.array_equal(executed(some), executed(every))
+    assert some.count < every.count / 10
+
+
 def test_what_changed_once_is_not_taken_to_grow_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where copies come from changes behind the first turn of a tile: it is foretold wrongly of the first tile, and no other."""
     undone, own = list[int](), Periods.undone
@@ -204,12 +267,12 @@ def test_what_changed_once_is_not_taken_to_grow_again(monkeypatch: pytest.Monkey
         return own(periods)
 
     monkeypatch.setattr(Periods, "undone", noting)
-    code, launch = launched(tiled())
-    some = interpreter.run(code, launch, [0], range(len(code)))
+    code, launch = launched(tiled(64))
+    some = interpreter.run(code, launch, [0], range(len(code)), measured=True)
     assert len(undone) == 1
     assert len(some.more) == TURNS
     whole(monkeypatch)
-    every = interpreter.run(code, launch, [0], range(len(code)))
+    every = interpreter.run(code, launch, [0], range(len(code)), measured=True)
     assert np.array_equal(executed(some), executed(every))
 
 
@@ -280,9 +343,10 @@ def test_who_copies_for_others_says_what_a_cta_walks_through() -> None:
     """Two generations copy 60 MiB, more than an H100's L2 cache keeps, whichever of two warps it is that copies."""
     turns, ctas = 30 << 10, 264
     operand, result = np.zeros(turns << 9, np.float32), np.zeros(64, np.float32)
+    lengths = np.zeros(turns, np.int32)
 
     def copying(source: str) -> Prediction:
-        return predict(source, "h100", ctas, 64, [operand, result, turns], shared=160 << 10)
+        return predict(source, "h100", ctas, 64, [operand, result, lengths, turns], shared=160 << 10)
 
     own = copying(pipeline())
     other = copying(
