@@ -33,10 +33,15 @@ def numbers(where: Where, threads: int) -> Array:
 def warps_of(threads: Array) -> tuple[Array, Array]:
     """Return the warps of threads that are in order, and the place of the first thread of each."""
     warps = threads // WARP
-    begins = np.ones(len(warps), bool)
-    np.not_equal(warps[1:], warps[:-1], out=begins[1:])
-    first = np.flatnonzero(begins)
+    first = runs(warps)
     return warps[first], first
+
+
+def runs(values: Array) -> Array:
+    """Return where other values begin than before, of some in a row."""
+    begins = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return np.flatnonzero(begins)
 
 
 class Bank:

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.emulator.prepare.row import RowForm
 from ptxlab.emulator.run.mbarriers import MbarrierState
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
@@ -21,7 +22,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import PARAMETERS, Launch
 from ptxlab.machine.operands import SassAddress
 from ptxlab.machine.registers import Registers
-from ptxlab.machine.values import Array, Where, numbers, warps_of
+from ptxlab.machine.values import ALL, Array, Where, numbers, runs, warps_of
 from ptxlab.matrix import instruction_descriptor
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tensor_work, tma
@@ -70,12 +71,12 @@ class AsynchronousCopies:
     def orders(self, i: DecodedInstruction, demand: Demand, told: bool) -> list[Asking]:
         """Return what warps ask for with a demand, and which of its threads do; of all but mbarriers the first of a warp.
 
-        Where nobody is ``told`` it is enough that boxes come: they have no sectors.
+        Where nobody is ``told`` it is enough that boxes come, which have no sectors, and for whom a CTA waits.
         """
         if not len(demand.threads):
             return []
         if i.does == "phase":
-            return [*self._operations(demand)]
+            return [*self._operations(demand, told)]
         warps, first = warps_of(demand.threads)
         orders: dict[str, Callable[..., Iterable[Order]]] = {
             "bulk copy": partial(self._copies, told=told),
@@ -87,8 +88,10 @@ class AsynchronousCopies:
         of_leaders = orders[i.does](i, demand, first)
         return [*zip(warps.tolist(), ([lane] for lane in first), of_leaders, strict=True)]
 
-    def asked(self, orders: Iterable[Asking]) -> Asked:
-        """Return what each warp asks for."""
+    def asked(self, orders: Sequence[Asking], told: bool) -> Asked:
+        """Return what each warp asks for, or all where nobody is ``told`` who."""
+        if not told:
+            return (tuple(order for *_, order in orders),)
         return phases.by_warp(((warp, order) for warp, _, order in orders), self._warps)
 
     def do(self, demand: Demand, orders: Sequence[Asking]) -> Results:
@@ -144,43 +147,48 @@ class AsynchronousCopies:
 
     # ---- mbarriers --------------------------------------------------------------------------
 
-    def _operations(self, demand: Demand) -> Iterator[Asking]:
-        """Yield what each warp asks of each barrier that its threads name."""
-        threads = demand.threads
-        whole = (threads // WARP).astype(np.int64) << 32 | demand.known(0).astype(np.int64)
-        order = np.argsort(whole, kind="stable")
-        whole = whole[order]
-        begins = np.flatnonzero(np.append(True, whole[1:] != whole[:-1]))
-        ctas = (threads[order[begins]] // self._threads).tolist()
-        lanes, pairs = np.split(order, begins[1:]), whole[begins].tolist()
-        given = [1] * len(threads)
-        reserved = all(pair & OFFSET < self._reserved for pair in pairs)
-        if len(demand.sources) > 1 and not reserved:
-            given = np.broadcast_to(demand.known(1), threads.shape)[order].tolist()
-        bounds = [*begins.tolist(), len(threads)]
-        for n, (pair, cta) in enumerate(zip(pairs, ctas, strict=True)):
-            warp, address = pair >> 32, pair & 0xFFFFFFFF
-            of_lanes, key = given[bounds[n] : bounds[n + 1]], (cta, address & OFFSET)
-            yield warp, lanes[n], self._operation(demand, of_lanes, key, address & ~OFFSET)
+    def _operations(self, demand: Demand, told: bool) -> Iterator[Asking]:
+        """Yield what each warp asks of each barrier that its threads name; who waits, where nobody is ``told``, what each CTA does."""
+        threads, effects = demand.threads, demand.form.effects
+        waits = effects.mbarrier == "wait"
+        addresses = demand.known(0).astype(np.int64)
+        given: Array = np.ones(len(threads), np.int64)
+        if len(demand.sources) > 1 and (addresses & OFFSET >= self._reserved).any():
+            given[:] = demand.known(1)
+        asking = threads // (self._threads if waits and not told else WARP)
+        whole = (asking.astype(np.int64) << 32 | addresses) << 1 | (given if waits else 0)
+        order: Where = ALL
+        begins = runs(whole)
+        if len(np.unique(whole[begins])) < len(begins):
+            order = np.argsort(whole, kind="stable")
+            begins, given = runs(whole[order]), given[order]
+        lanes, ends = np.arange(len(threads))[order], [*begins[1:].tolist(), len(threads)]
+        ctas = threads[lanes[begins]] // self._threads
+        asked = zip(
+            (whole[lanes[begins]] >> 1).tolist(), ctas.tolist(), begins.tolist(), ends, strict=True
+        )
+        for pair, cta, begin, end in asked:
+            address = pair & 0xFFFFFFFF
+            key, rank = (cta, address & OFFSET), address & ~OFFSET
+            operation = self._operation(demand.form, given[begin:end], key, rank)
+            yield pair >> 32, lanes[begin:end], operation
 
-    def _operation(self, demand: Demand, given: Sequence[int], key: Key, rank: int) -> Operation:
+    def _operation(self, form: RowForm, given: Array, key: Key, rank: int) -> Operation:
         """Return what lanes of a warp ask of a barrier that are ``given`` a number each."""
-        effects = demand.form.effects
-        meets = key[1] < self._reserved  # a pair, to allocate
-        if meets or effects.mbarrier == "inval":
+        effects, first = form.effects, int(given[0])
+        if key[1] < self._reserved or effects.mbarrier == "inval":  # a pair, to allocate
             return Operation(phases.NOTHING, key)
-        if effects.mbarrier == "init":
-            (count,) = set(given)
-            return Operation(phases.INIT, key, count)
         if effects.mbarrier == "wait":
-            (parity,) = set(given)
             ended = self.mbarriers.phase(key)
-            return Operation(phases.WAIT, key, ended + (ended % 2 == parity))
+            return Operation(phases.WAIT, key, ended + (ended % 2 == first))
+        if effects.mbarrier == "init" and (given == first).all():
+            return Operation(phases.INIT, key, first)
         if effects.mbarrier not in ("arrive", "expect_tx") or effects.behind:
-            raise Unsupported(f"{demand.form.name} is not in the model of time")
-        times = self._both if "shared::cluster" in demand.form.modifiers and not rank else 1
-        nbytes = sum(given) if effects.tx or effects.mbarrier == "expect_tx" else 0
-        count = 0 if effects.mbarrier == "expect_tx" else len(given) if effects.tx else sum(given)
+            raise Unsupported(f"{form.name} is not in the model of time")
+        times = self._both if "shared::cluster" in form.modifiers and not rank else 1
+        total, expects = int(given.sum()), effects.mbarrier == "expect_tx"
+        nbytes = total if effects.tx or expects else 0
+        count = 0 if expects else len(given) if effects.tx else total
         return Operation(phases.ARRIVE, key, count * times, nbytes * times, bool(rank))
 
     # ---- copies: uniform registers are those of any thread of a warp, of each its leader ----

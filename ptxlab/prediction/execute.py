@@ -108,7 +108,7 @@ class Executor:
     def execute(self, i: DecodedInstruction, where: Where, told: bool = True) -> Asked:
         """Do what an instruction does, and return what it asks of mbarriers, or has done beside the threads.
 
-        Where nobody is ``told`` that lacks the sectors of boxes.
+        Where nobody is ``told`` that lacks the sectors of boxes, and who asks.
         What is waited for is told to have ended.
         """
         way = self._ways.get(i.number) or self._way(i)
@@ -158,7 +158,7 @@ class Executor:
             asked = self.asynchronous.products(i, threads)
         elif len(threads):
             self._known(i).run(self._registers, active, answer)
-        return self.asynchronous.asked(asked) if told and i.known.asynchronous else ()
+        return self.asynchronous.asked(asked, told) if i.known.asynchronous else ()
 
     def _known(self, i: DecodedInstruction) -> Computation:
         """Return what an instruction is as PTX. Raises Unsupported where no rule says so."""

@@ -444,8 +444,9 @@ class Interpreter:
     def _mbarrier(self, group: ThreadGroup, i: DecodedInstruction, where: Where) -> bool:
         """Go on if the phases have ended that are asked for, or wait until they have."""
         step = self.steps.count - 1
-        asked = self._executor.execute(i, where)
-        if self._is_asked(step, i):
+        told = self._is_asked(step, i)
+        asked = self._executor.execute(i, where, told)
+        if told:
             self._tell(step, asked)
         waits = tuple(
             request for of_warp in asked for request in of_warp if isinstance(request, Operation)

@@ -37,9 +37,8 @@ def copied(text: str, words: dict[int, int], parameters: bytes = b"") -> Copy:
     [computation] = computations([i], launch.target)
     if computation is None:
         raise Unsupported("not in the model of time")
-    ((copy,),) = copies.asked(
-        each for d in computation.demands(registers, ALL) for each in copies.orders(i, d, told=True)
-    )
+    [demand] = computation.demands(registers, ALL)
+    ((copy,),) = copies.asked(copies.orders(i, demand, told=True), told=True)
     assert isinstance(copy, Copy)
     return copy
 

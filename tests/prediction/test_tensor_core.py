@@ -130,7 +130,7 @@ def asked(text: str, words: dict[int, int], pairs: bool = False) -> object:
         assert computation is not None
         demands = computation.demands(registers, ALL)
         orders = [each for demand in demands for each in copies.orders(i, demand, told=True)]
-    ((order,),) = copies.asked(orders)
+    ((order,),) = copies.asked(orders, told=True)
     return order
 
 
