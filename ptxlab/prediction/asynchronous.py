@@ -228,10 +228,13 @@ class AsynchronousCopies:
         """Return copies of boxes of the tensor map, and at the coordinates, that a source is."""
         # The other CTA of a pair tells the same mbarrier.
         both = self._both if _PAIR in demand.form.modifiers else 1
+        boxes = (
+            demand.at(number, leaders)
+            if told
+            else [(each, ()) for each in demand.maps_at(number, leaders)]
+        )
         copies = []
-        for (address, coordinates), key, count in zip(
-            demand.at(number, leaders), keys, ctas, strict=True
-        ):
+        for (address, coordinates), key, count in zip(boxes, keys, ctas, strict=True):
             begin = tuple(word - (word >> 31 << 32) for word in coordinates)
             copy = tma.copied(self._map(address), begin, key, count, i.sass.text, told)
             copies.append(copy if both == 1 else replace(copy, nbytes=copy.nbytes * both))

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -73,22 +73,32 @@ class Demand:
     def known(self, number: int) -> Any:
         """Return a source. Raises Unsupported where it is not known."""
         source = self.sources[number]
-        if source is None or (isinstance(source, tuple) and any(each is None for each in source)):
-            given = self.form.row.sources[number].kind == "address"
-            what = (
-                f"{self.form.name} has an address that"
-                if given
-                else f"what {self.form.name} is given"
-            )
-            raise Unsupported(
-                f"{what} depends on data that is not computed",
-                hint="a prediction needs addresses that follow from sizes, arguments and index arrays",
-            )
+        if _lacks(source):
+            self._refuse(number)
         return source
+
+    def _refuse(self, number: int) -> NoReturn:
+        given = self.form.row.sources[number].kind == "address"
+        name = self.form.name
+        what = f"{name} has an address that" if given else f"what {name} is given"
+        raise Unsupported(
+            f"{what} depends on data that is not computed",
+            hint="a prediction needs addresses that follow from sizes, arguments and index arrays",
+        )
 
     def at(self, number: int, lanes: Sequence[int] | Array) -> list[Any]:
         """Return what a source is for some of the threads, by their place among them: of several registers tuples."""
         return _picked(self.known(number), lanes)
+
+    def maps_at(self, number: int, lanes: Sequence[int] | Array) -> list[int]:
+        """Return the addresses alone of a source that is tensor maps and coordinates, which need not be known."""
+        maps, _ = self.sources[number]
+        return _picked(maps, lanes) if maps is not None else self._refuse(number)
+
+
+def _lacks(value: Any) -> bool:
+    """Say whether something of a source is not known."""
+    return value is None or (isinstance(value, tuple) and any(map(_lacks, value)))
 
 
 def _picked(value: Any, lanes: Sequence[int] | Array) -> list[Any]:

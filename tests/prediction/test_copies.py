@@ -26,19 +26,22 @@ REGION = MemoryRange(BASE, 1 << 20)
 UNIFORM = 256
 
 
-def copied(text: str, words: dict[int, int], parameters: bytes = b"") -> Copy:
-    """Return the copy that an instruction asks for, with uniform registers of some ``words``."""
+def copied(
+    text: str, words: dict[int, int | None], parameters: bytes = b"", told: bool = True
+) -> Copy:
+    """Return the copy that an instruction asks for, with uniform registers of some ``words``, None for unknown ones."""
     launch = Launch(TARGETS["sm_90a"], LaunchConfig.of(1, 32), parameters, [REGION])
     registers = Registers(launch, [0])
     accesses = Accesses(launch, registers, GlobalWords([REGION]), 1)
     for number, value in words.items():
-        registers.words.write(UNIFORM + number, ALL, np.full(32, value & 0xFFFFFFFF, np.uint32))
+        word = None if value is None else np.full(32, value & 0xFFFFFFFF, np.uint32)
+        registers.words.write(UNIFORM + number, ALL, word)
     copies, i = AsynchronousCopies(launch, registers, accesses, [0]), instruction(text)
     [computation] = computations([i], launch.target)
     if computation is None:
         raise Unsupported("not in the model of time")
     [demand] = computation.demands(registers, ALL)
-    ((copy,),) = copies.asked(copies.orders(i, demand, told=True), told=True)
+    ((copy,),) = copies.asked(copies.orders(i, demand, told), told)
     assert isinstance(copy, Copy)
     return copy
 
@@ -73,6 +76,17 @@ def test_a_box_that_begins_before_its_tensor_is_the_rest_of_it() -> None:
     assert aside.sectors == tuple(
         BASE // 32 + 8 * row + n for row in range(2, 10) for n in range(3)
     )
+
+
+def test_where_a_box_is_need_not_be_known_if_nobody_asks() -> None:
+    """Who waits for it waits for as many bytes anywhere."""
+    words = {8: 1024, 9: 64, 10: None, 11: 0, 4: PARAMETERS & 0xFFFFFFFF, 5: PARAMETERS >> 32}
+    copy = copied("UTMALDG.2D [UR8], [UR4]", words, tensor(), told=False)
+    assert (copy.nbytes, copy.key, copy.sectors) == (8 * 16 * 4, (0, 64), ())
+    with pytest.raises(Unsupported, match="depends on data that is not computed"):
+        copied("UTMALDG.2D [UR8], [UR4]", words, tensor())
+    with pytest.raises(Unsupported, match="depends on data that is not computed"):
+        copied("UTMALDG.2D [UR8], [UR4]", words | {4: None}, tensor(), told=False)
 
 
 def test_what_is_no_copy_of_a_box_is_refused() -> None:

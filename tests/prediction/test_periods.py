@@ -95,8 +95,11 @@ COUNTED = (
 )
 """As LATER, but turns are counted in more words than there are registers."""
 
-LEFT = """ld.volatile.shared.u32 more, [seen]; add.u32 more, more, 1; st.volatile.shared.u32 [seen], more;
-  setp.lt.u32 done, more, 70; selp.u32 more, 0, 2, done;""" + AGAIN
+LEFT = (
+    """ld.volatile.shared.u32 more, [seen]; add.u32 more, more, 1; st.volatile.shared.u32 [seen], more;
+  setp.lt.u32 done, more, 70; selp.u32 more, 0, 2, done;"""
+    + AGAIN
+)
 """As LATER, but turns are counted in shared memory."""
 
 LOOKED_UP = "mad.wide.u32 place, i, 4, table; ld.global.u32 more, [place];" + AGAIN
@@ -346,7 +349,9 @@ def test_who_copies_for_others_says_what_a_cta_walks_through() -> None:
     lengths = np.zeros(turns, np.int32)
 
     def copying(source: str) -> Prediction:
-        return predict(source, "h100", ctas, 64, [operand, result, lengths, turns], shared=160 << 10)
+        return predict(
+            source, "h100", ctas, 64, [operand, result, lengths, turns], shared=160 << 10
+        )
 
     own = copying(pipeline())
     other = copying(
