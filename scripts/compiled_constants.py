@@ -62,6 +62,11 @@ OPERATIONS = (
     Operation("DFMA", "double", "d", "fma.rn.f64 %0, %0, %1, %2;"),
     Operation("MUFU", "float", "f", "ex2.approx.ftz.f32 %0, %0;", paced=True),
     Operation("REDUX", "int", "r", "redux.sync.add.s32 %0, %0, -1;", first=80, paced=True),
+    Operation("IDP", "int", "r", "dp4a.s32.s32 %0, %1, %2, %0;"),
+    Operation("VABSDIFF", "int", "r", "sad.s32 %0, %0, %1, %2;"),
+    Operation("VIMNMX3", "int", "r", "{.reg .s32 t; max.s32 t, %0, %1; max.s32 %0, t, %2;}", first=90),
+    Operation("FMNMX3", "float", "f", "max.f32 %0, %0, %1, %2;", first=100),
+    Operation("FFMA2", "unsigned long long", "l", "fma.rn.f32x2 %0, %0, %1, %2;", first=100),
     Operation("ISETP", "int", "r", "{.reg .pred p; setp.lt.s32 p, %0, %1; @p mul.lo.s32 %0, %0, %2;}"),
 )  # fmt: skip
 

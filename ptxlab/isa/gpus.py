@@ -192,6 +192,18 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("RTX 5070 Ti", 120, 70, 2452, 256, _BLACKWELL_TENSOR, "GDDR7", 896, l2_mib=48),
     Gpu("RTX 5070", 120, 48, 2512, 256, _BLACKWELL_TENSOR, "GDDR7", 672, l2_mib=48),
     _gb202(
+        "RTX PRO 6000",
+        120,
+        188,
+        2617,
+        256,
+        _BLACKWELL_PRO_TENSOR,
+        "GDDR7",
+        1792,
+        l2_mib=128,
+        power=600,
+    ),
+    _gb202(
         "RTX PRO 6000 Max-Q",
         120,
         188,

@@ -184,12 +184,17 @@ def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...
         pipe = "fp64"
     if pipe == "fma":
         both = tuple(half for half in ("fmalite", "fmaheavy") if half in holds)
-        return both, holds["fmaheavy"]
+        return both, holds["fmaheavy"] * _numbers(i)
     if pipe == "fma2":
         return ("fmaheavy",), holds["fma2"]
     if pipe == "tmem":
         return (pipe,), holds["tmem" if i.dest else "tmem_store"] * i.written
     return ((pipe,), holds[pipe]) if pipe in holds else ((), 0)
+
+
+def _numbers(i: DecodedInstruction) -> int:
+    """Return how many results of 32 bits a lane has of an FMA pipe: FFMA2 two, for which it takes twice as long."""
+    return i.written if i.known.pipe == "fma" else 1
 
 
 def peak(i: DecodedInstruction, chip: Chip) -> float | None:
@@ -199,7 +204,7 @@ def peak(i: DecodedInstruction, chip: Chip) -> float | None:
     if i.known.pipe == "tensor":
         return chip.gpu.tensor.get(_product(i)[1:])
     pipes, hold = _pipes(i, i.known.pipe, chip)
-    return PARTITIONS * len(pipes) * WARP * _FUSED[i.known.pipe] / hold
+    return PARTITIONS * len(pipes) * WARP * _FUSED[i.known.pipe] * _numbers(i) / hold
 
 
 def multiplying(i: DecodedInstruction, chip: Chip) -> float:
@@ -238,7 +243,7 @@ def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
 def _reads(i: DecodedInstruction) -> tuple[Read, ...]:
     """Return the registers read through the ports, by slot; those of a uniform file have others."""
     ports = []
-    wide = i.known.reads if i.known.pipe == "tensor" else None
+    wide = i.known.reads if i.known.pipe in ("tensor", "fma") else None
     for slot, source in enumerate(i.sources[:3], i.known.slot):
         if not isinstance(source, SassRegister) or source.number >= UNIFORM:
             continue

@@ -23,6 +23,11 @@ CHAINS = {
     "IMAD": "IMAD R0, R0, R1, R2", "LOP3": "LOP3.LUT R0, R0, R1, R2, 0xe8, !PT",
     "SHF": "SHF.L.W.U32.HI R0, R0, R1, R2", "PRMT": "PRMT R0, R0, R1, R2",
     "DFMA": "DFMA R0, R0, R2, R4", "HMMA": "HMMA.16816.F32 R0, R4, R8, R0",
+    "IDP": "IDP.4A.S8.S8 R0, R5, R4, R0",
+    "VABSDIFF": "VABSDIFF.S32 R0, R0, R5, R4",
+    "VIMNMX3": "VIMNMX3 R0, R0, R5, R4, !PT",
+    "FMNMX3": "FMNMX3 R0, R0, R5, R4, !PT",
+    "FFMA2": "FFMA2 R0, R0.F32x2.HI_LO, R4.F32x2.HI_LO, R6.F32x2.HI_LO",
 }  # fmt: skip
 """Instructions that read what they write."""
 HALVES = {True: "HFMA2.MMA R0, R0, R1, R2", False: "HFMA2 R0, R0, R1, R2"}

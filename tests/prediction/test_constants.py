@@ -29,8 +29,13 @@ def test_a_chip_takes_instructions_as_often_as_ptxas_issues_them(name: str) -> N
         assert issue[opcode] == chip.holds["fmaheavy"] / halves
     assert issue["IMAD"] == chip.holds["fmaheavy"]
     assert issue["HFMA2"] == chip.holds["fma2"]
+    assert issue["IDP"] == chip.holds["fmaheavy"]
+    if "FFMA2" in issue:
+        assert issue["FFMA2"] == 2 * chip.holds["fmaheavy"] / halves
     for opcode in ("LOP3", "SHF", "PRMT"):
         assert issue[opcode] == chip.holds["alu"]
+    for opcode in ("VABSDIFF", "VIMNMX3", "FMNMX3"):
+        assert issue.get(opcode, chip.holds["alu"]) == chip.holds["alu"]
     if "REDUX" in issue:
         assert issue["REDUX"] == chip.holds["adu"]
     if chip.gpu.capability < 120:  # where ptxas leaves it to the hardware

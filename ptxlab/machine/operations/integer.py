@@ -10,12 +10,14 @@ _integer = partial(rows, lifted=True)
 
 ROWS = (
     *_integer("IMAD", "fmaheavy", uniform=True, sums_pairs=("WIDE", "HI")),
+    *_integer("IDP", "fmaheavy"),
     *_integer("IADD3", "alu", uniform=True),
     *_integer("IADD", "alu"),
     *_integer("VIADD", "alu", latency="fma"),
     *_integer("LEA", "alu", uniform=True),
     *_integer("LOP3", "alu", uniform=True, operands="a predicate first"),
-    *_integer("IMNMX VIADDMNMX", "alu"),
+    *_integer("IMNMX VIADDMNMX VIMNMX3", "alu"),
+    *_integer("VABSDIFF VABSDIFF4", "alu"),
     *_integer("VIMNMX", "alu", uniform=True),
     *_integer("IABS", "alu", slot=1),
     *_integer("PRMT", "alu", uniform=True),

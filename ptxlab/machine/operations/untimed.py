@@ -21,12 +21,10 @@ def _uniform_value(modifiers: Modifiers, source: int) -> int:
 _late = partial(_untimed, operands="nothing out", scoreboard="global", reads_late=True)
 
 ROWS = (
-    *_untimed("FADD2 FMUL2 FFMA2", latency="fma", words=2, reads=pairs),
-    *_untimed("FHADD FHFMA IDP", latency="fma"),
+    *_untimed("FHADD FHFMA", latency="fma"),
     *_untimed("UP2UR", latency="uniform", every_predicate="read"),
     *_untimed("UR2UP", latency="uniform", every_predicate="written", operands="predicates first"),
-    *_untimed("FSET I2I F2IP VABSDIFF VABSDIFF4", latency="alu"),
-    *_untimed("HSET2", latency="half_alu"),
+    *_untimed("I2I F2IP", latency="alu"),
     *_untimed("REDAS", operands="nothing out", scoreboard="shared", latency="agu"),
     *_late("UBLKRED", reads=in_a_row),
     *_late("UTMAREDG", reads=partial(box, 1)),
@@ -36,7 +34,6 @@ ROWS = (
     *_untimed("MATCH", operands="a predicate first", of_pairs=("U64",), scoreboard="adu", words=1),
     *_untimed("QSPC", operands="a predicate first", reads=pairs, scoreboard="adu"),
     *_untimed("B2R", scoreboard="adu"),
-    *_untimed("FMNMX3 VIMNMX3", latency="alu"),
     *_untimed("RPCMOV"),
     *_untimed("BPT", operands="nothing out", does="trap"),
     *_untimed("ARRIVES", operands="nothing out"),

@@ -346,8 +346,8 @@ REFUSED = {
         "is not in the model of time",
     ),
     "an instruction that nobody timed": (
-        "cvt.rzi.s32.f32 r, f; dp4a.s32.s32 r, r, r, r; st.global.u32 [p], r;",
-        "no timing is known of 'IDP",
+        "cvt.rzi.s32.f32 r, f; match.any.sync.b32 r, r, -1; st.global.u32 [p], r;",
+        "no timing is known of 'MATCH",
     ),
     "an address from data": (
         f"{PRODUCT} cvt.rzi.u64.f32 q, g0; add.u64 q, q, p; ld.global.f32 f, [q]; st.global.f32 [p], f;",
