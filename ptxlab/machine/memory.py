@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -34,6 +35,18 @@ class Words:
         self._stored: Array | None = None
         self.lost = 0
         """How often something that is given was overwritten by what is not known."""
+        self._changes: list[Callable[[], None]] | None = None
+        """What takes back each change since it is watched."""
+
+    def watch(self) -> None:
+        """Take note of what changes from now on, so that it can be taken back."""
+        self._changes = []
+
+    def settle(self, taken_back: bool) -> None:
+        """Watch no more, with what has changed ``taken_back`` or not."""
+        changes, self._changes = self._changes or (), None
+        for put_back in reversed(changes) if taken_back else ():
+            put_back()
 
     def load(self, places: Array) -> Array | None:
         """Return the words at ``places``, by number, None unless all are known."""
@@ -50,6 +63,8 @@ class Words:
 
     def store(self, places: Array, values: Array | None) -> None:
         """Store words, None for those that are not known."""
+        if self._changes is not None:
+            self._changes.append(self._before(places))
         if self._state is None:
             if values is None and self._given is None:
                 return
@@ -64,9 +79,28 @@ class Words:
         self._stored[places] = values
         self._state[places] = _STORED
 
+    def _before(self, places: Array) -> Callable[[], None]:
+        """Return what has words at ``places`` be as they are."""
+        state, stored = (
+            None if each is None else each[places] for each in (self._state, self._stored)
+        )
+
+        def put_back() -> None:
+            if self._state is not None:
+                self._state[places] = _GIVEN if state is None else state
+            if self._stored is not None and stored is not None:
+                self._stored[places] = stored
+
+        return put_back
+
     def forget(self) -> None:
         """Have nothing be known any more."""
-        self._given = self._state = self._stored = None
+        if self._changes is not None:
+            self._changes.append(partial(self._be, self._given, self._state, self._stored))
+        self._be(None, None, None)
+
+    def _be(self, given: Array | None, state: Array | None, stored: Array | None) -> None:
+        self._given, self._state, self._stored = given, state, stored
 
     def held(self, places: Array) -> Held:
         """Return the words at ``places`` that were stored, known or not."""
@@ -123,6 +157,10 @@ class GlobalWords:
         """Store words at ``addresses``, None for those that are not known."""
         for words, places, here in self._by_region(addresses):
             words.store(places, None if values is None else values[here])
+
+    @property
+    def regions(self) -> Sequence[Words]:
+        return self._words
 
     @property
     def lost(self) -> list[int]:

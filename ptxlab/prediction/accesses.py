@@ -61,6 +61,21 @@ class Accesses:
         self._seen_bytes = 0
         self._turns: dict[tuple[int, int], int] = defaultdict(int)
         """How often a CTA, by its number among these, was told what is in a counter, by instruction."""
+        self._watched_turns = dict(self._turns)
+
+    def watch(self) -> None:
+        """Take note of what changes in memory from now on, so that it can be taken back."""
+        self._watched_turns = dict(self._turns)
+        for words in (self._shared, self._local, *self.memory.regions):
+            words.watch()
+
+    def settle(self, taken_back: bool) -> None:
+        """Watch no more, with what has changed ``taken_back`` or not."""
+        if taken_back:
+            self._turns.clear()
+            self._turns.update(self._watched_turns)
+        for words in (self._shared, self._local, *self.memory.regions):
+            words.settle(taken_back)
 
     def tell(self, cta: int, address: int, words: Sequence[int]) -> None:
         """Write words to the shared memory of a CTA, by its number on the SM."""

@@ -55,6 +55,14 @@ class Executor:
         self.taken = self._accesses.taken
         self.asynchronous = AsynchronousCopies(launch, self._registers, self._accesses, ctas, pairs)
 
+    def watch(self) -> None:
+        """Take note of what changes in memory from now on, so that it can be taken back."""
+        self._accesses.watch()
+
+    def settle(self, taken_back: bool) -> None:
+        """Watch no more, with what has changed ``taken_back`` or not."""
+        self._accesses.settle(taken_back)
+
     def stored(self, bits: Iterable[int], where: Where) -> dict[int, Held]:
         """Return what threads hold, known or not, by the bits of ``machine.uses`` and behind them words that were spilled."""
         places = ((bit, *self._place(bit, where)) for bit in bits)

@@ -158,6 +158,7 @@ class Periods:
         assert self._trial is not None
         before, begun = self._trial.before, self._trial.begun
         self._trial = None
+        self._executor.settle(taken_back=True)
         self._refused.add(begun.step)
         self._steps.cut(begun.step, begun.segment)
         del self._steps.more[before.step, begun.step]
@@ -224,6 +225,7 @@ class Periods:
         if periods < 1:
             return False
         self._steps.more[then.step, now.step] = periods
+        self._executor.watch()
         self._jump(growth, then, now, periods)
         self._trial = _Trial(branch.number, then, now, growth, periods)
         self._compared.clear()
@@ -333,6 +335,7 @@ class Periods:
             self._uneven |= {word for word in trial.growth.told(trial.branch) if word[1:3] in wrong}
             return False
         self._trial = None
+        self._executor.settle(taken_back=False)
         self._loops.clear()
         return True
 

@@ -102,6 +102,14 @@ LEFT = (
 )
 """As LATER, but turns are counted in shared memory."""
 
+LEFT_LATER = (
+    """and.b32 more, i, 64; setp.eq.u32 done, more, 0; @done bra early;
+  ld.volatile.shared.u32 more, [seen]; add.u32 more, more, 1; st.volatile.shared.u32 [seen], more;
+early: shr.u32 more, more, 2;"""
+    + AGAIN
+)
+"""From turn 64 on they are counted there, and the more the longer: who had tried these turns and goes back has not counted them."""
+
 LOOKED_UP = "mad.wide.u32 place, i, 4, table; ld.global.u32 more, [place];" + AGAIN
 """Some turns in between are longer, as a table says."""
 
@@ -208,6 +216,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> None:
         (EVENLY, LATER, True),
         (RANDOM, "", True),
         (EVENLY, LEFT, False),
+        (EVENLY, LEFT_LATER, False),
         (EVENLY, LOOKED_UP, False),
         *thorough([(EVENLY, LATER, False), (RANDOM, "", False)]),
     ],

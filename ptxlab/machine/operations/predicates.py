@@ -20,4 +20,6 @@ ROWS = (
         operands="predicates first",
         latency="r2p",
     ),
+    *_predicates("UP2UR", "uniform", every_predicate="read"),
+    *_predicates("UR2UP", "uniform", every_predicate="written", operands="predicates first"),
 )

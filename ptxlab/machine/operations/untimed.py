@@ -22,8 +22,6 @@ _late = partial(_untimed, operands="nothing out", scoreboard="global", reads_lat
 
 ROWS = (
     *_untimed("FHADD FHFMA", latency="fma"),
-    *_untimed("UP2UR", latency="uniform", every_predicate="read"),
-    *_untimed("UR2UP", latency="uniform", every_predicate="written", operands="predicates first"),
     *_untimed("I2I F2IP", latency="alu"),
     *_untimed("REDAS", operands="nothing out", scoreboard="shared", latency="agu"),
     *_late("UBLKRED", reads=in_a_row),
