@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ UNIFORM = 256
 
 
 def copied(
-    text: str, words: dict[int, int | None], parameters: bytes = b"", told: bool = True
+    text: str, words: Mapping[int, int | None], parameters: bytes = b"", told: bool = True
 ) -> Copy:
     """Return the copy that an instruction asks for, with uniform registers of some ``words``, None for unknown ones."""
     launch = Launch(TARGETS["sm_90a"], LaunchConfig.of(1, 32), parameters, [REGION])
