@@ -37,7 +37,14 @@ _OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync",
 _ALONE = ("cta", "cold")
 """What it may say of a chip or a launch in no table."""
 
-_TAKES: Mapping[str, type] = {"name": str, "sms": int, "clock": int, "power": int, "cold": bool}
+_TAKES: Mapping[str, type] = {
+    "name": str,
+    "sms": int,
+    "clock": int,
+    "power": int,
+    "cold": bool,
+    "waiting": int,
+}
 """What is no number with a fraction."""
 
 _LIKE = f'like = "rtx4090", and what differs: {", ".join(_OWN[:5])}; of its chip [holds], [latency], [memory]'
@@ -55,8 +62,8 @@ class MemorySystem:
     the tensor memory accelerator, where that is said to be more, which takes ``row`` cycles for a row of a box.
     Part of a sector takes as much of ``stored_bytes`` as ``part`` bytes.
     ``dram`` is the part of the data sheet's bandwidth that loads alone or stores alone reach, and ``turnaround`` what is
-    lost of it where half of all are stores. A piece that lies apart from the one before takes it as long as ``piece`` bytes more,
-    0 where nobody says.
+    lost of it where half of all are stores. A piece that lies apart from the one before takes it as long as ``piece`` bytes more.
+    ``waiting`` loads of an SM at most wait for what L1 has not. Both are 0 where nobody says.
     """
 
     request: int
@@ -73,6 +80,7 @@ class MemorySystem:
     copied_bytes: float = 0.0
     row: float = 0.0
     piece: float = 0.0
+    waiting: int = 0
 
     @property
     def bytes_of_copies(self) -> float:

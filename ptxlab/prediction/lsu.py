@@ -6,7 +6,7 @@ they share (arXiv 2503.20481); what L1 has not, and every copy, comes through th
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,6 +51,8 @@ class LoadStoreUnit:
         """How long those will take."""
         self._stores = 0
         self.sectors: dict[str, float] = defaultdict(float)
+        self._waiting: deque[float] = deque()
+        """When what loads wait for is there that L1 has not, and all that those before them wait for."""
         self._l1: OrderedDict[int, float] = OrderedDict()
         self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
 
@@ -86,6 +88,9 @@ class LoadStoreUnit:
         memory = self._memory
         unit = max(self._unit_free[part], now)
         begins = max(self._stage_free, unit)
+        waits = bool(sectors) and t.loads and t.cached
+        if waits:
+            begins = self._room(begins)
         taken: float = passes * memory.wavefront
         if taken > passes and t.loads and carried:  # few lanes' words need no whole passes
             taken = min(taken, max(passes, carried * memory.wavefront / PASS))
@@ -100,6 +105,8 @@ class LoadStoreUnit:
             arrival = self._fetch(t, sectors, begins + held)
             far = arrival > done
             done = max(done, arrival)
+            if waits and far and memory.waiting:
+                self._waiting.append(max(done, self._waiting[-1]) if self._waiting else done)
         elif sectors:
             of_whom = (warp.number, carried / len(sectors)) if t.merges else ()
             warp.stored = self._store(sectors, begins + held, *of_whom)
@@ -109,6 +116,14 @@ class LoadStoreUnit:
             warp.copies = max(warp.copies, done)
         warp.hold(t.writes, done, far or bool(sectors))
         warp.hold(t.frees, max(begins, now + SOURCES_READ), bool(sectors))
+
+    def _room(self, now: float) -> float:
+        """Return when one more load can wait for what L1 has not: no more than so many do at a time."""
+        waiting = self._waiting
+        while waiting and waiting[0] <= now:
+            waiting.popleft()
+        over = len(waiting) - self._memory.waiting
+        return waiting[over] if over >= 0 and waiting else now
 
     def _store(
         self, sectors: Sequence[int], now: float, warp: int | None = None, nbytes: float = SECTOR

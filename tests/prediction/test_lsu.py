@@ -211,6 +211,23 @@ def test_wavefronts_hold_the_pipe() -> None:
     assert there(lsu, shared, (1, 0, []), 1) == 2 + SHARED  # two cycles at least
 
 
+def test_no_more_loads_wait_than_have_room() -> None:
+    """The third of three begins when the first is there, and so does one behind it for which L1 has all."""
+    lsu, plain = unit(waiting=2, l2_bytes=1e9), unit(l2_bytes=1e9)
+    for now, begins in enumerate((0, 2, 2 + L2)):
+        asks = (1, 1, [now])
+        assert there(lsu, LOAD, asks, now) == pytest.approx(begins + 2 + L2, abs=1e-6)
+        assert there(plain, LOAD, asks, now) == pytest.approx(2 * now + 2 + L2, abs=1e-6)
+    assert there(lsu, LOAD, (1, 1, [0]), 3) == pytest.approx(4 + L2 + L1, abs=1e-6)
+
+
+def test_who_waits_has_its_place_until_those_before_it_have_theirs() -> None:
+    lsu = unit(waiting=2, l2_bytes=1e9)
+    assert there(lsu, replace(LOAD, hits=0.0), (1, 1, [0]), 0) == pytest.approx(2 + DRAM, abs=1e-6)
+    assert there(lsu, LOAD, (1, 1, [1]), 1) == pytest.approx(4 + L2, abs=1e-6)
+    assert there(lsu, LOAD, (1, 1, [2]), 2) == pytest.approx(2 + DRAM + 2 + L2, abs=1e-6)
+
+
 @pytest.mark.parametrize("lines", [1, 4, 8])
 def test_what_is_copied_is_looked_up_while_it_passes(lines: int) -> None:
     """16 sectors take 32 cycles of 16 bytes; the next copy's begin when these are through, and 4 cycles of shared memory."""
