@@ -52,7 +52,7 @@ class LoadStoreUnit:
         self._stores = 0
         self.sectors: dict[str, float] = defaultdict(float)
         self._waiting: deque[float] = deque()
-        """When what loads wait for is there that L1 has not, and all that those before them wait for."""
+        """When what loads wait for is there that L1 has not, in the order in which they ask: none gives up its place before the first."""
         self._l1: OrderedDict[int, float] = OrderedDict()
         self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
 
@@ -106,7 +106,7 @@ class LoadStoreUnit:
             far = arrival > done
             done = max(done, arrival)
             if waits and far and memory.waiting:
-                self._waiting.append(max(done, self._waiting[-1]) if self._waiting else done)
+                self._waiting.append(done)
         elif sectors:
             of_whom = (warp.number, carried / len(sectors)) if t.merges else ()
             warp.stored = self._store(sectors, begins + held, *of_whom)
@@ -122,8 +122,8 @@ class LoadStoreUnit:
         waiting = self._waiting
         while waiting and waiting[0] <= now:
             waiting.popleft()
-        over = len(waiting) - self._memory.waiting
-        return waiting[over] if over >= 0 and waiting else now
+        full = waiting and len(waiting) >= self._memory.waiting
+        return waiting[0] if full else now
 
     def _store(
         self, sectors: Sequence[int], now: float, warp: int | None = None, nbytes: float = SECTOR
