@@ -174,13 +174,13 @@ def gpu_driven(name: str, capability: int, sms: int) -> Gpu:
     The one is meant that has most of its words. Raises PtxlabError where none has all of those it needs, or another has them: an
     RTX 3090 Ti has other SMs, and what is on PCIe other memory and less power.
     """
-    words = set(re.findall(r"\d+gb|[a-z]+(?:\d+[a-z]?)?\b|[a-z]+\d*|\d+", name.lower()))
+    words = _words(name)
     needed = words & {"pcie"}
     known = [
         (len(own), gpu)
         for gpu in GPUS
         if (gpu.capability, gpu.sms) == (capability, sms)
-        and needed <= (own := set(gpu.name.lower().split()) - {"sxm"}) <= words
+        and needed <= (own := _words(gpu.name) - {"sxm"}) <= words
     ]
     if not known:
         raise PtxlabError(
@@ -188,6 +188,10 @@ def gpu_driven(name: str, capability: int, sms: int) -> Gpu:
             hint=f"--gpu names what to predict for: {', '.join(names())}",
         )
     return max(known, key=lambda each: each[0])[1]
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"\d+gb|[a-z]+(?:\d+[a-z]?)?\b|[a-z]+\d*|\d+", name.lower()))
 
 
 def find(name: str) -> Chip:

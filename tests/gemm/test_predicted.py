@@ -164,6 +164,8 @@ def test_a_gpu_is_found_however_it_is_spelled(name: str) -> None:
         ("NVIDIA L40", 89, 142, None),
         ("NVIDIA GeForce RTX 4080", 89, 76, "RTX 4080"),
         ("NVIDIA GeForce RTX 3090 Ti", 86, 84, None),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 120, 188, "RTX PRO 6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 120, 188, "RTX PRO 6000 Max-Q"),
     ],
 )
 def test_a_gpu_is_known_by_what_its_driver_calls_it(
