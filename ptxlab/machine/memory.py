@@ -124,13 +124,14 @@ class Rows:
 
     def held(self, row: int, where: Where) -> Held:
         """Return the words of threads, and of which of them they are known."""
-        return self._words.held(self._places(row, where))
+        return self._words.held(self.places(row, where))
 
     def put(self, row: int, where: Where, held: Held) -> None:
         """Have threads hold what ``held`` said."""
-        self._words.put(self._places(row, where), held)
+        self._words.put(self.places(row, where), held)
 
-    def _places(self, row: int, where: Where) -> Array:
+    def places(self, row: int | Array, where: Where) -> Array:
+        """Return where the words of threads are, of one row or of one each."""
         return row * self._threads + numbers(where, self._threads)
 
 

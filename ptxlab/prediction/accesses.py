@@ -61,20 +61,20 @@ class Accesses:
         self._seen_bytes = 0
         self._turns: dict[tuple[int, int], int] = defaultdict(int)
         """How often a CTA, by its number among these, was told what is in a counter, by instruction."""
-        self._watched_turns = dict(self._turns)
+        self._turns_before = dict(self._turns)
+        self._memories = self._shared, self._local, *memory.regions
 
     def watch(self) -> None:
         """Take note of what changes in memory from now on, so that it can be taken back."""
-        self._watched_turns = dict(self._turns)
-        for words in (self._shared, self._local, *self.memory.regions):
+        self._turns_before = dict(self._turns)
+        for words in self._memories:
             words.watch()
 
     def settle(self, taken_back: bool) -> None:
         """Watch no more, with what has changed ``taken_back`` or not."""
         if taken_back:
-            self._turns.clear()
-            self._turns.update(self._watched_turns)
-        for words in (self._shared, self._local, *self.memory.regions):
+            self._turns = defaultdict(int, self._turns_before)
+        for words in self._memories:
             words.settle(taken_back)
 
     def tell(self, cta: int, address: int, words: Sequence[int]) -> None:
@@ -150,8 +150,8 @@ class Accesses:
                 raise Unsupported(
                     f"the kernel uses more than {STACK >> 10} KiB of local memory a thread"
                 )
-            every = self._registers.threads
-            memory, first, step = self._local, first * every + threads, every
+            memory, step = self._local, self._registers.threads
+            first = self.spilled.places(first, threads)
         return memory, [first + n * step for n in range(count)]
 
     # ---- addresses --------------------------------------------------------------------------

@@ -137,6 +137,7 @@ def growth_between(then: Standing, now: Standing) -> Growth | None:
 
 
 def equal(foretold: Held, now: Held) -> bool:
+    """Say whether threads hold what was foretold, and know as much of it."""
     words, known = foretold
     return np.array_equal(known, now[1]) and bool(
         ((words == now[0]) | ~np.broadcast_to(known, words.shape)).all()
