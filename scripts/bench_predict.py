@@ -91,7 +91,7 @@ class Predicted:
 
 
 def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row once for each of its sizes ``n``, with the ``seconds`` that were measured and its grid."""
+    """Yield a row once for each of its sizes ``n``, with the ``seconds`` that were measured."""
     (unit,) = row.keys() & {"rates", "cycles", "times"}
     for size, told in row[unit].items():
         n = int(size)
@@ -99,10 +99,9 @@ def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
             seconds = 2 * n**3 / told / 1e9
         else:
             seconds = told / (row["clock"] if unit == "cycles" else 1) / 1e6
-        grid = [blocks(size, n) if isinstance(size, str) else size for size in row["grid"]]
         apart = row.get("held_out", [])
         held_out = set_aside(row, n) if apart == THIRD else apart is True or n in apart
-        yield row | {"n": n, "seconds": seconds, "grid": grid, "held_out": held_out}
+        yield row | {"n": n, "seconds": seconds, "held_out": held_out}
 
 
 def set_aside(row: dict[str, Any], n: int) -> bool:
@@ -124,7 +123,15 @@ def blocks(told: str, n: int) -> int:
 
 
 def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
-    """Compile a kernel for its GPU and predict it, at the size of the row, and say how many seconds of a core that took."""
+    """Predict a row, at its size, the fastest if it is one of several that its author tried; say how many seconds of a core that took."""
+    tried = row.get("tried", [{}])
+    return min(
+        (_predicted(row | each, sources) for each in tried), key=lambda told: told[0].seconds
+    )
+
+
+def _predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
+    """Compile a kernel for its GPU and predict it."""
     folder = row["repository"].split("/")[1]
     repository = sources / (f"{folder}@{row['commit']}" if "commit" in row else folder)
     name, chip = row["kernel"], find(row["gpu"]).found(row.get("cold", False))
@@ -144,7 +151,10 @@ def predicted(row: dict[str, Any], sources: Path) -> tuple[Prediction, float]:
         with closing(UnfilledDevice(target)) as device:
             # A template's arguments may be spelled otherwise there: where it is alone nobody has to say.
             chosen = device.load(program).kernel(name if len(program.entries) > 1 else None)
-            config = LaunchConfig.of(row["grid"], row["block"], row.get("shared", 0))
+            grid = [
+                blocks(size, row["n"]) if isinstance(size, str) else size for size in row["grid"]
+            ]
+            config = LaunchConfig.of(grid, row["block"], row.get("shared", 0))
             args, assembly = arguments(device, row), Assembly(program, cubin)
             begun = time.process_time()
             with bypassed():

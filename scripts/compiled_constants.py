@@ -55,6 +55,8 @@ OPERATIONS = (
     Operation("FADD", "float", "f", "add.rn.f32 %0, %0, %1;"),
     Operation("FMUL", "float", "f", "mul.rn.f32 %0, %0, %1;"),
     Operation("IMAD", "int", "r", "mad.lo.s32 %0, %0, %1, %2;"),
+    Operation("IMAD.HI", "int", "r", "mul.hi.s32 %0, %0, %1;"),
+    Operation("IMAD.WIDE", "long long", "l", "{.reg .s32 t, u; cvt.u32.u64 t, %0; cvt.u32.u64 u, %1; mad.wide.s32 %0, t, u, %2;}"),
     Operation("LOP3", "int", "r", "lop3.b32 %0, %0, %1, %2, 0xe8;"),
     Operation("SHF", "int", "r", "shf.l.wrap.b32 %0, %0, %1, %2;"),
     Operation("PRMT", "int", "r", "prmt.b32 %0, %0, %1, %2;"),
@@ -93,13 +95,17 @@ def _kernel(operation: Operation, how: str) -> str:
         for n in range(LENGTH)
     )
     return f"""\
-extern "C" __global__ void {operation.opcode}_{how}({operation.ctype} *p, {operation.ctype} a, {operation.ctype} b) {{
+extern "C" __global__ void {_named(operation.opcode, how)}({operation.ctype} *p, {operation.ctype} a, {operation.ctype} b) {{
     {operation.ctype} x[{values}];
     for (int i = 0; i < {values}; i++) x[i] = p[i * 32 + threadIdx.x];
     __syncthreads();
 {steps}
     for (int i = 0; i < {values}; i++) p[i * 32 + threadIdx.x] = x[i];
 }}"""
+
+
+def _named(opcode: str, how: str) -> str:
+    return f"{opcode.replace('.', '_')}_{how}"
 
 
 def _product(target: Target, how: str) -> str:
@@ -143,16 +149,19 @@ def _between(
 
     What waits for a scoreboard counts only if ``paced``.
     """
-    for first in (
-        i for i in code if i.sass.opcode == opcode and (paced or i.control.writes is None)
-    ):
+    for first in (i for i in code if _is(i, opcode) and (paced or i.control.writes is None)):
         cycles, outs = first.control.stall, [operand.number for operand in first.outs]
         for later in code[first.number + 1 :]:
             guarded = later.guard is not None and later.guard.number in outs
-            if guarded or later.sass.opcode == opcode:
+            if guarded or _is(later, opcode):
                 yield cycles, guarded or _reads(later, first)
                 break
             cycles += max(later.control.stall, 1)
+
+
+def _is(i: DecodedInstruction, opcode: str) -> bool:
+    name, *modifiers = opcode.split(".")
+    return i.sass.opcode == name and all(map(i.has, modifiers))
 
 
 def _reads(later: DecodedInstruction, first: DecodedInstruction) -> bool:
@@ -169,7 +178,7 @@ def constants(target: Target) -> dict[str, dict[str, int]]:
     constants: dict[str, dict[str, int]] = {"latency": {}, "issue": {}}
     for operation in (*_operations(target), Operation("HMMA", "float", "f", "")):
         chain, beside = (
-            decode(assembly.cubin, assembly.functions, f"{operation.opcode}_{how}")
+            decode(assembly.cubin, assembly.functions, _named(operation.opcode, how))
             for how in (CHAIN, BESIDE)
         )
         for kind, cycles in (
@@ -181,13 +190,17 @@ def constants(target: Target) -> dict[str, dict[str, int]]:
     return constants
 
 
+def _key(opcode: str) -> str:
+    return f'"{opcode}"' if "." in opcode else opcode
+
+
 def main() -> int:
     """Write the file."""
     targets = dict.fromkeys(find(name).gpu.target.name for name in names())
     lines = [HEAD]
     for name in targets:
         for kind, cycles in constants(TARGETS[name]).items():
-            rows = (f"{opcode} = {count}" for opcode, count in cycles.items())
+            rows = (f"{_key(opcode)} = {count}" for opcode, count in cycles.items())
             lines.append("\n".join([f"[{name}.{kind}]", *rows, ""]))
     FILE.write_text("\n".join(lines), encoding="utf-8")
     return 0

@@ -41,7 +41,7 @@ _REGISTERS = _table("""
     decoupled   4   4    4        4        4        4         4    4        6    6
     agu         5   5    5        5        5        5         5    5        7    7
 """)
-"""Registers. ``factor`` and ``high_sum`` are sources of IMAD.WIDE: the first two, and the upper half of the third."""
+"""Registers. ``factor`` and ``high_sum`` are sources of IMAD.WIDE and IMAD.HI: the first two, and the upper half of the third."""
 _HOPPER_DOUBLES_OF_HALVES = 8
 """Cycles from HFMA2.MMA to what reads it as f64 that ptxas leaves on sm_90, where it leaves 6 on sm_80."""
 _HALVES = ("half", "half_f32")
@@ -172,7 +172,14 @@ def _class(i: DecodedInstruction) -> str:
     return name if name in (*_COUPLED, "agu", "uniform") else "decoupled"
 
 
+def _upper(i: DecodedInstruction) -> bool:
+    """Say whether an integer product writes its upper half alone."""
+    return i.sass.opcode == "IMAD" and i.has("HI")
+
+
 def _writer(i: DecodedInstruction, bit: int) -> str:
+    if _upper(i):
+        return "wide_high"
     if i.has("WIDE"):
         return "wide_low" if i.dest is not None and bit == i.dest.number else "wide_high"
     return "pair" if i.known.latency == "pair" and i.written == 2 else _coupled(_class(i))
@@ -184,7 +191,7 @@ def _coupled(name: str) -> str:
 
 
 def _reader(i: DecodedInstruction, bit: int) -> str:
-    if not i.has("WIDE"):
+    if not (i.has("WIDE") or _upper(i)):
         return _class(i)
     a, b, c = (
         source.number if isinstance(source, SassRegister) else -1 for source in i.sources[:3]

@@ -89,7 +89,8 @@ class Launch:
     """A kernel's ``parameters`` as bytes, how it is launched, and the memory it may reach.
 
     ``banks`` are those of constant memory but 0. With ``floats``, numbers of floating point are computed too.
-    ``running`` are the CTAs that begin, where those behind them wait for their turn: all where that is 0.
+    ``running`` are the CTAs that begin, where those behind them wait for their turn: all where that is 0. ``assumed`` says of
+    instructions, by number, whether what they are guarded by holds where it is not known.
     """
 
     target: Target
@@ -99,6 +100,7 @@ class Launch:
     banks: Mapping[int, bytes] = field(default_factory=dict)
     floats: bool = False
     running: int = 0
+    assumed: Mapping[int, bool] = field(default_factory=dict)
 
     def constants(self) -> dict[tuple[int, int], int]:
         """Return the words of constant memory that are known, by bank and offset."""

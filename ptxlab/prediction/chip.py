@@ -63,7 +63,8 @@ class MemorySystem:
     Part of a sector takes as much of ``stored_bytes`` as ``part`` bytes.
     ``dram`` is the part of the data sheet's bandwidth that loads alone or stores alone reach, and ``turnaround`` what is
     lost of it where half of all are stores. A piece that lies apart from the one before takes it as long as ``piece`` bytes more.
-    ``waiting`` loads of an SM at most wait for what L1 has not. Both are 0 where nobody says.
+    ``waiting`` loads of an SM at most wait for what L1 has not. A load waits ``queue`` ns longer for DRAM, times u / sqrt(1 - u), where
+    half of all are stores and DRAM is used for the part u of the time. The three are 0 where nobody says.
     """
 
     request: int
@@ -81,6 +82,7 @@ class MemorySystem:
     row: float = 0.0
     piece: float = 0.0
     waiting: int = 0
+    queue: float = 0.0
 
     @property
     def bytes_of_copies(self) -> float:
@@ -120,10 +122,18 @@ class Chip:
 
     def dram_seconds(self, loaded: float, stored: float, pieces: float = 0.0) -> float:
         """Return how long DRAM takes for so many bytes in all, in ``pieces`` that lie apart."""
-        every = loaded + stored
-        mixed = 2 * min(loaded, stored) / (every or 1)
-        reached = self.memory.dram - self.memory.turnaround * mixed
-        return (every + pieces * self.memory.piece) / (self.gpu.bandwidth * 1e9 * reached)
+        reached = self.memory.dram - self.memory.turnaround * self.mixed(loaded, stored)
+        moved = loaded + stored + pieces * self.memory.piece
+        return moved / (self.gpu.bandwidth * 1e9 * reached)
+
+    def mixed(self, loaded: float, stored: float) -> float:
+        """Return how mixed are bytes that DRAM moves: 1 where half of them are stored."""
+        return 2 * min(loaded, stored) / ((loaded + stored) or 1)
+
+    def queued(self, seconds: float) -> Chip:
+        """Return the chip where loads wait so much longer for DRAM."""
+        more = round(seconds * self.gpu.clock * 1e6)
+        return replace(self, latency=self.latency | {"dram": self.latency["dram"] + more})
 
     def limited(self, power: int) -> Chip:
         """Return the chip with another limit of power in W."""
@@ -211,7 +221,7 @@ def chip_of(gpu: Gpu) -> Chip:
     constants = _constants().get(gpu.capability)
     if constants is None:
         raise _not_predicted(gpu.name, UNKNOWN[gpu.capability])
-    memory = MemorySystem(**constants["memory"])
+    memory = MemorySystem(**constants["memory"] | constants.get(gpu.memory, {}))
     return Chip(gpu, constants["holds"], constants["latency"], memory, constants["cta"])
 
 

@@ -22,6 +22,7 @@ from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import Asking, AsynchronousCopies
 from ptxlab.prediction.lifted import Computation, Demand, Results, computations
 from ptxlab.prediction.program_slice import SPILLED, STACK_POINTER
+from ptxlab.prediction.refusal import Undecided
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
 
@@ -45,7 +46,7 @@ class Executor:
 
     def __init__(self, launch: Launch, ctas: Sequence[int], pairs: bool = False) -> None:
         self._registers = Registers(launch, ctas)
-        self._floats = launch.floats
+        self._floats, self._assumed = launch.floats, launch.assumed
         self.threads_of_cta = launch.threads
         self._target = launch.target
         self._computations: dict[int, Computation | None] = {}
@@ -107,11 +108,17 @@ class Executor:
             if predicate is not None:
                 value = self._registers.predicate(predicate, where)
                 if value is None:
-                    return None
+                    return self._assumed_of(i, where)
                 holding = value if holding is True else holding & value
         if holding is True or bool(np.all(holding)):
             return True
         return holding
+
+    def _assumed_of(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
+        """Return for which threads it is assumed that what is not known holds, for all or none; None where nothing is."""
+        holds = self._assumed.get(i.number)
+        threads = len(numbers(where, self._registers.threads))
+        return np.zeros(threads, bool) if holds is False else holds
 
     def execute(self, i: DecodedInstruction, where: Where, told: bool = True) -> Asked:
         """Do what an instruction does, and return what it asks of mbarriers, or has done beside the threads.
@@ -215,16 +222,18 @@ class Executor:
         """Return the threads for which an instruction of memory runs."""
         active = self._active(i, where)
         if active is None:
-            raise Unsupported(f"whether '{i.sass.text}' runs depends on data that is not computed")
+            raise Undecided(f"whether '{i.sass.text}' runs depends on data that is not computed")
         return active
 
     def _active(self, i: DecodedInstruction, where: Where) -> Where | None:
         """Return the threads for which an instruction's guard holds, None where it is not known."""
         if i.guard is None or i.known.for_all:
             return where
-        guard = self._registers.predicate(i.guard, where)
+        guard: Array | bool | None = self._registers.predicate(i.guard, where)
         if guard is None:
-            return None
-        if guard.all():
+            guard = self._assumed_of(i, where)
+        if guard is None or guard is True:
+            return where if guard else None
+        if np.all(guard):
             return where
         return np.flatnonzero(guard) if isinstance(where, slice) else where[guard]

@@ -24,7 +24,7 @@ from ptxlab.prediction.long_loops import PATIENCE, LongLoop
 from ptxlab.prediction.mbarriers import WAIT, Operation
 from ptxlab.prediction.periods import Periods
 from ptxlab.prediction.program_slice import ProgramSlice
-from ptxlab.prediction.refusal import NotFollowed
+from ptxlab.prediction.refusal import NotFollowed, Undecided
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.slow_paths import passed_by, prints
 from ptxlab.prediction.warps import Asked
@@ -481,10 +481,7 @@ class Interpreter:
         """Return the threads for which a branch's guard and its own predicates hold."""
         holds = self._executor.holds(i, where)
         if holds is None:
-            raise Unsupported(
-                f"'{i.sass.text}' depends on data that is not computed",
-                hint="a prediction needs control flow that follows from sizes and arguments",
-            )
+            raise Undecided(f"'{i.sass.text}' depends on data that is not computed")
         return threads if holds is True else threads[holds]
 
 

@@ -44,6 +44,7 @@ def kept(
         regions,
         launch.banks,
         launch.floats,
+        dict(launch.assumed),
         chip,
         clock,
         str(what_if),

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from ptxlab.machine.launch import Launch
 from ptxlab.pictured import Readable
 from ptxlab.prediction import atomics
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.dram_queue import DramQueue
+from ptxlab.prediction.grid import GridRun, of_alike, of_uneven
 from ptxlab.prediction.issues import PredictedIssues
-from ptxlab.prediction.l2 import Cache, Reuse, reuse_of_uneven
+from ptxlab.prediction.l2 import Reuse
 from ptxlab.prediction.lines import PredictedLine
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.resident import ResidentModel, Sampled
@@ -30,7 +32,7 @@ from ptxlab.prediction.run import OF_SM, PARTITIONS, Run
 from ptxlab.prediction.slow_paths import divides, prints
 from ptxlab.prediction.survey import Survey, survey
 from ptxlab.prediction.timing import multiplying
-from ptxlab.prediction.uneven import Uneven, UnevenGrid
+from ptxlab.prediction.uneven import Uneven
 from ptxlab.prediction.waiting_loops import over_at_once
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.prediction.work import operations
@@ -43,9 +45,6 @@ MOSTLY = 0.6
 
 BOUNDS = ("issue", "lsu", "l2", "stores", "dram", "atomics", "ctas")
 """What bounds a launch that is no pipe: ``stores`` on their way to L2, and how fast ``ctas`` begin among it."""
-
-MANY_GENERATIONS = 20
-"""Of so many the first, which finds less in the L2 cache, and what is left over count as the others."""
 
 MODELLED = 0.08
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
@@ -180,6 +179,12 @@ class LaunchModel:
         model = self._at(clock) if clock < self._clock else self
         return model._predict(what_if)
 
+    def _ran(self, model: ResidentModel, what_if: WhatIf, roughly: bool = False) -> GridRun:
+        chip, fit, survey = self._chip, what_if.fits(self.fits).ctas, self._survey
+        if survey.alike:
+            return of_alike(model, self._ctas, fit, chip.gpu.sms, roughly)
+        return of_uneven(model, self._code, self._launch, survey, chip, fit, what_if)
+
     def _at(self, clock: int) -> LaunchModel:
         other = copy(self)
         other._clock, other._chip = clock, self._base.at(clock)
@@ -188,23 +193,14 @@ class LaunchModel:
 
     def _predict(self, what_if: WhatIf, roughly: bool = False) -> Prediction:
         chip, model, fits = self._chip, self._model.changed(what_if), what_if.fits(self.fits)
-        code, ctas, sms = self._code, self._ctas, self._chip.gpu.sms
-        if self._survey.alike:
-            run, cycles, reuse = _alike(model, ctas, fits.ctas, sms, roughly)
-            uneven, runs = None, ctas / min(fits.ctas, -(-ctas // sms))
-        else:
-            together = min(fits.ctas, -(-ctas // sms))
-            grid = UnevenGrid(model, self._survey, together, sms)
-            cache = Cache.of(chip)
-            reuse = reuse_of_uneven(code, self._launch, grid.touched, sms * together, cache)
-            reuse = what_if.reuse(reuse)
-            run, uneven = grid.run(reuse)
-            cycles, runs = run.cycles, sms
-        hertz = self._clock * 1e6
-        outside = {
-            "dram": chip.dram_seconds(reuse.loaded, reuse.stored, reuse.pieces),
-            "ctas": ctas * what_if.chip(chip).cta / hertz,
-        }
+        code, ctas, sms, hertz = self._code, self._ctas, self._chip.gpu.sms, self._clock * 1e6
+        ran = self._ran(model, what_if, roughly)
+        queue = DramQueue.of(chip, ran.reuse)
+        if not roughly:
+            queued = cache(lambda wait: self._ran(model.queued(wait), what_if) if wait else ran)
+            ran = queued(queue.settled(lambda wait: queued(wait).cycles / hertz))
+        run, cycles, reuse = ran.run, ran.cycles, ran.reuse
+        outside = {"dram": queue.seconds, "ctas": ctas * what_if.chip(chip).cta / hertz}
         if self._survey.atomic_cycles:
             outside["atomics"] = self._survey.atomic_cycles / hertz
         seconds = max(cycles / hertz, *outside.values())
@@ -218,42 +214,10 @@ class LaunchModel:
             chip.gpu.name, self._launch.target.name, self._clock, chip.cold, cycles, seconds,
             seconds * (1 - MODELLED), seconds * (1 + MODELLED),
             _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
-            *divmod(ctas, sms * fits.ctas), uneven, model.sampled(self._survey),
-            _not_modelled(code, self._base.gpu), None if flop is None else flop * runs / seconds / 1e12,
-            peak and chip.gpu.tflops(peak), reuse.loaded + reuse.stored, chip.gpu.bandwidth, _hits(run, runs, reuse),
+            *divmod(ctas, sms * fits.ctas), ran.uneven, model.sampled(self._survey),
+            _not_modelled(code, self._base.gpu), None if flop is None else flop * ran.runs / seconds / 1e12,
+            peak and chip.gpu.tflops(peak), reuse.loaded + reuse.stored, chip.gpu.bandwidth, _hits(run, ran.runs, reuse),
         )  # fmt: skip
-
-
-def _alike(
-    model: ResidentModel, ctas: int, fit: int, sms: int, roughly: bool
-) -> tuple[Run, float, Reuse]:
-    """Return what SMs do that are full of CTAs that are alike, the cycles of all, and what the L2 cache has.
-
-    All generations count as if they were alike where they are many, or ``roughly`` is enough.
-    """
-    generations, tail = divmod(ctas, sms * fit)
-    together = min(fit, -(-ctas // sms))
-    followed = model.followed(model.apart(together))
-    reuse = model.reuse(followed)
-    following = model.in_succession(followed, reuse, sms) if generations > 1 else None
-    every = -(-ctas // sms) / fit  # generations on the SM that has most
-    if generations > 1 and (roughly or generations >= MANY_GENERATIONS):
-        full = following or model.run(followed, reuse, sms)
-        return full, full.cycles * every, reuse
-    first = model.run(followed, reuse.first, min(ctas, sms))
-    if following:
-        return following, first.cycles + following.cycles * (every - 1), reuse
-    full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
-    cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
-    if tail:
-        there = reuse if generations else reuse.first
-        left = -(-tail // sms)
-        if left != together or (tail < sms and generations):
-            rest = model.followed(model.apart(left)) if left != together else followed
-            cycles += model.run(rest, there, min(tail, sms)).cycles
-        else:
-            cycles += model.run(followed, there, min(ctas, sms)).cycles
-    return full, cycles, reuse
 
 
 def _not_modelled(code: Sequence[DecodedInstruction], gpu: Gpu) -> tuple[str, ...]:

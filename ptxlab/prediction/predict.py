@@ -26,7 +26,6 @@ from ptxlab.device.protocol import Arguments, Kernel, Module
 from ptxlab.device.shapes import clusters
 from ptxlab.device.variable import ModuleVariable
 from ptxlab.emulator.run.grid import WORKSPACE_BYTES
-from ptxlab.errors import Location
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.machine.assembly import Assembly
 from ptxlab.machine.decode import decode
@@ -34,8 +33,8 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import WORKSPACE, Launch, constant_bank
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.operands import SassConstant
-from ptxlab.machine.sass import SassInstruction
 from ptxlab.prediction.arguments import memory_reached, put_on
+from ptxlab.prediction.assumptions import NO_ASSUMPTIONS, Assumptions, numbered, place, told
 from ptxlab.prediction.chip import Chip, find, names
 from ptxlab.prediction.issues import PredictedIssues
 from ptxlab.prediction.kept import kept
@@ -75,6 +74,7 @@ def predict(
     clock: int | None = None,
     cold: bool = False,
     what_if: Sequence[str] = (),
+    assume: Assumptions = NO_ASSUMPTIONS,
 ) -> Prediction:
     """Predict how long a kernel would take on a GPU that is not here.
 
@@ -83,7 +83,8 @@ def predict(
     ``LaunchConfig.of``, ``shared`` in bytes, with NumPy arrays of any shape and type where the kernel takes pointers, in a tuple
     where these are members of a struct, and ``MapOf`` for tensor maps. ``options`` are NVRTC's. ``clock`` in MHz, the
     GPU's boost clock or what its limit of power leaves unless given. A ``cold`` launch finds nothing in the L2 cache, as under Nsight Compute. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
-    of which ``ptxlab.prediction.what_if.CHANGES`` has all; ``"all"`` is each alone.
+    of which ``ptxlab.prediction.what_if.CHANGES`` has all; ``"all"`` is each alone. ``assume`` says of what depends on data that is
+    not computed, by line, whether it is done: ``{"64": True}`` that a branch there is taken.
 
     Raises Unsupported where control flow or an address depends on data that is not computed, and for
     instructions whose time is not known; PtxlabError for a GPU that is not known, arguments that do not fit
@@ -96,7 +97,9 @@ def predict(
         chosen = module.kernel(kernel)
         config = LaunchConfig.of(grid, block, shared, cluster)
         passed = put_on(device, tuple(args), {})
-        return of_launch(assembly, chosen, config, passed, chip, clock, what_if=what_if)
+        return of_launch(
+            assembly, chosen, config, passed, chip, clock, what_if=what_if, assume=assume
+        )
 
 
 def load_for(
@@ -130,12 +133,13 @@ def of_launch(
     clock: int | None = None,
     memory: Sequence[Buffer] = (),
     what_if: Sequence[str] = (),
+    assume: Assumptions = NO_ASSUMPTIONS,
 ) -> Prediction:
     """Predict one launch of a kernel that is loaded on the emulator, with its arguments there, at a ``clock`` in MHz.
 
     ``memory`` is what it may reach beside its arguments: all that it may, where these are bytes; ``what_if`` the changes
-    that are predicted beside it. Raises Unsupported, with the line, where something decides that is not computed, or is
-    not modelled, and PtxlabError for a change that is none.
+    that are predicted beside it, ``assume`` what holds that is not computed. Raises Unsupported, with the line, where something
+    decides of which that is not said, or is not modelled, and PtxlabError for a change that is none and a line that decides nothing.
     """
     each = [WhatIf.read(text) for text in what_if if text != EVERY]
     assembly, used = _part_of(assembly, kernel), _used(assembly, kernel)
@@ -143,6 +147,7 @@ def of_launch(
 
     def predicted(floats: bool) -> Prediction:
         code, launch = as_machine_code(assembly, kernel, config, passed, floats, memory)
+        launch = replace(launch, assumed=numbered(assembly, code, assume))
 
         @cache
         def model() -> LaunchModel:
@@ -162,7 +167,11 @@ def of_launch(
 
     prediction = _with_floats_if_needed(assembly, predicted)
     lines = by_line(prediction.by_instruction, assembly, kernel.name)
-    not_modelled = (*prediction.not_modelled, *made_otherwise(assembly.cubin))
+    assumed = (
+        f"what line {at} decides, where {'yes' if holds else 'no'} is assumed"
+        for at, holds in assume.items()
+    )
+    not_modelled = (*prediction.not_modelled, *made_otherwise(assembly.cubin), *assumed)
     return replace(prediction, kernel=kernel.name, lines=lines, not_modelled=not_modelled)
 
 
@@ -222,7 +231,12 @@ def _with_floats_if_needed(assembly: Assembly, predicted: Callable[[bool], Predi
         except NotFollowed:
             return predicted(True)
     except NotFollowed as error:
-        error.location = _place(assembly, error.instruction.sass)
+        sass = error.instruction.sass
+        error.location = place(assembly, sass)
+        if error.undecided:
+            done = "done" if error.instruction.target is None else "taken"
+            at = told(assembly, sass)
+            error.hint = f"--assume {at}=yes says that it is {done}, {at}=no that it is not"
         raise
 
 
@@ -285,14 +299,3 @@ def _clustered(kernel: Kernel, config: LaunchConfig) -> LaunchConfig:
     """Return how a kernel is launched whose program may say what its clusters are."""
     own = clusters(kernel.function, config) if kernel.function else config.cluster
     return replace(config, cluster=own)
-
-
-def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
-    """Return the line that an instruction was made from: of the source where it is known, else of the PTX."""
-    if assembly.module is None or not sass.line:
-        return None
-    if source := assembly.sources.get(sass.line):
-        return Location(source.path, source.line, 1)
-    ptx = assembly.module.source
-    text = ptx.text.splitlines()[sass.line - 1]
-    return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)

@@ -92,6 +92,10 @@ class ResidentModel:
         other._chip = chip
         return other
 
+    def queued(self, seconds: float) -> ResidentModel:
+        """Return the same where loads wait so much longer for DRAM."""
+        return self.on(self._chip.queued(seconds))
+
     def followed(self, ctas: Sequence[int]) -> Followed:
         """Follow some CTAs, by number."""
         key = tuple(ctas)

@@ -23,7 +23,7 @@ CHAINS = {
     "IMAD": "IMAD R0, R0, R1, R2", "LOP3": "LOP3.LUT R0, R0, R1, R2, 0xe8, !PT",
     "SHF": "SHF.L.W.U32.HI R0, R0, R1, R2", "PRMT": "PRMT R0, R0, R1, R2",
     "DFMA": "DFMA R0, R0, R2, R4", "HMMA": "HMMA.16816.F32 R0, R4, R8, R0",
-    "IDP": "IDP.4A.S8.S8 R0, R5, R4, R0",
+    "IMAD.HI": "IMAD.HI R0, R0, R1, RZ", "IDP": "IDP.4A.S8.S8 R0, R5, R4, R0",
     "VABSDIFF": "VABSDIFF.S32 R0, R0, R5, R4",
     "VIMNMX3": "VIMNMX3 R0, R0, R5, R4, !PT",
     "FMNMX3": "FMNMX3 R0, R0, R5, R4, !PT",

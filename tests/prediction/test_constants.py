@@ -28,6 +28,7 @@ def test_a_chip_takes_instructions_as_often_as_ptxas_issues_them(name: str) -> N
     for opcode in ("FFMA", "FADD", "FMUL"):
         assert issue[opcode] == chip.holds["fmaheavy"] / halves
     assert issue["IMAD"] == chip.holds["fmaheavy"]
+    assert issue["IMAD.HI"] == issue["IMAD.WIDE"] == 2 * chip.holds["fmaheavy"]
     assert issue["HFMA2"] == chip.holds["fma2"]
     assert issue["IDP"] == chip.holds["fmaheavy"]
     if "FFMA2" in issue:

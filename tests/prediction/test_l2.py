@@ -12,6 +12,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.dram_queue import DramQueue
 from ptxlab.prediction.l2 import Cache, kept, reuse_of_uneven
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
@@ -203,6 +204,7 @@ def test_what_is_stored_takes_room_from_what_is_loaded_again(
     """All CTAs read the same 4 MiB; what an A100's 20 MiB have of these depends on what the CTAs store."""
     operand, result, kib_160 = np.zeros(1 << 20, "f4"), np.zeros(100 << 20, "f4"), 160 << 10
     monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
+    monkeypatch.setattr(DramQueue, "settled", lambda *told: 0.0)
 
     def stored(mib: int) -> Prediction:
         touched = Touched({0: operand.nbytes}, {1: mib << 20}, {})

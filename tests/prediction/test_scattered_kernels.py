@@ -47,6 +47,11 @@ extern "C" __global__ void count(unsigned *bins, unsigned apart)
 {
     atomicAdd(&bins[threadIdx.x * apart], 1);
 }
+extern "C" __global__ void histogram(const unsigned char *data, unsigned *bins, int n)
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        atomicAdd(&bins[data[i]], 1);
+}
 """
 CLOCKS = {"rtx3080": 1927, "rtx3070ti": 1907, "rtx3060ti": 1923}
 
@@ -119,3 +124,14 @@ def test_additions_near_each_other_take_turns(
     assert ctas * 512 / (prediction.seconds * CLOCKS[gpu] * 1e6) == pytest.approx(
         measured, rel=0.05
     )
+
+
+def test_a_lane_alone_in_a_sector_takes_as_long_as_eight(program: Path) -> None:
+    """Bytes at random counted in 256 bins: 2 ** 30 of them take an H100 276.1 ms (yencal/gpu-histogram-optimization)."""
+    n, bins = 1 << 22, np.zeros(256, np.uint32)
+    numbers = np.random.default_rng(5).integers(0, 256, n, np.uint8)
+    prediction = predict(
+        program, "h100", 132 * 32, 512, [numbers, bins, n], kernel="histogram", cold=True
+    )
+    assert prediction.bound == "atomics"
+    assert prediction.seconds * 1e3 == pytest.approx(276.1 * n / 2**30, rel=0.2)

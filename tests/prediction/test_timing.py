@@ -47,6 +47,7 @@ def test_l1_has_what_was_loaded_and_what_was_stored_to_local_memory(
     ("text", "pipes", "hold"),
     [
         ("FFMA R0, R1, R2, R3", ("fmalite", "fmaheavy"), 2), ("IMAD R0, R1, R2, R3", ("fmaheavy",), 2),
+        ("IMAD.WIDE.U32 R0, R1, R2, R4", ("fmaheavy",), 4), ("IMAD.HI.U32 R0, R1, R2, R4", ("fmaheavy",), 4),
         ("HFMA2 R0, R1, R2, R3", ("fmaheavy",), 2), ("LOP3.LUT R0, R1, R2, RZ, 0xc0, !PT", ("alu",), 2),
         ("MUFU.RCP R0, R1", ("xu",), 8), ("DADD R0, R2, R4", ("fp64",), 64), ("BRA `(.L)", (), 0),
         ("UIADD3 UR4, UR5, UR6, URZ", ("uniform",), 2), ("F2F.F64.F32 R0, R2", ("fp64",), 64),

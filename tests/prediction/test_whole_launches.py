@@ -174,7 +174,7 @@ def test_seconds_are_those_of_cycles_or_of_dram_and_a_launch() -> None:
     assert predicted.low < predicted.seconds < predicted.high
     assert predicted.used["dram"] == pytest.approx(memory / max(cycles, memory))
     fast = streamed(216, clock=100_000, cold=True)  # so that DRAM alone is left
-    assert fast.seconds == pytest.approx(memory + LAUNCH_SECONDS, rel=0.01)
+    assert memory < fast.seconds - LAUNCH_SECONDS < 1.1 * memory, "loads wait for DRAM once"
     assert (fast.bound, fast.bound_by) == ("dram", "dram")
     assert predict(STREAM, "a100", 1, 32, [X[:32]]).bound == "latency"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -44,10 +43,23 @@ OPTIONS = """
 --cold       the L2 cache has nothing when the launch begins, as under Nsight Compute and in benchmarks that empty it
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
              are made together; again for more; "all" is each alone, the one that saves most first
+--assume LINE=yes  of what depends on data that is not computed: that a branch at this line is taken, or memory there is asked;
+             no: that it is not; FILE:LINE in a header; again for more
 --compare FILE  another program, launched alike, that this one is compared with: the one of before
 """
 
-READERS: dict[str, How] = {"gpu": listed(words), "clock": positive, "what-if": [str]}
+
+def assumed(text: str) -> tuple[str, bool]:
+    """Read ``64=yes``."""
+    where, _, holds = text.partition("=")
+    if not where or holds not in ("yes", "no"):
+        raise ValueError(f"{text!r} is no line that is assumed, such as 64=yes or 64=no")
+    return where, holds == "yes"
+
+
+READERS: dict[str, How] = {
+    "gpu": listed(words), "clock": positive, "what-if": [str], "assume": [assumed],
+}  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -81,9 +93,7 @@ def execute(args: argparse.Namespace) -> int:
     asked = read_launch(args)
     if before:
         pairs = [
-            (each.file, predicted(each, chip, args.clock, args.what_if))
-            for each in (*before, asked)
-            for chip in gpus
+            (each.file, predicted(each, chip, args)) for each in (*before, asked) for chip in gpus
         ]
         compared = view.compared_json(pairs)
         text = view.compared_text(pairs, terminal_width(args))
@@ -95,7 +105,7 @@ def execute(args: argparse.Namespace) -> int:
     for number, chip in enumerate(gpus):
         progress(number, len(gpus))
         try:
-            predictions.append(predicted(asked, chip, args.clock, args.what_if))
+            predictions.append(predicted(asked, chip, args))
         except (ToolchainError, Unsupported) as error:
             if "all" not in args.gpu or (chip is gpus[-1] and not predictions):
                 raise
@@ -149,9 +159,7 @@ def chips(names: list[str], archs: list[str]) -> list[Chip]:
     return named
 
 
-def predicted(
-    asked: Asked, chip: Chip, clock: int | None, what_if: Sequence[str] = ()
-) -> Prediction:
+def predicted(asked: Asked, chip: Chip, args: argparse.Namespace) -> Prediction:
     """Compile the program for a chip and predict the launch there, and with each of some changes."""
     from ptxlab.prediction.predict import load_for, of_launch
     from ptxlab.prediction.unfilled import UnfilledDevice
@@ -162,5 +170,12 @@ def predicted(
         launch = bind_launch(asked, device, module)
         config = launch.config
         return of_launch(
-            assembly, launch.kernel, config, launch.passed, chip, clock, what_if=what_if
+            assembly,
+            launch.kernel,
+            config,
+            launch.passed,
+            chip,
+            args.clock,
+            what_if=args.what_if,
+            assume=dict(args.assume),
         )

@@ -1,0 +1,78 @@
+"""What a grid takes that fills all SMs: CTAs that are alike come in generations, and a last one that may not fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.l2 import Cache, Reuse, reuse_of_uneven
+from ptxlab.prediction.resident import ResidentModel
+from ptxlab.prediction.run import Run
+from ptxlab.prediction.survey import Survey
+from ptxlab.prediction.uneven import Uneven, UnevenGrid
+from ptxlab.prediction.what_if import WhatIf
+
+MANY_GENERATIONS = 20
+"""Of so many the first, which finds less in the L2 cache, and what is left over count as the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridRun:
+    """What SMs do that are full of CTAs, the ``cycles`` of the whole grid, which is so many ``runs``, and what the L2 cache has.
+
+    ``uneven`` is how CTAs differ, None where they do not.
+    """
+
+    run: Run
+    cycles: float
+    runs: float
+    reuse: Reuse
+    uneven: Uneven | None = None
+
+
+def of_alike(model: ResidentModel, ctas: int, fit: int, sms: int, roughly: bool = False) -> GridRun:
+    """Return what ``ctas`` take that are alike, of which ``fit`` into an SM.
+
+    All generations count as if they were alike where they are many, or ``roughly`` is enough.
+    """
+    generations, tail = divmod(ctas, sms * fit)
+    together = min(fit, -(-ctas // sms))
+    runs = ctas / together
+    followed = model.followed(model.apart(together))
+    reuse = model.reuse(followed)
+    following = model.in_succession(followed, reuse, sms) if generations > 1 else None
+    every = -(-ctas // sms) / fit  # generations on the SM that has most
+    if generations > 1 and (roughly or generations >= MANY_GENERATIONS):
+        full = following or model.run(followed, reuse, sms)
+        return GridRun(full, full.cycles * every, runs, reuse)
+    first = model.run(followed, reuse.first, min(ctas, sms))
+    if following:
+        return GridRun(following, first.cycles + following.cycles * (every - 1), runs, reuse)
+    full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
+    cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
+    if tail:
+        there = reuse if generations else reuse.first
+        left = -(-tail // sms)
+        if left != together or (tail < sms and generations):
+            rest = model.followed(model.apart(left)) if left != together else followed
+            cycles += model.run(rest, there, min(tail, sms)).cycles
+        else:
+            cycles += model.run(followed, there, min(ctas, sms)).cycles
+    return GridRun(full, cycles, runs, reuse)
+
+
+def of_uneven(
+    model: ResidentModel, code: Sequence[DecodedInstruction], launch: Launch, survey: Survey,
+    chip: Chip, fit: int, what_if: WhatIf,
+) -> GridRun:  # fmt: skip
+    """Return what the CTAs of a ``launch`` take that differ as a ``survey`` says, of which ``fit`` into an SM."""
+    sms = chip.gpu.sms
+    together = min(fit, -(-launch.ctas // sms))
+    grid = UnevenGrid(model, survey, together, sms)
+    cached = reuse_of_uneven(code, launch, grid.touched, sms * together, Cache.of(chip))
+    reuse = what_if.reuse(cached)
+    run, uneven = grid.run(reuse)
+    return GridRun(run, run.cycles, sms, reuse, uneven)
