@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.l2 import Cache, Reuse, reuse_of_uneven
+from ptxlab.prediction.memory.l2 import Cache, Reuse, reuse_of_uneven
 from ptxlab.prediction.resident import ResidentModel
-from ptxlab.prediction.run import Run
+from ptxlab.prediction.sm.run import Run
 from ptxlab.prediction.survey import Survey
 from ptxlab.prediction.uneven import Uneven, UnevenGrid
 from ptxlab.prediction.what_if import WhatIf

@@ -19,23 +19,23 @@ from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.pictured import Readable
-from ptxlab.prediction import atomics
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.dram_queue import DramQueue
+from ptxlab.prediction.following.slow_paths import divides, prints
+from ptxlab.prediction.following.waiting_loops import over_at_once
 from ptxlab.prediction.grid import GridRun, of_alike, of_uneven
-from ptxlab.prediction.issues import PredictedIssues
-from ptxlab.prediction.l2 import Reuse
 from ptxlab.prediction.lines import PredictedLine
-from ptxlab.prediction.requests import SECTOR
+from ptxlab.prediction.memory import atomics
+from ptxlab.prediction.memory.dram_queue import DramQueue
+from ptxlab.prediction.memory.l2 import Reuse
 from ptxlab.prediction.resident import ResidentModel, Sampled
-from ptxlab.prediction.run import OF_SM, PARTITIONS, Run
-from ptxlab.prediction.slow_paths import divides, prints
+from ptxlab.prediction.sm.issues import PredictedIssues
+from ptxlab.prediction.sm.requests import SECTOR
+from ptxlab.prediction.sm.run import OF_SM, PARTITIONS, Run
+from ptxlab.prediction.sm.timing import multiplying
+from ptxlab.prediction.sm.work import operations
 from ptxlab.prediction.survey import Survey, survey
-from ptxlab.prediction.timing import multiplying
 from ptxlab.prediction.uneven import Uneven
-from ptxlab.prediction.waiting_loops import over_at_once
 from ptxlab.prediction.what_if import NOTHING, WhatIf
-from ptxlab.prediction.work import operations
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""

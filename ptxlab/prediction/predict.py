@@ -36,12 +36,12 @@ from ptxlab.machine.operands import SassConstant
 from ptxlab.prediction.arguments import memory_reached, put_on
 from ptxlab.prediction.assumptions import NO_ASSUMPTIONS, Assumptions, numbered, place, told
 from ptxlab.prediction.chip import Chip, find, names
-from ptxlab.prediction.issues import PredictedIssues
+from ptxlab.prediction.following.symbols import resolved, variables_named
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.lines import by_line
 from ptxlab.prediction.model import Changed, LaunchModel, Prediction
 from ptxlab.prediction.refusal import NotFollowed
-from ptxlab.prediction.symbols import resolved, variables_named
+from ptxlab.prediction.sm.issues import PredictedIssues
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.prediction.what_if import EVERY, NOTHING, WhatIf, alone
 from ptxlab.syntax.functions import Parameter

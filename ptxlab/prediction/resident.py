@@ -13,20 +13,20 @@ import numpy as np
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
-from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.generation import Walk
-from ptxlab.prediction.issues import Issue, RecordingSm
-from ptxlab.prediction.l2 import Cache, Reuse, reuse
-from ptxlab.prediction.requests import Request
-from ptxlab.prediction.run import Run
-from ptxlab.prediction.sm import Sm
-from ptxlab.prediction.succession import FAR, ROUNDS, SuccessionSm
+from ptxlab.prediction.following import interpreter, trace
+from ptxlab.prediction.following.turns import Issued, Part, Passed, Requests, Tiles, Turns
+from ptxlab.prediction.memory.generation import Walk
+from ptxlab.prediction.memory.l2 import Cache, Reuse, reuse
+from ptxlab.prediction.memory.touched import Touched, loads, own, touched
+from ptxlab.prediction.sm.issues import Issue, RecordingSm
+from ptxlab.prediction.sm.requests import Request
+from ptxlab.prediction.sm.run import Run
+from ptxlab.prediction.sm.sm import Sm
+from ptxlab.prediction.sm.succession import FAR, ROUNDS, SuccessionSm
+from ptxlab.prediction.sm.timing import InstructionTiming, timings
+from ptxlab.prediction.sm.warps import Asked, Warp, Window
 from ptxlab.prediction.survey import Survey
-from ptxlab.prediction.timing import InstructionTiming, timings
-from ptxlab.prediction.touched import Touched, loads, own, touched
-from ptxlab.prediction.turns import Issued, Part, Passed, Requests, Tiles, Turns
-from ptxlab.prediction.warps import Asked, Warp, Window
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
-from ptxlab.prediction import atomics, interpreter
-from ptxlab.prediction.issue_order import IssueOrder
+from ptxlab.prediction.following import interpreter
+from ptxlab.prediction.following.issue_order import IssueOrder
+from ptxlab.prediction.memory import atomics
 
 _THREADS, _FEWEST, _MOST = 1 << 15, 16, 128
 """CTAs with about so many threads are followed, but not fewer or more."""

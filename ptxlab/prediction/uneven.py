@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.machine.values import Array
-from ptxlab.prediction.l2 import Reuse
+from ptxlab.prediction.memory.l2 import Reuse
+from ptxlab.prediction.memory.touched import Touched
 from ptxlab.prediction.placement import makespan
 from ptxlab.prediction.resident import Followed, ResidentModel
-from ptxlab.prediction.run import Run
+from ptxlab.prediction.sm.run import Run
 from ptxlab.prediction.survey import Survey
-from ptxlab.prediction.touched import Touched
 
 _LITTLE = 1 / 3
 """Beside those of a group that issue most, those are run that issue so much of it."""

@@ -15,10 +15,10 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.row import accessed_bytes, matrices
 from ptxlab.machine.values import Array
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.l2 import Reuse
-from ptxlab.prediction.requests import LINE, Request
-from ptxlab.prediction.timing import InstructionTiming
-from ptxlab.prediction.warps import Asked
+from ptxlab.prediction.memory.l2 import Reuse
+from ptxlab.prediction.sm.requests import LINE, Request
+from ptxlab.prediction.sm.timing import InstructionTiming
+from ptxlab.prediction.sm.warps import Asked
 
 INFINITE = float("inf")
 _AT_ONCE = 1 << 62

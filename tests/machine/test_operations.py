@@ -15,7 +15,7 @@ from ptxlab.machine.launch import NOWHERE, Launch
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.sass import read_sass
 from ptxlab.machine.values import ALL, Array
-from ptxlab.prediction.lifted import computations
+from ptxlab.prediction.following.lifted import computations
 from tests.together import in_one_test
 
 LANES = 64

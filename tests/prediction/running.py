@@ -22,10 +22,10 @@ from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
-from ptxlab.prediction.interpreter import Interpreter, requests, run
-from ptxlab.prediction.requests import Request
-from ptxlab.prediction.tma import Copy
-from ptxlab.prediction.warps import Asked
+from ptxlab.prediction.following.interpreter import Interpreter, requests, run
+from ptxlab.prediction.sm.requests import Request
+from ptxlab.prediction.sm.tma import Copy
+from ptxlab.prediction.sm.warps import Asked
 
 Words = npt.NDArray[np.uint32]
 

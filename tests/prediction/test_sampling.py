@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 from ptxlab.isa.targets import TARGETS
-from ptxlab.prediction import accesses, generation, sector_map, trace
-from ptxlab.prediction.accesses import Accesses
+from ptxlab.prediction.following import accesses, trace
+from ptxlab.prediction.following.accesses import Accesses
+from ptxlab.prediction.following.trace import Loop, SampledLoop
+from ptxlab.prediction.following.turns import Issued, Part, Passed, Turns
+from ptxlab.prediction.memory import generation, sector_map
+from ptxlab.prediction.memory.sector_map import SectorMap
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.run import Run
-from ptxlab.prediction.sector_map import SectorMap
-from ptxlab.prediction.trace import Loop, SampledLoop
-from ptxlab.prediction.turns import Issued, Part, Passed, Turns
+from ptxlab.prediction.sm.run import Run
+from ptxlab.prediction.sm.warps import Warp, Window
 from ptxlab.prediction.unfilled import UnfilledDevice
-from ptxlab.prediction.warps import Warp, Window
 from tests.together import thorough
 
 SOFTMAX = Path(__file__).parent / "softmax.cu"

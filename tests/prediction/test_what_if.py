@@ -9,8 +9,8 @@ from ptxlab.errors import PtxlabError
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import LAUNCH_SECONDS, Changed
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.run import Run
-from ptxlab.prediction.sm import Sm
+from ptxlab.prediction.sm.run import Run
+from ptxlab.prediction.sm.sm import Sm
 from ptxlab.prediction.what_if import CHANGES, EVERY, NOTHING, WhatIf
 
 TURNS = """\

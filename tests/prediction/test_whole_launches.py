@@ -18,8 +18,10 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.values import Array
-from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.following import interpreter, trace
+from ptxlab.prediction.following.slow_paths import passed_by
+from ptxlab.prediction.following.turns import Issued, Part, Passed, Tiles
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.model import LAUNCH_SECONDS, LaunchModel, Prediction
 from ptxlab.prediction.predict import (
@@ -29,12 +31,10 @@ from ptxlab.prediction.predict import (
     of_launch,
     predict,
 )
-from ptxlab.prediction.run import Run
-from ptxlab.prediction.slow_paths import passed_by
-from ptxlab.prediction.timing import multiplying
-from ptxlab.prediction.turns import Issued, Part, Passed, Tiles
+from ptxlab.prediction.sm.run import Run
+from ptxlab.prediction.sm.timing import multiplying
+from ptxlab.prediction.sm.warps import Window
 from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
-from ptxlab.prediction.warps import Window
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.cubin import Cubin

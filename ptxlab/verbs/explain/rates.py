@@ -17,7 +17,7 @@ from ptxlab.machine.sass import sass
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.prediction.chip import Chip, find, names
-from ptxlab.prediction.timing import timings
+from ptxlab.prediction.sm.timing import timings
 from ptxlab.toolchain import link_ptx
 
 PARTITIONS = 4

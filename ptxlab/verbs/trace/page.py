@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from ptxlab.observe.timeline import Timeline
-from ptxlab.prediction.issues import PredictedIssues
+from ptxlab.prediction.sm.issues import PredictedIssues
 from ptxlab.verbs.trace.text import as_json, heading, notes, totals
 from ptxlab.view.json import plain
 from ptxlab.view.page import assembled, embedded, in_schemes

@@ -9,7 +9,7 @@ from typing import Any
 
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import Flight, Timeline, Wait
-from ptxlab.prediction.issues import PredictedIssues
+from ptxlab.prediction.sm.issues import PredictedIssues
 from ptxlab.syntax.names import brief
 from ptxlab.view.fidelity import unverified
 from ptxlab.view.json import members

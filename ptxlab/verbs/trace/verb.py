@@ -12,7 +12,7 @@ from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import add_watched, status, take_page, watched, whole_cta
 
 if TYPE_CHECKING:
-    from ptxlab.prediction.issues import PredictedIssues
+    from ptxlab.prediction.sm.issues import PredictedIssues
     from ptxlab.verbs.launching.launch import Asked
 
 EXAMPLE = f"""\

@@ -1,0 +1,1 @@
+"""Machine code followed: which instructions each warp issues, and what they ask memory for."""
