@@ -123,3 +123,23 @@ def test_the_order_of_predicted_times_is_told_of_those_that_are_apart() -> None:
     assert bench_predict.kendall(pairs) == 0.0
     assert bench_predict.kendall([(a, -b) for a, b in pairs]) == 0.0
     assert bench_predict.kendall(pairs[2:]) == 1.0
+
+
+def test_of_what_an_author_tried_the_fastest_is_held_against_the_time(tmp_path: Path) -> None:
+    """One of two instances stores 64 times."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "fill.cu").write_text(
+        "template <int of> __global__ void fill(float *c, int n) {\n"
+        "    for (int i = 0; i < of; i++)\n"
+        "        ((volatile float *)c)[blockIdx.x * 64 + threadIdx.x] = n;\n}\n"
+    )
+    row = {
+        "name": "fill", "repository": "nobody/kernels", "file": "fill.cu", "gpu": "a100",
+        "args": "C n", "block": [64], "times": {"512": 1.0},
+    }  # fmt: skip
+    slow, fast = ({"kernel": f"fill<{of}>", "grid": ["n*n/64"]} for of in (64, 1))
+    (alone,) = bench_predict.sizes(row | fast)
+    (tried,) = bench_predict.sizes(row | {"tried": [slow, fast]})
+    assert tried["seconds"] == 1e-6
+    least, best = (bench_predict.predicted(each, tmp_path)[0].seconds for each in (alone, tried))
+    assert best == least < bench_predict.predicted(alone | slow, tmp_path)[0].seconds
