@@ -168,7 +168,7 @@ def of_launch(
     prediction = _with_floats_if_needed(assembly, predicted)
     lines = by_line(prediction.by_instruction, assembly, kernel.name)
     assumed = (
-        f"what line {at} decides, where {'yes' if holds else 'no'} is assumed"
+        f"what line {at} decides where it is not computed: {'yes' if holds else 'no'} is assumed"
         for at, holds in assume.items()
     )
     not_modelled = (*prediction.not_modelled, *made_otherwise(assembly.cubin), *assumed)

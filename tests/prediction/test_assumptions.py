@@ -63,8 +63,13 @@ def told(**assume: Any) -> Prediction:
 def test_what_a_product_decides_is_as_it_is_assumed() -> None:
     passed, done = (told(assume={f"{LINE}": holds}) for holds in (True, False))
     assert done.cycles - passed.cycles > 4096 * 4
-    assert passed.not_modelled[-1] == f"what line {LINE} decides, where yes is assumed"
-    assert done.not_modelled[-1] == f"what line {LINE} decides, where no is assumed"
+    assert (
+        passed.not_modelled[-1]
+        == f"what line {LINE} decides where it is not computed: yes is assumed"
+    )
+    assert (
+        done.not_modelled[-1] == f"what line {LINE} decides where it is not computed: no is assumed"
+    )
 
 
 def test_the_refusal_names_the_line_and_the_option() -> None:
@@ -128,7 +133,10 @@ def test_the_command_takes_it_and_says_what_is_no_line(
     assert main(command) == 4
     assert f"hint: --assume {LINE}=yes says" in capsys.readouterr().err
     assert main([*command, "--assume", f"{LINE}=no", "--json"]) == 0
-    assert f"what line {LINE} decides, where no is assumed" in capsys.readouterr().out
+    assert (
+        f"what line {LINE} decides where it is not computed: no is assumed"
+        in capsys.readouterr().out
+    )
     for wrong in ("10", "10=maybe", "=yes"):
         assert main([*command, "--assume", wrong]) == 2
         assert f"'{wrong}' is no line that is assumed, such as 64=yes" in capsys.readouterr().err
