@@ -236,7 +236,9 @@ def _with_floats_if_needed(assembly: Assembly, predicted: Callable[[bool], Predi
         if error.undecided:
             done = "done" if error.instruction.target is None else "taken"
             at = told(assembly, sass)
-            error.hint = f"--assume {at}=yes says that it is {done}, {at}=no that it is not"
+            error.hint = (
+                f"ptxlab predict --assume {at}=yes says that it is {done}, {at}=no that it is not"
+            )
         raise
 
 

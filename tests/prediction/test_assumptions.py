@@ -78,7 +78,8 @@ def test_the_refusal_names_the_line_and_the_option() -> None:
     assert caught.value.location is not None
     assert caught.value.location.line == LINE
     assert (
-        caught.value.hint == f"--assume {LINE}=yes says that it is taken, {LINE}=no that it is not"
+        caught.value.hint
+        == f"ptxlab predict --assume {LINE}=yes says that it is taken, {LINE}=no that it is not"
     )
 
 
@@ -117,7 +118,7 @@ def test_machine_code_without_lines_is_told_by_address(tmp_path: Path) -> None:
         predicted(cubin, "rtx3090")
     assert caught.value.location is None
     assert caught.value.hint is not None
-    where = caught.value.hint.removeprefix("--assume ").partition("=")[0]
+    where = caught.value.hint.removeprefix("ptxlab predict --assume ").partition("=")[0]
     assert where.startswith("0x")
     both = [predicted(cubin, "rtx3090", {where: holds}) for holds in (True, False)]
     assert sorted("atomics" in each.used for each in both) == [False, True]
@@ -131,7 +132,7 @@ def test_the_command_takes_it_and_says_what_is_no_line(
     command = ["predict", str(program), "--gpu", "a100", "--grid", "1", "--block", "32"]
     command += ["--arg", "out=zeros(64,f32)"]
     assert main(command) == 4
-    assert f"hint: --assume {LINE}=yes says" in capsys.readouterr().err
+    assert f"hint: ptxlab predict --assume {LINE}=yes says" in capsys.readouterr().err
     assert main([*command, "--assume", f"{LINE}=no", "--json"]) == 0
     assert (
         f"what line {LINE} decides where it is not computed: no is assumed"
