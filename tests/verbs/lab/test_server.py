@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -86,9 +87,11 @@ def lines(lab: Lab, request: dict[str, Any]) -> Any:
 
 
 def children() -> set[int]:
-    """Return the processes that this one has started."""
-    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
-    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    """Return the processes that this one has started; asked again where a thread of its own ends meanwhile."""
+    while True:
+        tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
 
 
 def test_progress_is_told_and_work_ends_with_who_waits_for_it(lab: Lab) -> None:
