@@ -107,6 +107,11 @@ class DecodedInstruction:
         """Whether a bulk copy goes to global memory: of bytes in a row the first modifier says so."""
         return self.known.stores and (not self.known.loads or self.sass.modifiers[0] == "G")
 
+    @property
+    def sums_pairs(self) -> bool:
+        """Whether its third source has 64 bits: of an integer product the upper half is told, too, or alone."""
+        return any(map(self.has, self.known.sums_pairs))
+
     def computed(self, floats: bool) -> bool:
         """Say whether it is computed; ``floats`` says whether all of floating-point numbers is."""
         row = self.row

@@ -172,16 +172,10 @@ def _class(i: DecodedInstruction) -> str:
     return name if name in (*_COUPLED, "agu", "uniform") else "decoupled"
 
 
-def _upper(i: DecodedInstruction) -> bool:
-    """Say whether an integer product writes its upper half alone."""
-    return i.sass.opcode == "IMAD" and i.has("HI")
-
-
 def _writer(i: DecodedInstruction, bit: int) -> str:
-    if _upper(i):
-        return "wide_high"
-    if i.has("WIDE"):
-        return "wide_low" if i.dest is not None and bit == i.dest.number else "wide_high"
+    if i.sums_pairs:
+        low = i.has("WIDE") and i.dest is not None and bit == i.dest.number
+        return "wide_low" if low else "wide_high"
     return "pair" if i.known.latency == "pair" and i.written == 2 else _coupled(_class(i))
 
 
@@ -191,7 +185,7 @@ def _coupled(name: str) -> str:
 
 
 def _reader(i: DecodedInstruction, bit: int) -> str:
-    if not (i.has("WIDE") or _upper(i)):
+    if not i.sums_pairs:
         return _class(i)
     a, b, c = (
         source.number if isinstance(source, SassRegister) else -1 for source in i.sources[:3]

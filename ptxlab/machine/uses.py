@@ -139,7 +139,7 @@ def _width(i: DecodedInstruction, slot: int, source: Operand) -> int:
     if isinstance(source, SassRegister):
         if row.stores:
             return i.words // (1 + i.has("256"))
-        if i.takes_pairs or (slot == 2 and any(map(i.has, row.sums_pairs))):
+        if i.takes_pairs or (slot == 2 and i.sums_pairs):
             return 2
     return 1
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxlab.machine.instruction import DecodedInstruction
-from ptxlab.machine.launch import Launch
-from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.memory.l2 import Cache, Reuse, reuse_of_uneven
+from ptxlab.prediction.memory.l2 import Reuse
 from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.sm.run import Run
 from ptxlab.prediction.survey import Survey
 from ptxlab.prediction.uneven import Uneven, UnevenGrid
-from ptxlab.prediction.what_if import WhatIf
 
 MANY_GENERATIONS = 20
 """Of so many the first, which finds less in the L2 cache, and what is left over count as the others."""
@@ -64,15 +59,10 @@ def of_alike(model: ResidentModel, ctas: int, fit: int, sms: int, roughly: bool 
     return GridRun(full, cycles, runs, reuse)
 
 
-def of_uneven(
-    model: ResidentModel, code: Sequence[DecodedInstruction], launch: Launch, survey: Survey,
-    chip: Chip, fit: int, what_if: WhatIf,
-) -> GridRun:  # fmt: skip
-    """Return what the CTAs of a ``launch`` take that differ as a ``survey`` says, of which ``fit`` into an SM."""
-    sms = chip.gpu.sms
-    together = min(fit, -(-launch.ctas // sms))
+def of_uneven(model: ResidentModel, survey: Survey, ctas: int, fit: int, sms: int) -> GridRun:
+    """Return what ``ctas`` take that differ as a ``survey`` says, of which ``fit`` into an SM."""
+    together = min(fit, -(-ctas // sms))
     grid = UnevenGrid(model, survey, together, sms)
-    cached = reuse_of_uneven(code, launch, grid.touched, sms * together, Cache.of(chip))
-    reuse = what_if.reuse(cached)
+    reuse = model.reuse_of_uneven(grid.touched, together)
     run, uneven = grid.run(reuse)
     return GridRun(run, run.cycles, sms, reuse, uneven)

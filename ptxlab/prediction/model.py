@@ -179,11 +179,11 @@ class LaunchModel:
         model = self._at(clock) if clock < self._clock else self
         return model._predict(what_if)
 
-    def _ran(self, model: ResidentModel, what_if: WhatIf, roughly: bool = False) -> GridRun:
-        chip, fit, survey = self._chip, what_if.fits(self.fits).ctas, self._survey
+    def _ran(self, model: ResidentModel, fit: int, roughly: bool = False) -> GridRun:
+        sms, survey = self._chip.gpu.sms, self._survey
         if survey.alike:
-            return of_alike(model, self._ctas, fit, chip.gpu.sms, roughly)
-        return of_uneven(model, self._code, self._launch, survey, chip, fit, what_if)
+            return of_alike(model, self._ctas, fit, sms, roughly)
+        return of_uneven(model, survey, self._ctas, fit, sms)
 
     def _at(self, clock: int) -> LaunchModel:
         other = copy(self)
@@ -194,10 +194,10 @@ class LaunchModel:
     def _predict(self, what_if: WhatIf, roughly: bool = False) -> Prediction:
         chip, model, fits = self._chip, self._model.changed(what_if), what_if.fits(self.fits)
         code, ctas, sms, hertz = self._code, self._ctas, self._chip.gpu.sms, self._clock * 1e6
-        ran = self._ran(model, what_if, roughly)
+        ran = self._ran(model, fits.ctas, roughly)
         queue = DramQueue.of(chip, ran.reuse)
         if not roughly:
-            queued = cache(lambda wait: self._ran(model.queued(wait), what_if) if wait else ran)
+            queued = cache(lambda wait: self._ran(model.queued(wait), fits.ctas) if wait else ran)
             ran = queued(queue.settled(lambda wait: queued(wait).cycles / hertz))
         run, cycles, reuse = ran.run, ran.cycles, ran.reuse
         outside = {"dram": queue.seconds, "ctas": ctas * what_if.chip(chip).cta / hertz}

@@ -17,7 +17,7 @@ from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.following import interpreter, trace
 from ptxlab.prediction.following.turns import Issued, Part, Passed, Requests, Tiles, Turns
 from ptxlab.prediction.memory.generation import Walk
-from ptxlab.prediction.memory.l2 import Cache, Reuse, reuse
+from ptxlab.prediction.memory.l2 import Cache, Reuse, reuse, reuse_of_uneven
 from ptxlab.prediction.memory.touched import Touched, loads, own, touched
 from ptxlab.prediction.sm.issues import Issue, RecordingSm
 from ptxlab.prediction.sm.requests import Request
@@ -174,6 +174,12 @@ class ResidentModel:
         if key not in self._reuses:
             self._reuses[key] = self._worked_out(followed)
         return self._what_if.reuse(self._reuses[key])
+
+    def reuse_of_uneven(self, touched: Touched, together: int) -> Reuse:
+        """Return the same of CTAs that differ, ``together`` on an SM, of which all have ``touched`` so much."""
+        chip, resident = self._chip, self._chip.gpu.sms * together
+        reuse = reuse_of_uneven(self._code, self._launch, touched, resident, Cache.of(chip))
+        return self._what_if.reuse(reuse)
 
     def _worked_out(self, followed: Followed) -> Reuse:
         chip, reached = self._chip, self.touched(followed, self._launch.ctas)

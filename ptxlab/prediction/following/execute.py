@@ -14,7 +14,7 @@ from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import GlobalWords, Rows
-from ptxlab.machine.operands import Operand
+from ptxlab.machine.operands import Operand, Predicate
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.uses import PREDICATES, each, written
 from ptxlab.machine.values import Array, Bank, Held, Where, numbers
@@ -103,8 +103,14 @@ class Executor:
 
     def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""
+        return self._holding(i, (i.guard, *i.ins), where)
+
+    def _holding(
+        self, i: DecodedInstruction, predicates: Iterable[Predicate | None], where: Where
+    ) -> Array | bool | None:
+        """Say for which threads all predicates hold: all, some, or unknown, where nothing is assumed of the instruction."""
         holding: Array | bool = True
-        for predicate in (i.guard, *i.ins):
+        for predicate in predicates:
             if predicate is not None:
                 value = self._registers.predicate(predicate, where)
                 if value is None:
@@ -227,13 +233,7 @@ class Executor:
 
     def _active(self, i: DecodedInstruction, where: Where) -> Where | None:
         """Return the threads for which an instruction's guard holds, None where it is not known."""
-        if i.guard is None or i.known.for_all:
-            return where
-        guard: Array | bool | None = self._registers.predicate(i.guard, where)
-        if guard is None:
-            guard = self._assumed_of(i, where)
-        if guard is None or guard is True:
-            return where if guard else None
-        if np.all(guard):
-            return where
-        return np.flatnonzero(guard) if isinstance(where, slice) else where[guard]
+        holding = True if i.known.for_all else self._holding(i, (i.guard,), where)
+        if holding is None or holding is True:
+            return where if holding else None
+        return np.flatnonzero(holding) if isinstance(where, slice) else where[holding]

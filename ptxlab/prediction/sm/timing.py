@@ -175,10 +175,6 @@ def _number(operand: object) -> int:
     return operand.value if isinstance(operand, Immediate) else 0
 
 
-_UPPER = ("WIDE", "HI")
-"""Integer products of which the upper half is told take their pipe twice as long: what ptxas leaves between two."""
-
-
 def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...], float]:
     """Return which pipes an instruction may take, and for how long."""
     holds = chip.holds
@@ -189,8 +185,8 @@ def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...
     if pipe == "fma":
         both = tuple(half for half in ("fmalite", "fmaheavy") if half in holds)
         return both, holds["fmaheavy"] * _numbers(i)
-    if pipe == "fmaheavy":
-        return (pipe,), holds[pipe] * (2 if any(map(i.has, _UPPER)) else 1)
+    if pipe == "fmaheavy":  # ptxas leaves twice as long behind products of 64 bits
+        return (pipe,), holds[pipe] * (2 if i.sums_pairs else 1)
     if pipe == "fma2":
         return ("fmaheavy",), holds["fma2"]
     if pipe == "tmem":
