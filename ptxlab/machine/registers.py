@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ptxlab.machine.operands import (
     SassConstant,
     SassRegister,
 )
-from ptxlab.machine.values import Array, Bank, Where
+from ptxlab.machine.values import Array, Bank, Where, numbers
 
 U32 = np.uint32
 
@@ -41,6 +41,26 @@ class Registers:
         """Return for which threads a predicate, or its opposite, holds; None if it is not known."""
         value = self.predicates.read(predicate.number, where)
         return ~value if value is not None and predicate.negated else value
+
+    def holding(
+        self, number: int, predicates: Iterable[Predicate | None], where: Where
+    ) -> Array | bool | None:
+        """Say for which threads all predicates of an instruction, by ``number``, hold: all, or some.
+
+        Where that is not known it is what the launch assumes of the instruction, None where it assumes nothing.
+        """
+        holding: Array | bool = True
+        for predicate in predicates:
+            if predicate is not None:
+                value = self.predicate(predicate, where)
+                if value is None:
+                    assumed = self.launch.assumed.get(number)
+                    threads = len(numbers(where, self.threads))
+                    return np.zeros(threads, bool) if assumed is False else assumed
+                holding = value if holding is True else holding & value
+        if holding is True or bool(np.all(holding)):
+            return True
+        return holding
 
     def value(self, operand: Operand, where: Where) -> Any:
         """Return an operand as words; None if it is not known."""

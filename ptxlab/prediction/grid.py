@@ -28,15 +28,17 @@ class GridRun:
     uneven: Uneven | None = None
 
 
-def of_alike(model: ResidentModel, ctas: int, fit: int, sms: int, roughly: bool = False) -> GridRun:
-    """Return what ``ctas`` take that are alike, of which ``fit`` into an SM.
+def of_alike(
+    model: ResidentModel, survey: Survey, ctas: int, fit: int, sms: int, roughly: bool = False
+) -> GridRun:
+    """Return what ``ctas`` take that are alike as a ``survey`` says, of which ``fit`` into an SM.
 
     All generations count as if they were alike where they are many, or ``roughly`` is enough.
     """
     generations, tail = divmod(ctas, sms * fit)
     together = min(fit, -(-ctas // sms))
     runs = ctas / together
-    followed = model.followed(model.apart(together))
+    followed = model.followed(model.apart(together, survey.typical))
     reuse = model.reuse(followed)
     following = model.in_succession(followed, reuse, sms) if generations > 1 else None
     every = -(-ctas // sms) / fit  # generations on the SM that has most
@@ -52,7 +54,9 @@ def of_alike(model: ResidentModel, ctas: int, fit: int, sms: int, roughly: bool 
         there = reuse if generations else reuse.first
         left = -(-tail // sms)
         if left != together or (tail < sms and generations):
-            rest = model.followed(model.apart(left)) if left != together else followed
+            rest = (
+                model.followed(model.apart(left, survey.typical)) if left != together else followed
+            )
             cycles += model.run(rest, there, min(tail, sms)).cycles
         else:
             cycles += model.run(followed, there, min(ctas, sms)).cycles

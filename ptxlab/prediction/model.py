@@ -182,7 +182,7 @@ class LaunchModel:
     def _ran(self, model: ResidentModel, fit: int, roughly: bool = False) -> GridRun:
         sms, survey = self._chip.gpu.sms, self._survey
         if survey.alike:
-            return of_alike(model, self._ctas, fit, sms, roughly)
+            return of_alike(model, survey, self._ctas, fit, sms, roughly)
         return of_uneven(model, survey, self._ctas, fit, sms)
 
     def _at(self, clock: int) -> LaunchModel:
@@ -256,7 +256,7 @@ def _used(run: Run, chip: Chip) -> dict[str, float]:
 def _hits(run: Run, runs: float, reuse: Reuse) -> dict[str, float]:
     """Return what part of the sectors that are loaded L1 has, and of those that it has not L2."""
     asked, missed, loaded = (run.sectors.get(name, 0.0) for name in ("asked", "missed", "loaded"))
-    of_l1 = {"L1": 1 - missed / asked} if asked else {}
+    of_l1 = {"L1": max(0.0, 1 - missed / asked)} if asked else {}
     of_l2 = {"L2": max(0.0, 1 - reuse.loaded / (loaded * SECTOR * runs))} if loaded else {}
     return of_l1 | of_l2
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
-from ptxlab.machine.values import Array
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.following import interpreter, trace
 from ptxlab.prediction.following.turns import Issued, Part, Passed, Requests, Tiles, Turns
@@ -73,12 +72,15 @@ class ResidentModel:
         self._asked: dict[tuple[int, ...], Followed] = {}
         self._returns = np.array([i.number for i in code if i.does == "return"], int)
 
-    def apart(self, ctas: int) -> list[int]:
-        """Return CTAs that lie as far apart as there are SMs, by number: those that begin on one SM."""
+    def apart(self, ctas: int, first: int = 0) -> list[int]:
+        """Return CTAs that lie as far apart as there are SMs, by number, from the ``first`` if there are so many: those that share an SM."""
         launch = self._launch
         apart = self._chip.gpu.sms // launch.cluster * launch.cluster
         last = prod(launch.config.grid) - 1
-        return [min(apart * n, last) // launch.cluster * launch.cluster for n in range(ctas)]
+        first = max(0, min(first, last - apart * (ctas - 1)))
+        return [
+            min(first + apart * n, last) // launch.cluster * launch.cluster for n in range(ctas)
+        ]
 
     def changed(self, what_if: WhatIf) -> ResidentModel:
         """Return the same with changes: who has been followed need not be again."""
@@ -121,7 +123,8 @@ class ResidentModel:
         steps = interpreter.run(code, launch, ctas, told, measured=True)
         kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
         issued = Issued(steps.numbers, kinds, kind_of, steps.times)
-        walked = self._walking(issued) if waits else kinds[kind_of[0]]
+        kind = self._walking(issued)
+        walked = kinds[kind]
         loops = trace.sampled(
             issued.numbers[walked], self._returns, len(kind_of), issued.times_of(walked)
         )
@@ -130,7 +133,7 @@ class ResidentModel:
             tiles = trace.stretch(kinds, kind_of, issued.numbers, self._returns, steps.times)
             part = Tiles(issued, tiles, steps.more)
         else:
-            part = Turns(issued, loops, self._returns)
+            part = Turns(issued, loops, self._returns, kind)
         asked = np.concatenate(part.kept)
         if waits:
             requests = {
@@ -142,13 +145,15 @@ class ResidentModel:
         walk = Walk(code, launch, walked, issued.numbers, loops, steps.more)
         return Followed(ctas, issued, walk, part, requests)
 
-    def _walking(self, issued: Issued) -> Array:
-        """Return the steps of the warp that loads most often, the first of them: where warps wait for others it loads for these."""
+    def _walking(self, issued: Issued) -> int:
+        """Return the kind of warps that loads most often, the first of those: others wait for it, or have nothing to do at an edge."""
         loading = np.array([loads(instruction) for instruction in self._code])
-        return max(
-            (issued.kinds[kind] for kind in dict.fromkeys(issued.kind_of)),
-            key=lambda steps: issued.count(steps[loading[issued.numbers[steps]]]),
-        )
+
+        def loaded(kind: int) -> int:
+            steps = issued.kinds[kind]
+            return issued.count(steps[loading[issued.numbers[steps]]])
+
+        return max(dict.fromkeys(issued.kind_of), key=loaded)
 
     def touched(self, followed: Followed, ctas: float) -> Touched:
         """Return the memory that so many CTAs touch which do as those that were followed, each apart from the others."""

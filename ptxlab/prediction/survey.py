@@ -25,7 +25,7 @@ _PERIOD, _STEP = 64, 37
 """Of so many CTAs in a row each that follows lies so much further: as many are odd as even, and so with eights."""
 
 ALIKE = 0.05
-"""CTAs are alike if of what one issues the other lacks no larger part."""
+"""CTAs are alike if of what one issues the other lacks no larger part, and all of a grid are if no more differ, which have less to do."""
 
 _GROUPS = 3
 """So many groups that take different ways are told apart, those that issue most."""
@@ -47,10 +47,19 @@ class Survey:
 
     @property
     def alike(self) -> bool:
-        """Whether all do the same but for what is hardly anything."""
-        (first, *others) = self.groups
-        least, most = (self.issued[first[n]] for n in (0, -1))
-        return not others and most - least <= ALIKE * most
+        """Whether all do the same but for what is hardly anything, as those at the edges of what they share may."""
+        return len(self._typical) >= (1 - ALIKE) * len(self.ctas)
+
+    @property
+    def typical(self) -> int:
+        """The CTA in the middle of those that do as the one that issues most."""
+        return int(self.ctas[self._typical[len(self._typical) // 2]])
+
+    @property
+    def _typical(self) -> Array:
+        way = np.array(sorted(self.groups[0]))
+        typical: Array = way[self.issued[way] >= (1 - ALIKE) * self.issued.max()]
+        return typical
 
     @property
     def each(self) -> float:

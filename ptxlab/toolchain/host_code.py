@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ptxlab.toolchain.declarations import CppDeclaration, declarations, past_template_head
-from ptxlab.toolchain.host_headers import PRELUDE, STANDARD, is_host
+from ptxlab.toolchain.host_headers import OF_KERNELS, PRELUDE, STANDARD, is_host
 from ptxlab.toolchain.source_kernels import Template, launched, templates
 
 PRELUDE_NAME = "ptxlab_host_prelude.h"
@@ -120,7 +120,7 @@ class DevicePart:
         }
         if self.hosted:
             headers[PRELUDE_NAME] = STANDARD * self.bridged + PRELUDE
-            headers |= dict.fromkeys(self.host_headers, "")
+            headers |= OF_KERNELS | {n: OF_KERNELS.get(n, "") for n in self.host_headers}
         return headers
 
     def _changed(self) -> set[str]:

@@ -65,6 +65,19 @@ namespace std { using ::size_t; using ::ptrdiff_t; }
 """
 """What nvcc has in every .cu file of the host's own headers, as far as kernels see it."""
 
+DRIVER = """\
+#pragma once
+typedef unsigned long long CUdeviceptr;
+typedef struct CUtensorMap_st { alignas(128) unsigned long long opaque[16]; } CUtensorMap;
+"""
+"""What kernels take of the CUDA driver's header: a tensor map, which is one of their arguments."""
+
+_HALVES = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"
+
+OF_KERNELS = {"cuda.h": DRIVER, "cudaTypedefs.h": "#include <cuda.h>\n"}
+OF_KERNELS |= dict.fromkeys(("cublas_v2.h", "cublas_api.h", "cublasLt.h"), _HALVES)
+"""What kernels take of certain headers of the host, or what these include; of the others nothing."""
+
 STANDARD = """\
 #include <cuda/std/algorithm>
 #include <cuda/std/array>

@@ -72,6 +72,24 @@ def test_what_a_product_decides_is_as_it_is_assumed() -> None:
     )
 
 
+def test_whether_a_copy_reads_is_as_it_is_assumed() -> None:
+    """The predicate of cp.async itself, without which it copies zeros, at line 10."""
+    copied = PRODUCT[: PRODUCT.index("  @u bra done;")].replace(
+        ".reg .pred u, more;", ".reg .pred u; .shared .align 16 .b8 there[16];"
+    )
+    copied += "cp.async.ca.shared.global [there], [p+4096], 16, u;\n  cp.async.wait_all; ret;\n}\n"
+    out = [np.zeros(2048, np.float32)]
+    with pytest.raises(Unsupported, match="reads depends on data that is not computed") as caught:
+        ptxlab.predict(copied, "a100", 1, 32, out)
+    assert caught.value.hint is not None
+    assert f"{LINE}=yes" in caught.value.hint
+    read, zeros = (
+        ptxlab.predict(copied, "a100", 1, 32, out, assume={f"{LINE}": holds}, cold=True)
+        for holds in (True, False)
+    )
+    assert (read.dram_bytes, zeros.dram_bytes) == (2 * 32, 32)
+
+
 def test_the_refusal_names_the_line_and_the_option() -> None:
     with pytest.raises(Unsupported, match="depends on data that is not computed") as caught:
         told()

@@ -144,7 +144,7 @@ def test_what_is_left_out_costs_what_as_much_does_while_all_are_in_the_loop() ->
     loops = trace.sampled(numbers, NONE, 2)
     few = loops[0].few
     left = 39 - 2 * few
-    turns = Turns(Issued(numbers, [np.arange(len(numbers))], [0, 0]), loops, NONE)
+    turns = Turns(Issued(numbers, [np.arange(len(numbers))], [0, 0]), loops, NONE, 0)
     told: list[tuple[tuple[int, ...], bool]] = []
 
     def run(parts: Sequence[Part], window: Window | None = None) -> tuple[Passed, Run]:
@@ -165,7 +165,7 @@ def test_what_is_left_out_costs_what_as_much_does_while_all_are_in_the_loop() ->
 def test_where_warps_are_too_far_ahead_of_each_other_fewer_turns_say_what_the_rest_costs() -> None:
     numbers = np.array([*range(5), *[5, 6, 7] * 40, 8, 9])
     loops = trace.sampled(numbers, NONE, 2)
-    turns = Turns(Issued(numbers, [np.arange(len(numbers))], [0, 0]), loops, NONE)
+    turns = Turns(Issued(numbers, [np.arange(len(numbers))], [0, 0]), loops, NONE, 0)
 
     def run(parts: Sequence[Part], window: Window | None = None) -> tuple[Passed, Run]:
         kept = (len(parts[0].steps) - 7) // 3

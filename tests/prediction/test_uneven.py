@@ -113,15 +113,14 @@ def test_where_none_does_much_less_one_in_the_middle_stands_for_all(turns: int, 
 
 
 def test_few_that_do_less_than_others_that_are_alike_cost_no_more() -> None:
-    """The first CTAs go through a turn, and all that follow through as many: none issues some that is between."""
+    """The first CTAs go through a turn, and all that follow through as many: these are alike, but for so few."""
     capped = LOOP.replace("setp.le.s32", f"min.s32 t6, t6, {TURNS}; setp.le.s32", 1)
     out = np.zeros(CTAS * 256, np.float32)
     few, every = (
         predict(capped, "a100", CTAS, 256, [out, *passed])
         for passed in ((1, 256 * TURNS, 0), (TURNS, 0, 0))
     )
-    assert few.uneven is not None
-    assert few.uneven.most > 10 * few.uneven.least
+    assert few.uneven is None
     assert few.cycles == pytest.approx(every.cycles, rel=0.03)
 
 

@@ -98,6 +98,23 @@ def test_what_kernels_take_of_the_standard_library_is_there(folder: Path) -> Non
     assert "0fFF7FFFFF" in compiled
 
 
+TENSOR_MAP = """\
+#include <HEADER>
+#include <cublas_v2.h>
+static void encode(CUtensorMap* map) { CUresult failed = cuTensorMapEncodeTiled(map, 0); (void)failed; }
+__global__ void k(const __grid_constant__ CUtensorMap map, CUdeviceptr* to) { *to = (CUdeviceptr)&map; }
+__global__ void of_cublas(__half* to, __nv_bfloat16 x) { *to = __float2half(__bfloat162float(x)); }
+"""
+
+
+@pytest.mark.parametrize("header", ["cuda.h", "cudaTypedefs.h"])
+def test_a_tensor_map_is_what_the_driver_s_header_says(folder: Path, header: str) -> None:
+    """128 bytes at such a place, as cuda.h of CUDA 13 has it; cuBLAS's header brings numbers of 16 bits."""
+    compiled = ptx(TENSOR_MAP.replace("HEADER", header), folder)
+    assert re.findall(r"\.param \.align (\d+) \.b8 \w+\[(\d+)\]", compiled)[0] == ("128", "128")
+    assert compiled.count(".entry") == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "at", "what"),
     [

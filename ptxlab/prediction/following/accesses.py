@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from ptxlab.machine.row import accessed_bytes, matrices
 from ptxlab.machine.values import Array
 from ptxlab.numbers.types import TYPES
 from ptxlab.prediction.following.lifted import Demand, Results
+from ptxlab.prediction.refusal import Undecided
 from ptxlab.prediction.sm.mbarriers import OFFSET
 from ptxlab.prediction.sm.requests import (
     LINE,
@@ -208,16 +208,17 @@ class Accesses:
                 return Request(of_matrices(tables[0], matrices(i.sass.modifiers)))
             return Request(of_shared(tables[0], asked, nbytes))
         first, table, each = tables[0], tables[-1], asked
+        carried = nbytes if i.known.stores else max(nbytes, WORD)
         if space == "local":
             warps = np.arange(len(table), dtype=U64)[:, None, None] << U64(32)
             words = places(table, nbytes) + warps
             first, table = words[:, 0], words.reshape(len(words), -1)
             each = np.tile(asked, words.shape[1])
+            carried //= words.shape[1]
         return Request(
             of_shared(first, asked, nbytes),
-            *of_global(table, each),
+            *of_global(table, each, carried),
             lanes=of_atomics(table, each) if i.known.atomic else None,
-            carried=asked.sum(axis=1) * (nbytes if i.known.stores else max(nbytes, WORD)),
         )
 
     def _table(self, addresses: Array, threads: Array) -> Array:
@@ -229,14 +230,9 @@ class Accesses:
 
     def _asked(self, i: DecodedInstruction, threads: Array) -> Array:
         """Say which threads ask; those whose predicate fails are given zeros without asking."""
-        holds: Any = True
-        for predicate in i.ins:
-            value = self._registers.predicate(predicate, threads)
-            if value is None:
-                raise Unsupported(
-                    f"whether '{i.sass.text}' reads depends on data that is not computed"
-                )
-            holds = value & holds
+        holds = self._registers.holding(i.number, i.ins, threads)
+        if holds is None:
+            raise Undecided(f"whether '{i.sass.text}' reads depends on data that is not computed")
         asked = np.zeros(self._registers.threads, bool)
         asked[threads] = holds
         return asked.reshape(-1, WARP)

@@ -14,7 +14,7 @@ from ptxlab.machine.control import INSTRUCTION_BYTES
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import GlobalWords, Rows
-from ptxlab.machine.operands import Operand, Predicate
+from ptxlab.machine.operands import Operand
 from ptxlab.machine.registers import Registers
 from ptxlab.machine.uses import PREDICATES, each, written
 from ptxlab.machine.values import Array, Bank, Held, Where, numbers
@@ -46,7 +46,7 @@ class Executor:
 
     def __init__(self, launch: Launch, ctas: Sequence[int], pairs: bool = False) -> None:
         self._registers = Registers(launch, ctas)
-        self._floats, self._assumed = launch.floats, launch.assumed
+        self._floats = launch.floats
         self.threads_of_cta = launch.threads
         self._target = launch.target
         self._computations: dict[int, Computation | None] = {}
@@ -103,28 +103,7 @@ class Executor:
 
     def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""
-        return self._holding(i, (i.guard, *i.ins), where)
-
-    def _holding(
-        self, i: DecodedInstruction, predicates: Iterable[Predicate | None], where: Where
-    ) -> Array | bool | None:
-        """Say for which threads all predicates hold: all, some, or unknown, where nothing is assumed of the instruction."""
-        holding: Array | bool = True
-        for predicate in predicates:
-            if predicate is not None:
-                value = self._registers.predicate(predicate, where)
-                if value is None:
-                    return self._assumed_of(i, where)
-                holding = value if holding is True else holding & value
-        if holding is True or bool(np.all(holding)):
-            return True
-        return holding
-
-    def _assumed_of(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
-        """Return for which threads it is assumed that what is not known holds, for all or none; None where nothing is."""
-        holds = self._assumed.get(i.number)
-        threads = len(numbers(where, self._registers.threads))
-        return np.zeros(threads, bool) if holds is False else holds
+        return self._registers.holding(i.number, (i.guard, *i.ins), where)
 
     def execute(self, i: DecodedInstruction, where: Where, told: bool = True) -> Asked:
         """Do what an instruction does, and return what it asks of mbarriers, or has done beside the threads.
@@ -233,7 +212,7 @@ class Executor:
 
     def _active(self, i: DecodedInstruction, where: Where) -> Where | None:
         """Return the threads for which an instruction's guard holds, None where it is not known."""
-        holding = True if i.known.for_all else self._holding(i, (i.guard,), where)
+        holding = True if i.known.for_all else self._registers.holding(i.number, (i.guard,), where)
         if holding is None or holding is True:
             return where if holding else None
         return np.flatnonzero(holding) if isinstance(where, slice) else where[holding]

@@ -93,10 +93,12 @@ class Ran(Protocol):
 
 
 class Turns:
-    """Some turns of each of some loops."""
+    """Some turns of each of some loops, as a ``kind`` of warps runs through them."""
 
-    def __init__(self, issued: Issued, loops: Sequence[trace.SampledLoop], returns: Array) -> None:
-        self._issued, self._loops = issued, loops
+    def __init__(
+        self, issued: Issued, loops: Sequence[trace.SampledLoop], returns: Array, kind: int
+    ) -> None:
+        self._issued, self._loops, self._kind = issued, loops, kind
         self._own = [
             trace.alike(loops, issued.numbers[of_kind], returns, issued.times_of(of_kind))
             for of_kind in issued.kinds
@@ -134,7 +136,6 @@ class Turns:
             ]
             return run(parts, window)[1]
 
-        first = self._issued.kind_of[0]
         window = Window(len(self._issued.kind_of)) if all(self._marks) else None
         many = ran(self._more, window)
         parts = [(1.0, many)]
@@ -145,8 +146,8 @@ class Turns:
                 parts += [(rest, closed), (-rest, opened)]
                 continue
             fewer = self._left(sampled.loop.head)
-            shown = trace.turns_in(sampled.loop, self._more[first]) - trace.turns_in(
-                sampled.loop, fewer[first]
+            shown = trace.turns_in(sampled.loop, self._more[self._kind]) - trace.turns_in(
+                sampled.loop, fewer[self._kind]
             )
             if shown:
                 rest = sampled.left_out / shown

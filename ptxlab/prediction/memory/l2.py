@@ -20,7 +20,7 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.memory.generation import Generation, Walk, accesses
-from ptxlab.prediction.memory.touched import Touched, loads
+from ptxlab.prediction.memory.touched import Touched, loads, stores
 
 _ROUNDS = 60
 
@@ -65,14 +65,16 @@ class Cache:
         """Return the L2 cache of a chip."""
         return cls(chip.l2_bytes, chip.gpu.l2_mib * (1 << 20), chip.cold)
 
-    def has_all(self, footprint: float, times: float) -> bool:
-        """Say whether a launch finds all bytes that it touches, which each CTA asks for that is one of ``times``.
+    def has_all(self, touched: Touched, there: Touched) -> bool:
+        """Say whether a launch finds all bytes that are ``there``, of which CTAs ``touched`` so many, once for each of them.
 
-        What is too large is gone when the next launch comes to it in the same order: of an array that is written from
+        What both halves of a cache ask for is in it twice. What is too large is gone when the next launch comes to it in the same order: of an array that is written from
         another A100 and H200 have nothing left that are a tenth larger than L2, A40 and L40 half, and nothing of what is 1.6
         times as large (RRZE-HPC/gpu-benches, gpu-small-kernels).
         """
-        return not self.cold and footprint * min(times, self.whole / self.size) <= self.whole
+        asked, loaded, _ = _bytes(touched, there)
+        times = min(asked / loaded, self.whole / self.size) if loaded else 1.0
+        return not self.cold and there.footprint * times <= self.whole
 
 
 def kept(footprint: float, size: float) -> float:
@@ -100,9 +102,9 @@ def reuse(
     """
     there = touched.within(walk.launch.regions)
     size = cache.size
-    asked, loaded, stored = _bytes(touched, there)
-    if cache.has_all(there.footprint, asked / (loaded or 1)):
+    if cache.has_all(touched, there):
         return Reuse()
+    _, loaded, stored = _bytes(touched, there)
     steps = accesses(walk)
     loading = {step: access for step, access in steps.items() if not access.stores}
     ctas, resident = int(np.prod(walk.launch.config.grid)), together * sms
@@ -123,9 +125,8 @@ def reuse(
         late = _late(first.followers, fresh + stored_by_one, cache.whole)
         moved += late * (generations - 1)
     pieces = moved * first.pieces_in_a_byte + stored * first.stored_pieces_in_a_byte
-    return Reuse(
-        {number: hits[n] for number, n in first.region_of.items()}, moved, stored, begun, pieces
-    )
+    by_load = {number: hits[n] for number, n in first.region_of.items()}
+    return Reuse(_nothing_stored(walk.code) | by_load, moved, stored, begun, pieces)
 
 
 def _late(followers: Array, others: float, size: float) -> float:
@@ -173,16 +174,22 @@ def reuse_of_uneven(
     ``touched`` has what several touch once for each of them. Those that run at a time come there in step.
     """
     there = touched.within(launch.regions)
+    if cache.has_all(touched, there):
+        return Reuse()
     every, size = there.footprint, cache.size
     asked, loaded, stored = _bytes(touched, there)
-    if cache.has_all(every, asked / (loaded or 1)):
-        return Reuse()
+    lacked = _nothing_stored(code)
     if not asked:
-        return Reuse({}, loaded, stored)
+        return Reuse(lacked, loaded, stored)
     shared = 1 - loaded / asked
     in_step = min(1.0, resident / launch.ctas)
     later = kept(every * resident / launch.ctas, size)
     hits = (in_step + (1 - in_step) * later) * shared
     moved = (1 - hits) * asked
     moved = max(loaded, moved) + lost(touched, there, resident, size)
-    return Reuse({i.number: hits for i in code if loads(i)}, moved, stored)
+    return Reuse(lacked | {i.number: hits for i in code if loads(i)}, moved, stored)
+
+
+def _nothing_stored(code: Sequence[DecodedInstruction]) -> dict[int, float]:
+    """Say of all that stores that a cache which has not all has none of where it does."""
+    return {i.number: 0.0 for i in code if stores(i)}

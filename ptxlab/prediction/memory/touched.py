@@ -170,25 +170,23 @@ def _again(
 
     ``asked`` are the sectors of some steps, in order; each step is ``issued`` so many times.
     """
-    fresh, times = (np.zeros(len(more)) for _ in range(2))
-    before: dict[int, Array] = {}
     unique = {step: np.unique(every) for step, every in asked.items() if len(every)}
-    for step, every in unique.items():
-        number = int(numbers[step])
-        known = before.get(number)
-        fresh[number] += len(every) if known is None else len(np.setdiff1d(every, known, True))
-        times[number] += 1
-        before[number] = every
     if not unique:
         return {}
-    each = (fresh / np.maximum(times, 1))[numbers]
-    passed = np.cumsum(each if issued is None else each * issued)
-    steps = np.repeat(list(unique), [len(every) for every in unique.values()])
+    begun = np.array(list(unique))
+    steps = np.repeat(begun, [len(every) for every in unique.values()])
     every = np.concatenate(list(unique.values()))
     order = np.lexsort((steps, every))
     steps, every = steps[order], every[order]
     earlier = np.flatnonzero(every[1:] == every[:-1])
     first, second = steps[earlier], steps[earlier + 1]
+    # What was asked for since an instruction's turn before is none that came in between.
+    known = second[first >= _turns_before(begun, numbers)[np.searchsorted(begun, second)]]
+    fresh, not_fresh, times = (
+        np.bincount(numbers[of], minlength=len(more)) for of in (steps, known, begun)
+    )
+    each = ((fresh - not_fresh) / np.maximum(times, 1))[numbers]
+    passed = np.cumsum(each if issued is None else each * issued)
     classes = np.round(_STEPS * np.log2(np.maximum(passed[second] - passed[first], 1)))
     # Turns may be left out of the loop of either: what was seen stands for the turns of that which lost most.
     stands_for = np.maximum(more[numbers[first]], more[numbers[second]])
@@ -196,6 +194,15 @@ def _again(
         2 ** (distance / _STEPS): float(stands_for[classes == distance].sum())
         for distance in np.unique(classes).tolist()
     }
+
+
+def _turns_before(steps: Array, numbers: Array) -> Array:
+    """Return for each of some steps, in order, which of them was the last of the same instruction, -1 where none was."""
+    order = np.argsort(numbers[steps], kind="stable")
+    of, last = numbers[steps[order]], np.full(len(steps), -1)
+    again = np.flatnonzero(of[1:] == of[:-1])
+    last[order[again + 1]] = steps[order[again]]
+    return last
 
 
 def _summed(parts: Sequence[Mapping[Key, float]]) -> dict[Key, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.sm.requests import LINE, PASS, SECTOR, Served
@@ -30,10 +31,19 @@ SOURCES_READ = 10
 
 @dataclass(slots=True)
 class _Stored:
-    """A sector of which ``nbytes`` wait to leave, ``since`` a time."""
+    """A sector of which ``nbytes`` wait to leave, ``since`` a time, which ``takes`` so long."""
 
     since: float
-    nbytes: float = 0.0
+    nbytes: int = 0
+    takes: float = 0.0
+
+
+class _Parts(NamedTuple):
+    """How much a ``warp`` stores of each sector, of which L2 has the part ``hits``."""
+
+    warp: int
+    carried: Sequence[int]
+    hits: float
 
 
 class LoadStoreUnit:
@@ -93,7 +103,7 @@ class LoadStoreUnit:
             begins = self._room(begins)
         taken: float = passes * memory.wavefront
         if taken > passes and t.loads and carried:  # few lanes' words need no whole passes
-            taken = min(taken, max(passes, carried * memory.wavefront / PASS))
+            taken = min(taken, max(passes, sum(carried) * memory.wavefront / PASS))
         held = max(taken, 1 + (lines - 1) * LOOKUP_CYCLES, memory.request)
         self._stage_free = begins + held
         self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)
@@ -108,8 +118,8 @@ class LoadStoreUnit:
             if waits and far and memory.waiting:
                 self._waiting.append(done)
         elif sectors:
-            of_whom = (warp.number, carried / len(sectors)) if t.merges else ()
-            warp.stored = self._store(sectors, begins + held, *of_whom)
+            parts = _Parts(warp.number, carried, t.hits) if t.merges else None
+            warp.stored = self._store(sectors, begins + held, parts)
             if t.cached:
                 self._keep(sectors, begins + held)
         if t.copies:
@@ -125,25 +135,23 @@ class LoadStoreUnit:
         full = waiting and len(waiting) >= self._memory.waiting
         return waiting[0] if full else now
 
-    def _store(
-        self, sectors: Sequence[int], now: float, warp: int | None = None, nbytes: float = SECTOR
-    ) -> float:
-        """Send so many bytes of each sector to L2, beside what comes from there; return when the last will have left.
+    def _store(self, sectors: Sequence[int], now: float, parts: _Parts | None = None) -> float:
+        """Send sectors to L2, whole or in parts, beside what comes from there; return when the last will have left.
 
-        What a ``warp`` stores goes with what it stored before to a sector that waits to leave.
+        What a warp stores goes with what it stored before to a sector that waits to leave.
         """
         self._leave(now)
-        for sector in sectors:
+        for n, sector in enumerate(sectors):
             self._stores += 1
-            key = sector, -self._stores if warp is None else warp
+            key = (sector, parts.warp) if parts else (sector, -self._stores)
             waits = self._leaving.get(key)
-            before = self._takes(waits) if waits else 0.0
+            before = waits.takes if waits else 0.0
             if waits is None:
                 waits = self._leaving[key] = _Stored(now)
-            waits.nbytes += nbytes
-            more = self._takes(waits) - before
-            self._leave_for += more
-            self._busy["stores"] += more
+            waits.nbytes += parts.carried[n] if parts else SECTOR
+            waits.takes = self._takes(waits.nbytes, parts)
+            self._leave_for += waits.takes - before
+            self._busy["stores"] += waits.takes - before
         return max(self._stored_free, now) + self._leave_for
 
     def _leave(self, now: float) -> None:
@@ -154,13 +162,13 @@ class LoadStoreUnit:
             if begins >= now:
                 return
             self._leaving.popitem(last=False)
-            self._stored_free = begins + self._takes(first)
-            self._leave_for -= self._takes(first)
+            self._stored_free = begins + first.takes
+            self._leave_for -= first.takes
 
-    def _takes(self, waits: _Stored) -> float:
-        """Return how long a sector takes to leave, of which only a part may be stored."""
-        nbytes = SECTOR if waits.nbytes >= SECTOR else self._memory.part
-        return nbytes / self._memory.stored_bytes
+    def _takes(self, nbytes: int, parts: _Parts | None) -> float:
+        """Return how long a sector takes to leave of which so much is stored: a part of one that L2 lacks takes longer."""
+        partly = parts and nbytes < SECTOR and parts.hits < 1
+        return (self._memory.part if partly else SECTOR) / self._memory.stored_bytes
 
     def skip(self, warp: Warp, skipped: Skipped, now: float) -> None:
         """Have the L1 cache hold what turns that are left out would have loaded."""

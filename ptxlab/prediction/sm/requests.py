@@ -23,16 +23,20 @@ PASS = 128
 """Bytes that a pass brings at most."""
 
 
-Served = tuple[int, int, list[int], int]
-"""What one warp asks for: passes through shared memory or L1, lines, the sectors by number, and how many bytes it carries."""
+Served = tuple[int, int, list[int], list[int]]
+"""What one warp asks for: passes through shared memory or L1, lines, the sectors by number, and how many bytes of each it carries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sectors:
-    """The ``numbers`` of the sectors that warps ask for; those of warp n begin at ``bounds[n]``."""
+    """The ``numbers`` of the sectors that warps ask for; those of warp n begin at ``bounds[n]``.
+
+    ``carried`` are the bytes of each that the warp's lanes store, or load into registers.
+    """
 
     numbers: Array
     bounds: Array
+    carried: Array
 
     @property
     def warps(self) -> Array:
@@ -42,7 +46,7 @@ class Sectors:
 
     @property
     def nbytes(self) -> int:
-        return self.numbers.nbytes + self.bounds.nbytes
+        return self.numbers.nbytes + self.bounds.nbytes + self.carried.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,6 @@ class Request:
     """Whether what CTAs of other rounds ask for is the same, and does not lie apart from it."""
     lanes: Sectors | None = None
     """Of an atomic the word that each lane is at, by number, as ``Sectors`` has sectors."""
-    carried: Array | None = None
-    """The bytes that each warp stores, or loads into registers, of global memory."""
 
     @property
     def words(self) -> tuple[Array, Array]:
@@ -85,20 +87,19 @@ class Request:
         sectors: Array = numbers + self.begin
         return sectors
 
-    def sectors(self, warp: int, apart: int = 0) -> list[int]:
-        """Return the sectors that a warp asks for, by number, so many further."""
-        if self.pattern is None:
-            return []
-        first, end = self.pattern.bounds[warp : warp + 2]
-        sectors: list[int] = (self.pattern.numbers[first:end] + (self.begin + apart)).tolist()
-        return sectors
+    def sectors(self, warp: int) -> list[int]:
+        """Return the sectors that a warp asks for, by number."""
+        return self.served(warp)[2]
 
     def served(self, warp: int, apart: int = 0) -> Served:
         """Return what one warp asks for, if all that is not ``common`` lies so many sectors further."""
-        lines = 0 if self.lines is None else int(self.lines[warp])
-        sectors = self.sectors(warp, 0 if self.common else apart)
-        carried = 0 if self.carried is None else int(self.carried[warp])
-        return int(self.passes[warp]), lines, sectors, carried
+        passes = int(self.passes[warp])
+        if self.pattern is None or self.lines is None:
+            return passes, 0, [], []
+        of_warp = slice(*self.pattern.bounds[warp : warp + 2].tolist())
+        sectors = self.pattern.numbers[of_warp] + (self.begin + (0 if self.common else apart))
+        carried = self.pattern.carried[of_warp]
+        return passes, int(self.lines[warp]), sectors.tolist(), carried.tolist()
 
     def as_common(self, ctas: int) -> Request:
         """Return the same, told to be common where each of several CTAs asks for the same sectors."""
@@ -111,9 +112,8 @@ class Request:
     @property
     def nbytes(self) -> int:
         """What keeping it takes."""
-        arrays = (self.passes, self.lines, self.carried)
-        held = sum(counts.nbytes for counts in arrays if counts is not None)
-        return held + (self.pattern.nbytes if self.pattern else 0)
+        lines = 0 if self.lines is None else self.lines.nbytes
+        return self.passes.nbytes + lines + (self.pattern.nbytes if self.pattern else 0)
 
 
 def of_shared(table: Array, asked: Array, nbytes: int) -> Array:
@@ -145,20 +145,26 @@ def of_matrices(table: Array, count: int) -> Array:
     return total
 
 
-def of_global(table: Array, asked: Array) -> tuple[Sectors, Array]:
-    """Return the sectors each warp asks for, and of how many lines; items do not cross sectors."""
-    sectors = np.sort((_filled(table, asked) // SECTOR).astype(np.int64), axis=1)
+def of_global(table: Array, asked: Array, nbytes: int) -> tuple[Sectors, Array]:
+    """Return the sectors each warp asks for, and of how many lines; items of so many bytes do not cross sectors."""
+    sectors = (_filled(table, asked) // SECTOR).astype(np.int64)
+    order = np.argsort(sectors, axis=1, kind="stable")
+    sectors, asks = (np.take_along_axis(per_lane, order, axis=1) for per_lane in (sectors, asked))
     lines = sectors // (LINE // SECTOR)
     asking = np.asarray(asked.any(axis=1))[:, None]
     new, new_lines = (_changes(per_lane) & asking for per_lane in (sectors, lines))
     bounds = np.append(0, np.cumsum(new.sum(axis=1)))
-    return Sectors(sectors[new], bounds), new_lines.sum(axis=1)
+    begun = np.flatnonzero(new)
+    lanes = np.add.reduceat(asks.reshape(-1), begun, dtype=np.int64) if len(begun) else begun
+    carried = (lanes * nbytes).astype(np.uint16)
+    return Sectors(sectors[new], bounds, carried), new_lines.sum(axis=1)
 
 
 def of_atomics(table: Array, asked: Array) -> Sectors:
     """Return the words that the lanes of each warp are at."""
     bounds = np.append(0, np.cumsum(asked.sum(axis=1)))
-    return Sectors((table[asked] // (SECTOR // WORDS)).astype(np.int64), bounds)
+    words = (table[asked] // (SECTOR // WORDS)).astype(np.int64)
+    return Sectors(words, bounds, np.full(len(words), SECTOR // WORDS, np.uint16))
 
 
 def _changes(ordered: Array) -> Array:

@@ -158,7 +158,7 @@ def _kind(i: DecodedInstruction, row: Row) -> tuple[int, tuple[int, int]]:
 
 def _stays_in_l1(i: DecodedInstruction, row: Row) -> bool:
     """Say whether L1 has what an instruction asked for: loads, and what is stored to local memory (CUDA Programming Guide)."""
-    if row.atomic or any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))):
+    if row.atomic or any(map(i.has, ("BYPASS", "STRONG"))):
         return False
     return row.loads or row.space == "local"
 

@@ -52,7 +52,7 @@ class Window:
         return (opened, closed) if opened and closed and opened.issued < closed.issued else None
 
 
-NOTHING: tuple[Served, Orders] = ((0, 0, [], 0), ())
+NOTHING: tuple[Served, Orders] = ((0, 0, [], []), ())
 """What an instruction asks for that asks for nothing."""
 
 

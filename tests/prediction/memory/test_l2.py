@@ -17,7 +17,7 @@ from ptxlab.prediction.memory.l2 import Cache, kept, reuse_of_uneven
 from ptxlab.prediction.memory.touched import Touched, _again, own
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.sm.requests import Request, Sectors
+from ptxlab.prediction.sm.requests import SECTOR, Request, Sectors
 from tests.prediction.running import joined
 
 KERNEL = """\
@@ -166,11 +166,24 @@ def test_a_grid_of_ctas_that_differ_finds_in_a_cold_cache_what_it_shares() -> No
 
 def test_an_instruction_comes_again_to_what_an_earlier_one_asked_for_at_first() -> None:
     def asked(*sectors: int) -> Request:
-        return Request(np.ones(1, int), Sectors(np.array(sectors), np.array([0, len(sectors)])))
+        bounds, whole = np.array([0, len(sectors)]), np.full(len(sectors), SECTOR)
+        return Request(np.ones(1, int), Sectors(np.array(sectors), bounds, whole))
 
     requests = {0: asked(1, 2), 1: asked(3, 4), 2: asked(2, 3, 8, 9), 3: asked(1, 2), 4: asked(50)}
     assert own(requests, np.array([7, 7, 8, 9, 7])) == {7: 0.0, 8: 0.5, 9: 1.0}
     assert own({}, np.array([], int)) == {}
+
+
+def test_what_others_have_asked_for_since_does_not_lie_in_between() -> None:
+    """Four loads that each come to every sector of the same eight; and what a loop's turns ask for, 100 apart."""
+    near = {step: np.arange(8) for step in range(4)}
+    assert _again(near, np.arange(4), np.ones(4), None) == {1.0: 24.0}
+    turns = {step: np.arange(8) + 100 * (step // 2 % 2) for step in range(8)}
+    (near, far), (few, many) = zip(
+        *_again(turns, np.arange(8) % 2, np.ones(2), None).items(), strict=True
+    )
+    assert (near, few, many) == (1.0, 32.0, 16.0)
+    assert far == pytest.approx(16, rel=0.2)
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100"])

@@ -15,6 +15,7 @@ import pytest
 
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.memory.l2 import Cache
+from ptxlab.prediction.memory.touched import Touched
 from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
 
@@ -123,8 +124,17 @@ def test_what_a_launch_has_left_is_there_if_it_fits() -> None:
     """An A100 has 40 MiB, whoever asks, but for what CTAs of both halves ask for, which is there twice."""
     mib = 1 << 20
     cache = Cache.of(find("a100"))
-    assert [cache.has_all(n * mib, 1.0) for n in (20, 21, 40, 41)] == [True, True, True, False]
-    assert [cache.has_all(n * mib, 9.0) for n in (20, 21)] == [True, False]
+
+    def has_all(size: int, ctas: int, stored: int = 0) -> bool:
+        touched, there = (
+            Touched({0: times * size * mib} if times else {}, {1: stored * mib}, {})
+            for times in (ctas, min(ctas, 1))
+        )
+        return cache.has_all(touched, there)
+
+    assert [has_all(n, 1) for n in (20, 21, 40, 41)] == [True, True, True, False]
+    assert [has_all(n, 9) for n in (20, 21)] == [True, False]
+    assert [has_all(0, 0, n) for n in (40, 41)] == [True, False]
     fits, larger = (scaled("a100", n * mib // 16, 256) for n in (39, 41))
     assert fits.dram_bytes == 0
     assert larger.dram_bytes == pytest.approx(41 * mib, rel=1e-3)

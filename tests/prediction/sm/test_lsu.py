@@ -41,7 +41,7 @@ def unit(shared: int = 0, busy: dict[str, float] | None = None, **memory: float)
 LOAD = InstructionTiming(
     MEMORY, (), 0, L1, 1, (), writes=0, frees=1, reads=(), loads=True, cached=True
 )
-STORE = replace(LOAD, loads=False, cached=False, merges=True)
+STORE = replace(LOAD, loads=False, cached=False, merges=True, hits=0.0)
 ATOMIC = replace(STORE, merges=False)
 FOUR = (0, 1, [0, 1, 2, 3])
 
@@ -51,12 +51,12 @@ def asking(
     t: InstructionTiming,
     asks: tuple[int, int, list[int]],
     now: float,
-    stored: float = SECTOR,
+    stored: int = SECTOR,
     number: int = 0,
 ) -> Warp:
     """Return a warp that has asked, of another sub-partition each time; of each sector it stores so many bytes."""
     warp = Warp(0, [0], number=number, part=int(now) % 4)
-    lsu.request(warp, t, (*asks, int(stored * len(asks[2]))), now)
+    lsu.request(warp, t, (*asks, [stored] * len(asks[2])), now)
     return warp
 
 
@@ -84,25 +84,26 @@ def test_a_store_leaves_beside_what_is_loaded_and_nobody_waits_for_it() -> None:
     assert (busy["stores"], busy["l2"]) == (16, 8)
 
 
-HALF = SECTOR / 2
+HALF = SECTOR // 2
 
 
 @pytest.mark.parametrize(
     ("second", "stored", "at", "number", "cycles"),
     [
         (STORE, HALF, 8, 0, 8 + 3 * 4),
-        (STORE, HALF / 2, 8, 0, 4 * 8),
+        (STORE, HALF // 2, 8, 0, 4 * 8),
         (STORE, HALF, 8, 1, 7 * 8),
         (STORE, HALF, 500, 0, 7 * 8),
         (STORE, SECTOR, 500, 0, 4 * 8 + 3 * 4),
         (ATOMIC, HALF, 8, 0, 4 * 8 + 3 * 4),
+        (replace(STORE, hits=1.0), HALF, 500, 0, 4 * 8 + 3 * 4),
     ],
 )
 def test_what_a_warp_stores_goes_with_what_it_stored_to_a_sector_that_waits_to_leave(
-    second: InstructionTiming, stored: float, at: float, number: int, cycles: float
+    second: InstructionTiming, stored: int, at: float, number: int, cycles: float
 ) -> None:
     """4 cycles for a whole sector, 8 for a part of one: the other halves come in time, but of one sector, or late, or are
-    no halves, or of another warp, or atomics, which are not told apart.
+    no halves, or of another warp, or atomics, which are not told apart. A part of what L2 has takes no longer than all.
     """
     busy: dict[str, float] = defaultdict(float)
     lsu = unit(busy=busy)
@@ -117,6 +118,8 @@ def test_who_stores_knows_when_the_last_has_left() -> None:
     assert asking(lsu, STORE, (0, 1, [4]), 1, HALF).stored == 2 + 4 * 4 + 8
     assert asking(lsu, STORE, (0, 1, [4]), 2, HALF).stored == 2 + 4 * 4 + 4
     assert asking(lsu, STORE, (0, 1, [8]), 1000).stored == 1000 + 2 + 4
+    assert asking(lsu, ATOMIC, (0, 1, [9]), 2000).stored == 2000 + 2 + 4
+    assert asking(lsu, ATOMIC, (0, 1, [9]), 2001).stored == 2000 + 2 + 4 + 4  # each goes alone
 
 
 def test_what_l1_has_or_is_on_its_way_there_is_not_asked_again() -> None:
@@ -185,10 +188,10 @@ def test_a_load_of_many_lines_holds_the_pipe(lines: int, passes: int, measured: 
 
 @pytest.mark.parametrize(
     ("passes", "nbytes", "cycles"),
-    [(1, 128, 2), (2, 128, 2), (32, 128, 32), (8, 32, 8), (4, 512, 8), (2, 0, 4)],
+    [(1, 128, 2), (2, 128, 2), (32, 128, 32), (8, 32, 8), (4, 512, 8), (2, None, 4)],
 )
 def test_a_pass_that_brings_few_lanes_their_words_takes_one_cycle_on_turing(
-    passes: int, nbytes: int, cycles: int
+    passes: int, nbytes: int | None, cycles: int
 ) -> None:
     """64 bytes a cycle go to registers: a line takes two, and a word of each of 32 lines 32, which is what loads of a
     line a lane take an RTX 2060 and a GTX 1650 (R100001/Programming-Massively-Parallel-Processors). How many bytes is
@@ -196,9 +199,10 @@ def test_a_pass_that_brings_few_lanes_their_words_takes_one_cycle_on_turing(
     """
     busy: dict[str, float] = defaultdict(float)
     lsu, warp = unit(busy=busy, wavefront=2, request=1), Warp(0, [0])
-    lsu.request(warp, LOAD, (passes, 1, [], nbytes), 0)
+    carried = [] if nbytes is None else [nbytes]
+    lsu.request(warp, LOAD, (passes, 1, [], carried), 0)
     assert busy["lsu"] == cycles
-    lsu.request(warp, STORE, (passes, 1, [], nbytes), 0)
+    lsu.request(warp, STORE, (passes, 1, [], carried), 0)
     assert busy["lsu"] == cycles + 2 * passes
 
 
@@ -233,9 +237,9 @@ def test_what_is_copied_is_looked_up_while_it_passes(lines: int) -> None:
     """16 sectors take 32 cycles of 16 bytes; the next copy's begin when these are through, and 4 cycles of shared memory."""
     past = replace(LOAD, copies=True, cached=False)
     lsu, warp = unit(), Warp(0, [0])
-    lsu.request(warp, past, (4, lines, list(range(16)), 0), 0)
+    lsu.request(warp, past, (4, lines, list(range(16)), []), 0)
     assert warp.copies == 4 + L2
-    lsu.request(warp, past, (4, lines, list(range(16, 32)), 0), 0)
+    lsu.request(warp, past, (4, lines, list(range(16, 32)), []), 0)
     assert warp.copies == 4 + 32 + L2
 
 
@@ -245,9 +249,9 @@ def test_six_instructions_of_a_sub_partition_are_one_too_many() -> None:
     shared = replace(LOAD, latency=SHARED, cached=False)
     for _ in range(5):
         assert lsu.full_until(0, 0) == 0
-        lsu.request(warp, shared, (1, 0, [], 0), 0)
+        lsu.request(warp, shared, (1, 0, [], []), 0)
     assert lsu.full_until(0, 0) == 0  # one of them is in the unit
-    lsu.request(warp, shared, (1, 0, [], 0), 0)
+    lsu.request(warp, shared, (1, 0, [], []), 0)
     assert lsu.full_until(0, 0) == 4
     assert lsu.full_until(1, 0) == 0
     assert lsu.full_until(0, 4) == 0
@@ -255,10 +259,10 @@ def test_six_instructions_of_a_sub_partition_are_one_too_many() -> None:
 
 def test_sources_are_read_when_the_request_is_served() -> None:
     lsu, warp, shared = unit(), Warp(0, [0]), replace(LOAD, latency=SHARED, cached=False)
-    lsu.request(warp, shared, (1, 0, [], 0), 0)
+    lsu.request(warp, shared, (1, 0, [], []), 0)
     assert warp.board[1] == 10
-    lsu.request(warp, shared, (40, 0, [], 0), 0)
-    lsu.request(warp, shared, (1, 0, [], 0), 1)
+    lsu.request(warp, shared, (40, 0, [], []), 0)
+    lsu.request(warp, shared, (1, 0, [], []), 1)
     assert warp.board[1] == 44  # served behind the forty
 
 

@@ -20,7 +20,7 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.observe.profile import count
 from ptxlab.prediction.following.interpreter import requests, run
-from ptxlab.prediction.sm.requests import Request, of_shared
+from ptxlab.prediction.sm.requests import Request, of_global, of_shared
 
 SHARED = """\
 .version 7.0
@@ -99,3 +99,18 @@ def test_lanes_that_ask_for_the_same_two_by_two_go_together() -> None:
     assert of_shared(lanes * np.uint64(128), every, 4).tolist() == [32]
     nobody = np.zeros((1, 32), bool)
     assert of_shared(lanes, nobody, 4).tolist() == [0]
+
+
+def test_of_each_sector_as_much_is_carried_as_its_lanes_ask_for() -> None:
+    """Of 8 bytes a lane from the third word on the first and the last sector are parts; of a lane that does not ask nothing."""
+    words = np.uint64(4096 + 8) + np.arange(32, dtype=np.uint64) * np.uint64(8)
+    table, every = np.stack([words, words - np.uint64(8)]), np.ones((2, 32), bool)
+    sectors, lines = of_global(table, every, 8)
+    assert np.split(sectors.carried, sectors.bounds[1:-1])[0].tolist() == [24, *7 * [32], 8]
+    assert np.split(sectors.carried, sectors.bounds[1:-1])[1].tolist() == 8 * [32]
+    assert lines.tolist() == [3, 2]
+    every[:, 1:] = every[1] = False
+    few, _ = of_global(table, every, 8)
+    assert (few.carried.tolist(), few.numbers.tolist()) == ([8], [128])
+    nobody, lines = of_global(table, np.zeros((2, 32), bool), 8)
+    assert (len(nobody.carried), lines.tolist()) == (0, [0, 0])

@@ -10,7 +10,7 @@ import pytest
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import LAUNCH_SECONDS
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.sm.requests import Request, Sectors
+from ptxlab.prediction.sm.requests import SECTOR, Request, Sectors
 from ptxlab.prediction.sm.sm import Sm
 from ptxlab.prediction.sm.succession import ROUNDS, SuccessionSm
 from ptxlab.prediction.sm.timing import EXIT, FIXED, InstructionTiming
@@ -76,8 +76,10 @@ def test_what_all_ctas_ask_for_is_told_from_what_each_has_for_itself() -> None:
     """Two CTAs of two warps: rows of their own, and one that all read."""
     bounds = np.array([0, 2, 3, 5, 6])
     passes = np.ones(4, np.int64)
-    own = Request(passes, Sectors(np.array([0, 1, 8, 16, 17, 24]), bounds))
-    shared = Request(passes, Sectors(np.array([0, 1, 8, 0, 1, 8]), bounds))
+    own, shared = (
+        Request(passes, Sectors(np.array(sectors), bounds, np.full(6, SECTOR)), passes)
+        for sectors in ([0, 1, 8, 16, 17, 24], [0, 1, 8, 0, 1, 8])
+    )
     assert own.as_common(2).served(1, 100)[2] == [108]
     assert shared.as_common(2).served(3, 100)[2] == [8]
     assert shared.as_common(1).served(3, 100)[2] == [108], "of one CTA nobody knows"

@@ -33,7 +33,7 @@ def test_what_waits_for_a_scoreboard_takes_a_latency_of_the_chip(
 @in_one_test(
     ("text", "cached"),
     [
-        ("LDG.E R0, [R4.64]", True), ("LDL R0, [R1]", True), ("STL R0, [R1]", True), ("STG.E [R4.64], R0", False),
+        ("LDG.E R0, [R4.64]", True), ("LDG.E.CONSTANT R0, [R4.64]", True), ("LDL R0, [R1]", True), ("STL R0, [R1]", True), ("STG.E [R4.64], R0", False),
         ("LDG.E.STRONG.GPU R0, [R4.64]", False), ("LDGSTS.E.BYPASS.128 [R0], [R4.64]", False),
     ],
 )  # fmt: skip
