@@ -118,8 +118,10 @@ def test_who_stores_knows_when_the_last_has_left() -> None:
     assert asking(lsu, STORE, (0, 1, [4]), 1, HALF).stored == 2 + 4 * 4 + 8
     assert asking(lsu, STORE, (0, 1, [4]), 2, HALF).stored == 2 + 4 * 4 + 4
     assert asking(lsu, STORE, (0, 1, [8]), 1000).stored == 1000 + 2 + 4
-    assert asking(lsu, ATOMIC, (0, 1, [9]), 2000).stored == 2000 + 2 + 4
-    assert asking(lsu, ATOMIC, (0, 1, [9]), 2001).stored == 2000 + 2 + 4 + 4  # each goes alone
+    each = [
+        asking(lsu, t, (0, 1, [9]), 2000 + n).stored for n, t in enumerate((STORE, *[ATOMIC] * 3))
+    ]
+    assert each == [2000 + 2 + 4 * n for n in (1, 2, 3, 4)]  # atomics go each alone
 
 
 def test_what_l1_has_or_is_on_its_way_there_is_not_asked_again() -> None:
