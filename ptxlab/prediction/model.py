@@ -174,10 +174,20 @@ class LaunchModel:
         gpu = self._base.gpu
         if self._told or gpu.clock_at(multiplied, 1.0) >= self._clock:
             return self._predict(what_if)
-        used = self._predict(what_if, roughly=True).used
+        rough = self._ran(self._model.changed(what_if), what_if.fits(self.fits).ctas, roughly=True)
+        used = self._told_of(what_if, self._model, rough).used
         clock = gpu.clock_at(used.get("tensor", 0.0) * multiplied, used["fma"])
         model = self._at(clock) if clock < self._clock else self
-        return model._predict(what_if)
+        return model._predict(what_if, rough)
+
+    def _predict(self, what_if: WhatIf, rough: GridRun | None = None) -> Prediction:
+        """Predict it at this clock, beginning from a ``rough`` run at another if there is one."""
+        model, fit = self._model.changed(what_if), what_if.fits(self.fits).ctas
+        queued = cache(lambda wait: self._ran(model.queued(wait), fit))
+        begun, hertz = rough or queued(0.0), self._clock * 1e6
+        queue = DramQueue.of(self._chip, begun.reuse)
+        wait = queue.settled(lambda wait: queued(wait).cycles / hertz, begun.cycles / hertz)
+        return self._told_of(what_if, model, queued(wait))
 
     def _ran(self, model: ResidentModel, fit: int, roughly: bool = False) -> GridRun:
         sms, survey = self._chip.gpu.sms, self._survey
@@ -191,16 +201,15 @@ class LaunchModel:
         other._model = self._model.on(other._chip)
         return other
 
-    def _predict(self, what_if: WhatIf, roughly: bool = False) -> Prediction:
-        chip, model, fits = self._chip, self._model.changed(what_if), what_if.fits(self.fits)
-        code, ctas, sms, hertz = self._code, self._ctas, self._chip.gpu.sms, self._clock * 1e6
-        ran = self._ran(model, fits.ctas, roughly)
-        queue = DramQueue.of(chip, ran.reuse)
-        if not roughly:
-            queued = cache(lambda wait: self._ran(model.queued(wait), fits.ctas) if wait else ran)
-            ran = queued(queue.settled(lambda wait: queued(wait).cycles / hertz))
+    def _told_of(self, what_if: WhatIf, model: ResidentModel, ran: GridRun) -> Prediction:
+        """Say what comes of a grid that a model has run."""
+        chip, fits, code = self._chip, what_if.fits(self.fits), self._code
+        ctas, sms, hertz = self._ctas, chip.gpu.sms, self._clock * 1e6
         run, cycles, reuse = ran.run, ran.cycles, ran.reuse
-        outside = {"dram": queue.seconds, "ctas": ctas * what_if.chip(chip).cta / hertz}
+        outside = {
+            "dram": chip.dram_seconds(reuse.loaded, reuse.stored, reuse.pieces),
+            "ctas": ctas * what_if.chip(chip).cta / hertz,
+        }
         if self._survey.atomic_cycles:
             outside["atomics"] = self._survey.atomic_cycles / hertz
         seconds = max(cycles / hertz, *outside.values())

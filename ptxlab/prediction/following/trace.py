@@ -16,7 +16,7 @@ MANY_TURNS = 16
 FEW_TILES = 3
 """Tiles of a persistent kernel that are run: the first, and two that show what all cost."""
 
-ENOUGH = 24_000
+ENOUGH = 60_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""
 
 LONG = 50_000

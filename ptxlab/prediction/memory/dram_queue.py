@@ -35,12 +35,12 @@ class DramQueue:
         used = self.seconds / launch
         return self.each * used / math.sqrt(1 - used) if used < 1 else math.inf
 
-    def settled(self, took: Callable[[float], float]) -> float:
-        """Return how long loads wait of a launch which ``took`` so many seconds if they waited so many."""
-        known = {0.0: took(0.0)}
-        if not self.each or self.wait(known[0.0]) < LEAST:
+    def settled(self, took: Callable[[float], float], without: float) -> float:
+        """Return how long loads wait of a launch which ``took`` so many seconds if they waited so many, and roughly so many ``without``."""
+        known = {0.0: without}
+        if not self.each or self.wait(without) < LEAST:
             return 0.0
-        last, wait = 0.0, min(self.wait(max(known[0.0], 1.1 * self.seconds)), MOST)
+        last, wait = 0.0, min(self.wait(max(without, 1.1 * self.seconds)), MOST)
         for _ in range(_RUNS):
             known[wait] = took(wait)
             last, wait = wait, self._meeting(known)
