@@ -99,6 +99,7 @@ def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(
     rows, columns = 82 * ROWS[kernel], 24 * COLUMNS[kernel]
     monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
     monkeypatch.setattr(trace, "ENOUGH", 1)
+    monkeypatch.setattr(trace, "LESS", 1)
     monkeypatch.setattr(trace, "MOST", 1 << 60)
     whole = softmax(kernel, rows, columns)
     monkeypatch.setattr(trace, "MOST", 1)
@@ -118,6 +119,7 @@ def test_more_turns_of_a_loop_say_the_same_of_the_rest(
     source.write_text(PRODUCT)
     monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
     monkeypatch.setattr(trace, "ENOUGH", 1)
+    monkeypatch.setattr(trace, "LESS", 1)
     matrices = [np.zeros((n, n), np.float32) for _ in range(3)]
     cycles = []
     for turns in (4, 8, 16):
@@ -313,3 +315,6 @@ def test_other_loops_are_shortened_only_where_much_is_issued_and_something_is_ga
     assert heads(len(numbers) - 2 * (299 - 32)) == [1]
     assert heads(len(numbers) - 2 * (299 - 32) - 1) == [1, 3]
     assert heads(1) == [1, 3]  # and no more, though the outer of the last has nine turns
+    assert [sample.few for sample in trace.sampled(numbers, NONE, 2000)][:2] == [6, 6]
+    monkeypatch.setattr(trace, "MOST", 1 << 30)
+    assert [sample.few for sample in trace.sampled(numbers, NONE, 2000)] == [15]

@@ -16,8 +16,8 @@ MANY_TURNS = 16
 FEW_TILES = 3
 """Tiles of a persistent kernel that are run: the first, and two that show what all cost."""
 
-ENOUGH = 60_000
-"""Instructions of all warps in the turns that are kept, if those are not too few or too many."""
+ENOUGH, LESS = 60_000, 24_000
+"""Instructions of all warps in the turns that are kept, if those are not too few or too many; less where several loops lose turns, for each of which another run is made."""
 
 LONG = 50_000
 """Instructions of all warps in a turn of which half as many show what all cost."""
@@ -84,18 +84,25 @@ def sampled(
 
     The hottest comes first, and others until what is left is little enough to be run.
     """
-    left = np.ones(len(numbers), bool)
-    rest = loops(numbers, returns, times)
+    every = loops(numbers, returns, times)
+    chosen = _sampled(every, len(numbers), warps, ENOUGH)
+    return chosen if len(chosen) < 2 else _sampled(every, len(numbers), warps, LESS)
+
+
+def _sampled(every: Sequence[Loop], length: int, warps: int, enough: int) -> list[SampledLoop]:
+    left, rest = np.ones(length, bool), list(every)
     hot = hottest(rest)
     chosen: list[SampledLoop] = []
     while hot is not None:
-        chosen.append(_shortened(hot, left, warps))
+        chosen.append(_shortened(hot, left, warps, enough))
         rest.remove(hot)
-        left = kept(len(numbers), chosen)
+        left = kept(length, chosen)
         if np.count_nonzero(left) * warps <= MOST:
             break
         gains = {
-            loop.head: _instructions(loop.after(2 * _shortened(loop, left, warps).few), left)
+            loop.head: _instructions(
+                loop.after(2 * _shortened(loop, left, warps, enough).few), left
+            )
             for loop in rest
         }
         gaining = (loop for loop in rest if gains[loop.head])
@@ -103,11 +110,11 @@ def sampled(
     return chosen
 
 
-def _shortened(loop: Loop, left: Array, warps: int) -> SampledLoop:
-    """Return a loop with as many turns of each run as show what all cost, of instructions that are ``left``."""
+def _shortened(loop: Loop, left: Array, warps: int, enough: int) -> SampledLoop:
+    """Return a loop with as many turns of each run as show what all cost, ``enough`` instructions of those that are ``left``."""
     body = max(_instructions(loop.after(0), left), 1) / max(turns_in(loop, left), 1)
     least = FEW_TURNS // 2 if body * warps > LONG else FEW_TURNS
-    return SampledLoop(loop, int(np.clip(ENOUGH / (body * warps), least, MANY_TURNS)))
+    return SampledLoop(loop, int(np.clip(enough / (body * warps), least, MANY_TURNS)))
 
 
 def alike(
