@@ -448,12 +448,13 @@ def orders(pairs: list[tuple[float, float]], apart: float) -> list[bool]:
 
 
 def kendall(pairs: list[tuple[float, float]]) -> float:
-    """Return Kendall's tau-b of two orders: 1 where they are the same, -1 where one is the other reversed."""
+    """Return Kendall's tau-b of two orders: 1 where they are the same, -1 where one is the other reversed, 0 where one has none."""
     signs = [
         (np.sign(a - c), np.sign(b - d)) for at, (a, b) in enumerate(pairs) for c, d in pairs[:at]
     ]
     x, y = np.array(signs).T
-    return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+    told = np.sqrt((x * x).sum() * (y * y).sum())
+    return float((x * y).sum() / told) if told else 0.0
 
 
 def spread(rows: Iterable[Row]) -> str:

@@ -123,6 +123,7 @@ def test_the_order_of_predicted_times_is_told_of_those_that_are_apart() -> None:
     assert bench_predict.kendall(pairs) == 0.0
     assert bench_predict.kendall([(a, -b) for a, b in pairs]) == 0.0
     assert bench_predict.kendall(pairs[2:]) == 1.0
+    assert bench_predict.kendall([(a, 9.0) for a, _ in pairs]) == 0.0, "no order is told"
 
 
 def test_of_what_an_author_tried_the_fastest_is_held_against_the_time(tmp_path: Path) -> None:

@@ -52,8 +52,10 @@ class Survey:
 
     @property
     def typical(self) -> int:
-        """The CTA in the middle of those that do as the one that issues most."""
-        return int(self.ctas[self._typical[len(self._typical) // 2]])
+        """The CTA in the middle of those that issue most, with which a launch ends."""
+        issued = self.issued[self._typical]
+        most = self._typical[issued == issued.max()]
+        return int(self.ctas[most[len(most) // 2]])
 
     @property
     def _typical(self) -> Array:
