@@ -51,15 +51,8 @@ def of_alike(
     full = model.run(followed, reuse, min(ctas, sms)) if generations > 1 else first
     cycles = first.cycles + full.cycles * (generations - 1) if generations else 0.0
     if tail:
-        there = reuse if generations else reuse.first
-        left = -(-tail // sms)
-        if left != together or (tail < sms and generations):
-            rest = (
-                model.followed(model.apart(left, survey.typical)) if left != together else followed
-            )
-            cycles += model.run(rest, there, min(tail, sms)).cycles
-        else:
-            cycles += model.run(followed, there, min(ctas, sms)).cycles
+        rest = model.followed(model.apart(-(-tail // sms), survey.typical))
+        cycles += model.run(rest, reuse if generations else reuse.first, min(tail, sms)).cycles
     return GridRun(full, cycles, runs, reuse)
 
 

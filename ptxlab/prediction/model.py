@@ -174,7 +174,7 @@ class LaunchModel:
         gpu = self._base.gpu
         if self._told or gpu.clock_at(multiplied, 1.0) >= self._clock:
             return self._predict(what_if)
-        rough = self._ran(self._model.changed(what_if), what_if.fits(self.fits).ctas, roughly=True)
+        rough = self._ran(self._model.changed(what_if), what_if, roughly=True)
         used = self._told_of(what_if, self._model, rough).used
         clock = gpu.clock_at(used.get("tensor", 0.0) * multiplied, used["fma"])
         model = self._at(clock) if clock < self._clock else self
@@ -182,15 +182,15 @@ class LaunchModel:
 
     def _predict(self, what_if: WhatIf, rough: GridRun | None = None) -> Prediction:
         """Predict it at this clock, beginning from a ``rough`` run at another if there is one."""
-        model, fit = self._model.changed(what_if), what_if.fits(self.fits).ctas
-        queued = cache(lambda wait: self._ran(model.queued(wait), fit))
+        model = self._model.changed(what_if)
+        queued = cache(lambda wait: self._ran(model.queued(wait), what_if))
         begun, hertz = rough or queued(0.0), self._clock * 1e6
         queue = DramQueue.of(self._chip, begun.reuse)
         wait = queue.settled(lambda wait: queued(wait).cycles / hertz, begun.cycles / hertz)
         return self._told_of(what_if, model, queued(wait))
 
-    def _ran(self, model: ResidentModel, fit: int, roughly: bool = False) -> GridRun:
-        sms, survey = self._chip.gpu.sms, self._survey
+    def _ran(self, model: ResidentModel, what_if: WhatIf, roughly: bool = False) -> GridRun:
+        sms, survey, fit = self._chip.gpu.sms, self._survey, what_if.fits(self.fits).ctas
         if survey.alike:
             return of_alike(model, survey, self._ctas, fit, sms, roughly)
         return of_uneven(model, survey, self._ctas, fit, sms)

@@ -120,7 +120,7 @@ class DevicePart:
         }
         if self.hosted:
             headers[PRELUDE_NAME] = STANDARD * self.bridged + PRELUDE
-            headers |= OF_KERNELS | {n: OF_KERNELS.get(n, "") for n in self.host_headers}
+            headers |= dict.fromkeys(self.host_headers, "") | OF_KERNELS
         return headers
 
     def _changed(self) -> set[str]:

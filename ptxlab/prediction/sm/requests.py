@@ -28,21 +28,24 @@ Served = tuple[int, int, list[int], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sectors:
-    """The ``numbers`` of the sectors that warps ask for; those of warp n begin at ``bounds[n]``.
-
-    ``carried`` are the bytes of each that the warp's lanes store, or load into registers.
-    """
+class Places:
+    """The ``numbers`` of what warps ask for; those of warp n begin at ``bounds[n]``."""
 
     numbers: Array
     bounds: Array
-    carried: Array
 
     @property
     def warps(self) -> Array:
         """The warp that asks for each of them, by number."""
         counts = np.diff(self.bounds)
         return np.repeat(np.arange(len(counts)), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Sectors(Places):
+    """Sectors, of each of which lanes of the warp store ``carried`` bytes, or load them into registers."""
+
+    carried: Array
 
     @property
     def nbytes(self) -> int:
@@ -64,8 +67,8 @@ class Request:
     """The sector from which those of the pattern are counted, and the words of ``lanes``."""
     common: bool = False
     """Whether what CTAs of other rounds ask for is the same, and does not lie apart from it."""
-    lanes: Sectors | None = None
-    """Of an atomic the word that each lane is at, by number, as ``Sectors`` has sectors."""
+    lanes: Places | None = None
+    """Of an atomic the word that each lane is at."""
 
     @property
     def words(self) -> tuple[Array, Array]:
@@ -160,11 +163,10 @@ def of_global(table: Array, asked: Array, nbytes: int) -> tuple[Sectors, Array]:
     return Sectors(sectors[new], bounds, carried), new_lines.sum(axis=1)
 
 
-def of_atomics(table: Array, asked: Array) -> Sectors:
+def of_atomics(table: Array, asked: Array) -> Places:
     """Return the words that the lanes of each warp are at."""
     bounds = np.append(0, np.cumsum(asked.sum(axis=1)))
-    words = (table[asked] // (SECTOR // WORDS)).astype(np.int64)
-    return Sectors(words, bounds, np.full(len(words), SECTOR // WORDS, np.uint16))
+    return Places((table[asked] // (SECTOR // WORDS)).astype(np.int64), bounds)
 
 
 def _changes(ordered: Array) -> Array:
