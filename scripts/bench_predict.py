@@ -1,10 +1,10 @@
-"""Predict kernels that others published, and write docs/predict.md's table beside what they measured.
+"""Predict kernels that others published, and write docs/predict.md's summary and docs/published_times.md's tables.
 
 python scripts/bench_predict.py --sources FOLDER [--only TEXT] [--anew] [--workers N]
 
 FOLDER has clones of the repositories that benchmarks/published.toml names, each under its own name; none
 of their code is part of ptxlab. What is not there is left out, by name. Each prediction is written to
-benchmarks/predicted.json when it is made, so that who stops it goes on where it was; --anew makes all again. The page is
+benchmarks/predicted.json when it is made, so that who stops it goes on where it was; --anew makes all again. The pages are
 remade when all are on record.
 """
 
@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -46,7 +46,7 @@ from ptxlab.prediction.unfilled import Shaped, UnfilledDevice
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "benchmarks" / "published.toml"
 PREDICTED = ROOT / "benchmarks" / "predicted.json"
-PAGE = ROOT / "docs" / "predict.md"
+PAGE, EVERY_TIME = (ROOT / "docs" / name for name in ("predict.md", "published_times.md"))
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 HEAD = ("kernel", "of", "GPU", "size", "clock", "published", "predicted", "time", "bound")
 TYPES = {
@@ -327,8 +327,17 @@ def main() -> None:
             write_whole(PREDICTED, written(record))
             print(told.refused or "  ".join(line(rows[name], told)), f"{told.cpu} s", flush=True)
     if len(record) == len(rows):
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(remade(page, rows, record, published["left_out"]), encoding="utf-8")
+        told_of = [(rows[name], told) for name, told in record.items() if not told.refused]
+        absent = [f"- {name}: {told.refused}" for name, told in record.items() if told.refused]
+        absent += [
+            f"- {row['name']} of {row['repository']} ({row['rows']:,} rows): {row['why']}"
+            for row in published["left_out"]
+        ]
+        for page, body in (
+            (PAGE, summary(told_of, len(rows))),
+            (EVERY_TIME, every_time(told_of, absent)),
+        ):
+            page.write_text(remade(page.read_text(encoding="utf-8"), body), encoding="utf-8")
 
 
 def read() -> dict[str, Predicted]:
@@ -345,40 +354,45 @@ def written(record: dict[str, Predicted]) -> bytes:
 Row = tuple[dict[str, Any], Predicted]
 
 
-def remade(
-    text: str,
-    published: dict[str, dict[str, Any]],
-    record: dict[str, Predicted],
-    left_out: Sequence[dict[str, Any]],
-) -> str:
-    """Return the page with its table remade from what is on record."""
-    rows = [(published[name], told) for name, told in record.items() if not told.refused]
-    absent = [f"- {name}: {told.refused}" for name, told in record.items() if told.refused]
-    absent += [
-        f"- {row['name']} of {row['repository']} ({row['rows']} rows): {row['why']}"
-        for row in left_out
-    ]
+def remade(text: str, body: Iterable[Iterable[str]]) -> str:
+    """Return a page with what is between its marks made again."""
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    told = "\n\n".join("\n".join(part) for part in body)
+    return f"{before}{BEGIN}\n\n{told}\n\n{END}{after}"
+
+
+def summary(rows: Sequence[Row], published: int) -> list[list[str]]:
+    """Return how far off predictions are, of so many ``published`` times, by kind and by GPU, and in which order they are."""
     locked = [row for row in rows if row[0].get("locked")]
     held_out = [row for row in rows if row[0]["held_out"]]
     cpu = [told.cpu for _, told in rows]
-    summary = (
-        f"{len(rows)} of {len(published)} published times, of {len({row['gpu'] for row, _ in rows})} GPUs: the predicted "
+    told_of = (
+        f"{len(rows)} of {published} published times, of {len({row['gpu'] for row, _ in rows})} GPUs: the predicted "
         f"one is {spread(rows)}. Of the {len(locked)} whose clock was locked it is "
         f"{spread(locked)}; of the {len(held_out)} that were looked at only when the model stood, {spread(held_out)}. "
         f"Predicting one took {statistics.median(cpu):.1f} s of a core in the middle and {max(cpu):.0f} at most, when it was "
         f"compiled, and at most {max(told.mib for _, told in rows):.0f} MiB."
     )
-    parts = [
-        [summary],
+    return [
+        [told_of],
         grouped("kind", rows, lambda row: row.get("kind", KINDS.get(row.get("dtype", "f32"), KINDS["f16"]))),
         grouped("GPU", rows, lambda row: find(row["gpu"]).gpu.name),
-        table(HEAD, [line(*row) for row in rows]),
-        ranking(rows),
-        ["Left out:", "", *absent],
+        [order(families(rows))],
     ]  # fmt: skip
-    body = "\n\n".join("\n".join(part) for part in parts)
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    return f"{before}{BEGIN}\n\n{body}\n\n{END}{after}"
+
+
+def every_time(rows: Sequence[Row], absent: Sequence[str]) -> list[list[str]]:
+    """Return a table of all times, how the kernels of each family are ranked, and what is left out."""
+    ranks = [
+        (*family, str(len(pairs)), f"{kendall(pairs):.2f}")
+        for family, pairs in families(rows).items()
+    ]
+    return [
+        table(HEAD, [line(*row) for row in rows]),
+        ["## The order of kernels", "", "Kendall's tau of the predicted order beside the published one, of four kernels or more:"],
+        table(("of", "GPU", "size", "kernels", "tau"), ranks),
+        ["## Left out", "", *absent],
+    ]  # fmt: skip
 
 
 def grouped(what: str, rows: Iterable[Row], key: Callable[[dict[str, Any]], str]) -> list[str]:
@@ -412,32 +426,35 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def ranking(rows: Iterable[Row]) -> list[str]:
-    """Return a table of how kernels of a repository on a GPU, at one size, are ranked, where there are four or more."""
-    families: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+Pairs = list[tuple[float, float]]
+"""Times of kernels, published and predicted."""
+
+
+def families(rows: Iterable[Row]) -> dict[tuple[str, ...], Pairs]:
+    """Return the times of kernels of a repository on a GPU, at one size, where there are four or more."""
+    every: dict[tuple[str, ...], Pairs] = {}
     for row, told in rows:
         _, of, gpu, size, *_ = line(row, told)
-        families.setdefault((of, gpu, size), []).append((row["seconds"], told.seconds))
-    ranked = {family: pairs for family, pairs in families.items() if len(pairs) > 3}
-    told_of = [
-        (*family, str(len(pairs)), f"{kendall(pairs):.2f}") for family, pairs in ranked.items()
-    ]
-    mean = statistics.mean(float(each[-1]) for each in told_of)
+        every.setdefault((of, gpu, size), []).append((row["seconds"], told.seconds))
+    return {family: pairs for family, pairs in every.items() if len(pairs) > 3}
+
+
+def order(ranked: Mapping[tuple[str, ...], Pairs]) -> str:
+    """Say how often kernels of a family are predicted in the order in which they were measured."""
+    mean = statistics.mean(kendall(pairs) for pairs in ranked.values())
     told_apart = [alike for pairs in ranked.values() for alike in orders(pairs, APART)]
-    return [
-        f"Kendall's tau of the predicted order of a family beside the published one, {mean:.2f} on average. Of the "
-        f"{len(told_apart):,} pairs in a family that were measured more than {APART:.0%} apart, "
-        f"{statistics.mean(told_apart):.1%} are predicted in that order:",
-        "",
-        *table(("of", "GPU", "size", "kernels", "tau"), told_of),
-    ]
+    return (
+        f"Kendall's tau of the predicted order of a family beside the published one is {mean:.2f} on average, of "
+        f"{len(ranked)} families. Of the {len(told_apart):,} pairs in a family that were measured more than {APART:.0%} apart, "
+        f"{statistics.mean(told_apart):.1%} are predicted in that order."
+    )
 
 
 APART = 0.02
 """How far apart two times are that somebody who measures them again finds in the same order."""
 
 
-def orders(pairs: list[tuple[float, float]], apart: float) -> list[bool]:
+def orders(pairs: Pairs, apart: float) -> list[bool]:
     """Say of every two times that were published so far ``apart`` whether they are predicted in the same order."""
     return [
         (a - c) * (b - d) > 0
@@ -447,7 +464,7 @@ def orders(pairs: list[tuple[float, float]], apart: float) -> list[bool]:
     ]
 
 
-def kendall(pairs: list[tuple[float, float]]) -> float:
+def kendall(pairs: Pairs) -> float:
     """Return Kendall's tau-b of two orders: 1 where they are the same, -1 where one is the other reversed, 0 where one has none."""
     signs = [
         (np.sign(a - c), np.sign(b - d)) for at, (a, b) in enumerate(pairs) for c, d in pairs[:at]

@@ -37,6 +37,8 @@ _REJECTED = re.compile(r"line (\d+); (error|fatal)")
 OTHERS = """
 ld.b128 %q0, [%d8];
 ld.relaxed.sys.global.b128 %q0, [%d8];
+ld.volatile.local.u32 %r0, [%d8];
+st.volatile.local.u32 [%d8], %r0;
 ld.mmio.relaxed.sys.global.u32 %r0, [%d8];
 ld.mmio.acquire.sys.global.u32 %r0, [%d8];
 st.mmio.release.sys.global.u32 [%d8], %r0;

@@ -41,6 +41,12 @@ def test_it_says_how_to_get_it_from_where_the_project_is() -> None:
         assert f"]({PROJECT['urls']['Homepage']}{name})" in README
 
 
+def between_marks(name: str) -> list[str]:
+    """Return the parts of a page that are made between its marks."""
+    _, _, made = page(name).partition("<!-- table: begin -->")
+    return made.partition("<!-- table: end")[0].split("\n\n")
+
+
 def test_its_figures_are_those_of_the_pages_it_names() -> None:
     rows = dict(re.findall(r"^\| (bits|speed|time) \| (.*?) \|", README, re.M))
 
@@ -62,16 +68,17 @@ def test_its_figures_are_those_of_the_pages_it_names() -> None:
     assert all(f" {other}" in rows["speed"] for other in others)
 
     times, gpus = re.findall(r"^(\d+) published times of kernels on (\d+) GPUs", rows["time"])[0]
-    table = page("predict.md").partition("<!-- table: begin -->")[2].partition("<!-- table: end")[0]
-    (times_of_all,) = (part for part in table.split("\n\n") if part.startswith("| kernel |"))
+
+    (times_of_all,) = (
+        part for part in between_marks("published_times.md") if part.startswith("| kernel |")
+    )
     measured = [line.split("|") for line in times_of_all.splitlines()][2:]
     assert (int(times), int(gpus)) == (len(measured), len({row[3] for row in measured}))
     (off, most) = re.findall(r"([\d.]+%) off on average, (\d+%) at most", rows["time"])[0]
-    summary = table.split("\n\n")[1]
     assert re.match(
         rf"{times} of \d+ published times, of {gpus} GPUs: the predicted one is {off} off on average, "
         rf"[\d.]+% in the middle, {most} at most\. ",
-        summary,
+        between_marks("predict.md")[1],
     )
     assert f"{MODELLED:.0%}" == f"{float(off[:-1]) / 100:.0%}", (
         "what each prediction says of the model"

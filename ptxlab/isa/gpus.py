@@ -3,7 +3,7 @@
 Sources: NVIDIA's architecture papers and data sheets: T4 data sheet, A100 Tensor Core GPU Architecture (and its L2
 cache bandwidth), H100 Tensor Core GPU Architecture, H200 data sheet, Ampere GA102, Ada and RTX
 Blackwell and RTX Blackwell PRO GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief, data sheets of
-A10, A30, A40, L4, L40S, H100 PCIe and GH200, specifications of GeForce RTX 30, 40 and 50. Dense rates;
+A10, A30, A40, RTX A4000, L4, L40S, H100 PCIe and GH200, specifications of GeForce RTX 30, 40 and 50. Dense rates;
 clocks are the highest the chip boosts to, so that nothing exceeds a peak. An SM of all of them issues
 four instructions a clock, one for each of its schedulers: CUDA C++ Programming Guide, "Compute
 Capabilities".
@@ -147,6 +147,19 @@ GPUS: tuple[Gpu, ...] = (
     ),
     _ampere_pro("RTX A6000", 86, 84, 1800, 256, _AMPERE_PRO_TENSOR, "GDDR6", 768, power=300),
     _ampere_pro("A40", 86, 84, 1740, 256, _AMPERE_PRO_TENSOR, "GDDR6", 696, power=300),
+    Gpu(
+        "RTX A4000",
+        86,
+        48,
+        1560,
+        256,
+        _AMPERE_PRO_TENSOR,
+        "GDDR6",
+        448,
+        l2_mib=4,
+        power=140,
+        draw=GA102,
+    ),
     _ampere_pro("A10", 86, 72, 1695, 256, _AMPERE_PRO_TENSOR, "GDDR6", 600, power=150),
     Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048), "LPDDR5", 204.8, l2_mib=4),
     Gpu("RTX 4090", 89, 128, 2520, 256, _ADA_TENSOR, "GDDR6X", 1008, l2_mib=72),

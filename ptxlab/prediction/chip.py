@@ -78,6 +78,7 @@ class MemorySystem:
     dram: float
     turnaround: float
     part: float
+    l2_least: int = 32
     copied_bytes: float = 0.0
     row: float = 0.0
     piece: float = 0.0

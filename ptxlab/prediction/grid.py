@@ -40,7 +40,7 @@ def of_alike(
     runs = ctas / together
     followed = model.followed(model.apart(together, survey.typical))
     reuse = model.reuse(followed)
-    following = model.in_succession(followed, reuse, sms) if generations > 1 else None
+    following = model.in_succession(followed, reuse.in_succession, sms) if generations > 1 else None
     every = -(-ctas // sms) / fit  # generations on the SM that has most
     if generations > 1 and (roughly or generations >= MANY_GENERATIONS):
         full = following or model.run(followed, reuse, sms)
@@ -60,6 +60,9 @@ def of_uneven(model: ResidentModel, survey: Survey, ctas: int, fit: int, sms: in
     """Return what ``ctas`` take that differ as a ``survey`` says, of which ``fit`` into an SM."""
     together = min(fit, -(-ctas // sms))
     grid = UnevenGrid(model, survey, together, sms)
-    reuse = model.reuse_of_uneven(grid.touched, together)
+    if survey.mostly_alike and not model.waits:  # as persistent kernels do, each in its own order
+        reuse = model.reuse(model.followed(model.apart(together, survey.typical)), grid.touched)
+    else:
+        reuse = model.reuse_of_uneven(grid.touched, together)
     run, uneven = grid.run(reuse)
     return GridRun(run, run.cycles, sms, reuse, uneven)

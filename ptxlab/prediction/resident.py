@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -15,18 +16,21 @@ from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.following import interpreter, trace
 from ptxlab.prediction.following.turns import Issued, Part, Passed, Requests, Tiles, Turns
-from ptxlab.prediction.memory.generation import Walk
 from ptxlab.prediction.memory.l2 import Cache, Reuse, reuse, reuse_of_uneven
 from ptxlab.prediction.memory.touched import Touched, loads, own, touched
+from ptxlab.prediction.memory.walk import Walk
 from ptxlab.prediction.sm.issues import Issue, RecordingSm
 from ptxlab.prediction.sm.requests import Request
 from ptxlab.prediction.sm.run import Run
 from ptxlab.prediction.sm.sm import Sm
-from ptxlab.prediction.sm.succession import FAR, ROUNDS, SuccessionSm
+from ptxlab.prediction.sm.succession import FAR, FEWEST, ROUNDS, SuccessionSm
 from ptxlab.prediction.sm.timing import InstructionTiming, timings
 from ptxlab.prediction.sm.warps import Asked, Warp, Window
 from ptxlab.prediction.survey import Survey
 from ptxlab.prediction.what_if import NOTHING, WhatIf
+
+_IN_SUCCESSION = 400_000
+"""So many instructions of warps are run of CTAs that follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,11 @@ class ResidentModel:
         """Return the same where loads wait so much longer for DRAM."""
         return self.on(self._chip.queued(seconds))
 
+    @cached_property
+    def waits(self) -> bool:
+        """Whether warps wait for each other by mbarriers."""
+        return interpreter.waits(self._code)
+
     def followed(self, ctas: Sequence[int]) -> Followed:
         """Follow some CTAs, by number."""
         key = tuple(ctas)
@@ -118,8 +127,7 @@ class ResidentModel:
 
     def _follow(self, ctas: Sequence[int]) -> Followed:
         code, launch = self._code, self._launch
-        waits = interpreter.waits(code)
-        told = range(len(code)) if waits else ()
+        told = range(len(code)) if self.waits else ()
         steps = interpreter.run(code, launch, ctas, told, measured=True)
         kinds, kind_of = trace.of_warps(steps, launch.warps * len(ctas))
         issued = Issued(steps.numbers, kinds, kind_of, steps.times)
@@ -129,20 +137,20 @@ class ResidentModel:
             issued.numbers[walked], self._returns, len(kind_of), issued.times_of(walked)
         )
         part: Turns | Tiles
-        if waits:
+        if self.waits:
             tiles = trace.stretch(kinds, kind_of, issued.numbers, self._returns, steps.times)
             part = Tiles(issued, tiles, steps.more)
         else:
             part = Turns(issued, loops, self._returns, kind)
         asked = np.concatenate(part.kept)
-        if waits:
+        if self.waits:
             requests = {
                 step: steps.requests[step] for step in asked.tolist() if step in steps.requests
             }
         else:
             requests = {}
             interpreter.requests(code, launch, ctas, asked, requests.__setitem__, steps.more)
-        walk = Walk(code, launch, walked, issued.numbers, loops, steps.more)
+        walk = Walk(code, launch, walked, issued.numbers, loops, steps.more, requests)
         return Followed(ctas, issued, walk, part, requests)
 
     def _walking(self, issued: Issued) -> int:
@@ -173,11 +181,11 @@ class ResidentModel:
             )
         return self._touched[key]
 
-    def reuse(self, followed: Followed) -> Reuse:
-        """Return what the L2 cache has if all CTAs do as those that were followed."""
+    def reuse(self, followed: Followed, reached: Touched | None = None) -> Reuse:
+        """Return what the L2 cache has if all CTAs do as those that were followed, but for what they touch if that is told."""
         key = tuple(followed.ctas)
         if key not in self._reuses:
-            self._reuses[key] = self._worked_out(followed)
+            self._reuses[key] = self._worked_out(followed, reached)
         return self._what_if.reuse(self._reuses[key])
 
     def reuse_of_uneven(self, touched: Touched, together: int) -> Reuse:
@@ -186,8 +194,8 @@ class ResidentModel:
         reuse = reuse_of_uneven(self._code, self._launch, touched, resident, Cache.of(chip))
         return self._what_if.reuse(reuse)
 
-    def _worked_out(self, followed: Followed) -> Reuse:
-        chip, reached = self._chip, self.touched(followed, self._launch.ctas)
+    def _worked_out(self, followed: Followed, reached: Touched | None) -> Reuse:
+        chip, reached = self._chip, reached or self.touched(followed, self._launch.ctas)
         begun = own(followed.requests, followed.issued.numbers) if chip.cold else None
         together, cache = len(followed.ctas), Cache.of(chip)
         return reuse(followed.walk, reached, together, chip.gpu.sms, cache, begun)
@@ -240,7 +248,8 @@ class ResidentModel:
         issued, together = followed.issued, len(followed.ctas)
         every = int(issued.executions().sum())
         whole = every == int(issued.followed(followed.part.kept).sum())
-        if isinstance(followed.part, Tiles) or not whole or ROUNDS * every > trace.MOST:
+        rounds = min(ROUNDS, _IN_SUCCESSION // every)
+        if isinstance(followed.part, Tiles) or not whole or rounds < FEWEST:
             return None
         chip, requests, timed = self._timed(followed, reuse, sms)
         requests = {
@@ -249,12 +258,12 @@ class ResidentModel:
         }
         parts = [Part(steps) for steps in issued.kinds]
         warps: list[Warp] = []
-        for number in range(ROUNDS):
+        for number in range(rounds):
             for warp in _warps(issued, parts, requests, self._launch.warps):
                 warp.cta += number * together
                 warp.apart = number * FAR
                 warps.append(warp)
-        return SuccessionSm(chip, timed, warps, self._shared * together, together).steady()
+        return SuccessionSm(chip, timed, warps, self._shared * together, together, rounds).steady()
 
     def _timed(
         self, followed: Followed, reuse: Reuse, sms: int

@@ -51,6 +51,11 @@ class Survey:
         return len(self._typical) >= (1 - ALIKE) * len(self.ctas)
 
     @property
+    def mostly_alike(self) -> bool:
+        """Whether half of all do the same, and others lack a part of it: what they share is shared alike."""
+        return 2 * len(self._typical) >= len(self.ctas)
+
+    @property
     def typical(self) -> int:
         """The CTA in the middle of those that issue most, with which a launch ends."""
         issued = self.issued[self._typical]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxlab.errors import LaunchError, PtxSyntaxError, ToolchainError
+from ptxlab.device.protocol import Device
+from ptxlab.errors import LaunchError, PtxlabError, PtxSyntaxError, ToolchainError
 from ptxlab.toolchain import disassemble, link_ptx
 from tests.emulator.conftest import functions, kernel_text, module_text
 from tests.together import in_one_test
@@ -77,6 +78,19 @@ def test_a_name_without_a_space_is_in_its_own(run: Any, what: str, name: str) ->
         sass = assembled()[f"k{CASES.index((what, name))}"]
         assert "EXIT" in sass
         assert not re.search(r"\b(LD|ST|ATOM)(\.\S+)? ", sass)
+
+
+def test_local_memory_takes_volatile_from_ptx_9_1_on(device: Device) -> None:
+    """As NVRTC makes of a volatile variable since CUDA 13.1; ptxas takes it no sooner."""
+    body = accesses("volatile", "in_local").replace("volatile.u32", "volatile.local.u32")
+    text = kernel_text(body.replace("d1", "d0"), VARIABLES)
+    older, newer = (text.replace(".version 8.3", f".version {v}") for v in ("9.0", "9.1"))
+    assert "STL" in disassemble(link_ptx(newer, arch="sm_80"))
+    with device.zeros(1, "u32") as out:
+        with pytest.raises(PtxlabError, match=r"\.version 9\.[01]"):
+            device.load(older).kernel("k").launch(1, 1, [out], shared=64)
+        device.load(newer).kernel("k").launch(1, 1, [out], shared=64)
+        assert out.numpy().tolist() == [9]
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,6 @@ def test_stores_in_every_order_and_through_every_cache(run: Any, text: str) -> N
     [
         "ld.relaxed.global.u32 r4, [d0];", "ld.gpu.global.u32 r4, [d0];",
         "ld.release.gpu.global.u32 r4, [d0];", "ld.volatile.global.cg.u32 r4, [d0];",
-        "ld.volatile.local.u32 r4, [d0];",
         "ld.shared.nc.u32 r4, [d0];", "ld.nc.u32 r4, [d0];", "ld.global.wb.u32 r4, [d0];",
         "ld.global.L1::evict_bogus.u32 r4, [d0];", "ld.shared.L2::128B.u32 r4, [d0];",
         "st.acquire.gpu.global.u32 [d0], r4;", "st.global.ca.u32 [d0], r4;",

@@ -17,7 +17,7 @@ from ptxlab.prediction.following import accesses, trace
 from ptxlab.prediction.following.accesses import Accesses
 from ptxlab.prediction.following.trace import Loop, SampledLoop
 from ptxlab.prediction.following.turns import Issued, Part, Passed, Turns
-from ptxlab.prediction.memory import generation, sector_map
+from ptxlab.prediction.memory import sector_map, walk
 from ptxlab.prediction.memory.sector_map import SectorMap
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
@@ -226,8 +226,19 @@ def test_a_map_of_sectors_counts_each_once_by_the_least_kind() -> None:
     other.add(np.array([first, first + 4, first + 5]), 0)
     assert [sectors.count(kind) for kind in range(3)] == [2, 2, 0]
     assert [sectors.pieces(kind) for kind in range(3)] == [1, 2, 0]
+    assert [sectors.pieces(kind, 2) for kind in range(3)] == [1, 2, 0]
+    assert sectors.known(first + np.arange(3, 6)) == 2
     assert sectors.shared(other, but=1) == 1 / 3
     assert sectors.shared(other, but=2) == 2 / 3
+
+
+def test_a_piece_beside_what_another_turn_loads_is_a_part_of_one() -> None:
+    """Of 64 bytes that are fetched together a turn takes 32, of 128 so many 32 or 64; alone, or as large, a piece is whole."""
+    sectors = SectorMap(0, 4096)
+    sectors.add(np.array([0, 16, 17, 32, 33, 48]), 0)
+    sectors.add(np.array([1, 18, 19, 34, 35, 36, 37, 60]), 1)
+    assert [sectors.pieces(1, fetched) for fetched in (1, 2, 4)] == [4, 3.5, 2.75]
+    assert [sectors.pieces(0, fetched) for fetched in (1, 2, 4)] == [4, 3.5, 2.25]
 
 
 def test_of_a_large_region_some_blocks_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,8 +308,8 @@ def test_loops_that_walk_the_same_rows_see_the_same_part_of_them() -> None:
         for head, turns in ((1, 500), (2, 128), (3, 16))
     )
     loops = [hot, long, short]
-    assert [generation._spread(trace.loop.runs[0], loops) for trace in (long, short)] == [32, 4]
-    assert generation.turns_for_one(loops) == [1, 499, 127 / 31, 15 / 3]
+    assert [walk._spread(trace.loop.runs[0], loops) for trace in (long, short)] == [32, 4]
+    assert walk.turns_for_one(loops) == [1, 499, 127 / 31, 15 / 3]
 
 
 def test_other_loops_are_shortened_only_where_much_is_issued_and_something_is_gained(

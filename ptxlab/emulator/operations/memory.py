@@ -276,6 +276,7 @@ EVICTIONS = " ".join(
 PREFETCHES = "L2::64B L2::128B L2::256B"
 NEEDS = {
     "b128": "sm_70 8.3",
+    "volatile local": "sm_30 9.1",
     "mmio": "sm_70 8.2",
     "mmio acquire": "sm_75 9.3",
     "mmio release": "sm_75 9.3",
@@ -314,7 +315,7 @@ _far("ld{.weak}{.global}{.<cache>}" + _FETCHED, cache="ca cg cs lu cv")
 _far("ld{.weak}{.global}.<evict>" + _FETCHED, evict=EVICTIONS)
 _far("ld.global{.<cache>}.nc" + _FETCHED, cache="ca cg cs")
 _far("ld.global.nc.<evict>" + _FETCHED, evict=EVICTIONS)
-_load("ld.volatile{.<space>}" + _END, space=_SHARED)
+_load("ld.volatile{.<space>}" + _END, space=f"{_SHARED} local")
 _far("ld.volatile{.global}{.<prefetch>}" + _END)
 _load("ld.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
 _far("ld.<order>.<scope>{.global}{.<evict>}" + _FETCHED, evict=EVICTIONS, **_order)
@@ -336,7 +337,7 @@ _space = f"{_SHARED} local {_PARAMETERS}"
 _store("st{.weak}{.<space>}{.<cache>}" + _END, space=_space, cache="wb cg cs wt")
 _global("st{.weak}{.global}{.<cache>}" + _HINTED, cache="wb cg cs wt")
 _global("st{.weak}{.global}.<evict>" + _HINTED, evict=EVICTIONS)
-_store("st.volatile{.<space>}" + _END, space=_SHARED)
+_store("st.volatile{.<space>}" + _END, space=f"{_SHARED} local")
 _global("st.volatile{.global}" + _END)
 _store("st.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
 _global("st.<order>.<scope>{.global}{.<evict>}" + _HINTED, evict=EVICTIONS, **_order)

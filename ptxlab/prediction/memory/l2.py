@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,12 +20,16 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.memory.generation import Generation, Walk, accesses
+from ptxlab.prediction.memory.generation import Generation
 from ptxlab.prediction.memory.touched import Touched, loads, stores
+from ptxlab.prediction.memory.walk import SPREAD, Walk, accesses, later, regions
 
 _ROUNDS = 60
 
-APART = 0.5
+_OVERLAP = 0.1
+"""Where others have loaded so much of what a CTA comes to in later turns of a loop, as rows that stencils share, all turns are asked about."""
+
+APART = 0.25
 """How far apart CTAs begin that follow others, of what it were if they began evenly: assumed. For 03_gemm_shmem of xudoong/GEMM,
 of 4096 on A100, Nsight Compute has 831 MB of DRAM; a half makes 932 of it, all 1593, nothing 448."""
 
@@ -33,7 +38,8 @@ of 4096 on A100, Nsight Compute has 831 MB of DRAM; a half makes 932 of it, all 
 class Reuse:
     """``hits`` is the part of the lines that the L2 cache has, by instruction, all where none is named.
 
-    ``begun`` is the same for the CTAs that run first, where it is cold. ``loaded`` and ``stored`` are the bytes that a
+    ``begun`` is the same for the CTAs that run first, where it is cold, ``late`` for those that begin one after the other, so that they
+    find what others of their generation have loaded. ``loaded`` and ``stored`` are the bytes that a
     launch moves from and to DRAM, in so many ``pieces`` that lie apart.
     """
 
@@ -42,11 +48,17 @@ class Reuse:
     stored: float = 0.0
     begun: Mapping[int, float] | None = None
     pieces: float = 0.0
+    late: Mapping[int, float] | None = None
 
     @property
     def first(self) -> Reuse:
         """What the CTAs that run first find."""
         return self if self.begun is None else replace(self, hits=self.begun)
+
+    @property
+    def in_succession(self) -> Reuse:
+        """What CTAs find that begin one after the other."""
+        return self if self.late is None else replace(self, hits=self.late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +117,9 @@ def reuse(
     if cache.has_all(touched, there):
         return Reuse()
     _, loaded, stored = _bytes(touched, there)
-    steps = accesses(walk)
-    loading = {step: access for step, access in steps.items() if not access.stores}
-    ctas, resident = int(np.prod(walk.launch.config.grid)), together * sms
-    generations = ctas / resident
-    first, two = (
-        Generation(walk, range(n * resident, min((n + 1) * resident, ctas)), asked_for)
-        for n, asked_for in enumerate((steps, loading))
-    )
+    resident = together * sms
+    generations = int(np.prod(walk.launch.config.grid)) / resident
+    first, two = _generations(walk, resident)
     # A loop stands for turns in which another may come to the same: at most it is what each CTA loads.
     at_most = {n: nbytes / max(1.0, generations) for n, nbytes in touched.loaded.items()}
     of_one = {n: min(first.bytes(n), at_most.get(n, math.inf)) for n in first.by_region}
@@ -121,12 +128,50 @@ def reuse(
     hits = {n: again * first.shared(two, n) for n in first.by_region}
     fresh = sum((1 - hits[n]) * of_one[n] for n in of_one)
     moved = max(loaded, fresh * generations) + lost(touched, there, resident, size)
+    by_instruction, late = partial(_by_instruction, walk.code, regions(walk)), None
     if together > 1 and generations > 1:
-        late = _late(first.followers, fresh + stored_by_one, cache.whole)
-        moved += late * (generations - 1)
+        moved += _late(first.followers, fresh + stored_by_one, size) * (generations - 1)
+        late = by_instruction(
+            {n: 1 - (1 - hits[n]) * of_one[n] / at_most[n] for n in hits if n in at_most}
+        )
     pieces = moved * first.pieces_in_a_byte + stored * first.stored_pieces_in_a_byte
-    by_load = {number: hits[n] for number, n in first.region_of.items()}
-    return Reuse(_nothing_stored(walk.code) | by_load, moved, stored, begun, pieces)
+    return Reuse(by_instruction(hits), moved, stored, begun, pieces, late)
+
+
+def _generations(walk: Walk, resident: int) -> tuple[Generation, Generation]:
+    """Return what the first CTAs touch of which so many run at a time, and what those behind them load."""
+    ctas = int(np.prod(walk.launch.config.grid))
+
+    def of(walk: Walk, begin: int, stores: bool = True) -> Generation:
+        asked = accesses(walk).items()
+        some = {step: access for step, access in asked if stores or not access.stores}
+        return Generation(walk, range(begin, min(begin + resident, ctas)), some)
+
+    begin, first = 0, of(walk, 0)
+    if not first.by_region:  # who begins first may have nothing to do
+        begin = ctas // 2 // resident * resident
+        first = of(walk, begin)
+    middle = min(begin + resident, ctas) - 1 - resident // 2
+    if _few_turns(walk) and first.part_of(later(walk, max(begin, middle))) > _OVERLAP:
+        walk = replace(walk, loops=())
+        first = of(walk, begin)
+    return first, of(walk, begin + resident, stores=False)
+
+
+def _few_turns(walk: Walk) -> bool:
+    """Say whether all turns of the only loop can be asked about, of which there are three or more."""
+    if len(walk.loops) != 1 or walk.launch.cluster > 1:
+        return False
+    (loop,) = (sampled.loop for sampled in walk.loops)
+    return 2 < len(loop.runs[0]) == loop.turns <= SPREAD
+
+
+def _by_instruction(
+    code: Sequence[DecodedInstruction], of: Mapping[int, int], hits: Mapping[int, float]
+) -> dict[int, float]:
+    """Return what the cache has ``of`` the region that an instruction loads from, and nothing where it stores."""
+    loaded = {number: hits[region] for number, region in of.items() if region in hits}
+    return _nothing_stored(code) | loaded
 
 
 def _late(followers: Array, others: float, size: float) -> float:

@@ -33,25 +33,42 @@ class SectorMap:
 
     def add(self, sectors: Array, kind: int) -> None:
         """Add sectors, by number, of those that are looked at."""
-        places = sectors - self._first
+        places = self._places(sectors)
+        code = 255 - kind
+        self._codes[places] = np.maximum(self._codes[places], code)
+
+    def _places(self, sectors: Array) -> Array:
+        """Return the places of those of some sectors that are looked at."""
+        places: Array = sectors - self._first
         if self._every > 1:
             blocks, within = np.divmod(places, _BLOCK)
             groups, nth = np.divmod(blocks, self._every)
             chosen = nth == scattered(groups, self._every)
             places = groups[chosen] * _BLOCK + within[chosen]
-        code = 255 - kind
-        self._codes[places] = np.maximum(self._codes[places], code)
+        return places
+
+    def known(self, sectors: Array) -> int:
+        """Return how many of some sectors, by number, were added, those that are not looked at included."""
+        return int(np.count_nonzero(self._codes[self._places(sectors)])) * self._every
 
     def count(self, kind: int) -> int:
         """Return how many sectors are of a kind, those that were not looked at included."""
         return int(np.count_nonzero(self._codes == 255 - kind)) * self._every
 
-    def pieces(self, kind: int) -> int:
-        """Return in how many pieces the sectors of a kind lie; none goes on in a block that is looked at behind another that is not its next."""
-        there = (self._codes == 255 - kind).reshape(-1, _BLOCK)
-        within = np.count_nonzero(there[:, 1:] > there[:, :-1])
-        goes_on = np.append(False, there[:-1, -1]) if self._every == 1 else False
-        return int(within + np.count_nonzero(there[:, 0] > goes_on)) * self._every
+    def pieces(self, kind: int, fetched: int = 1) -> float:
+        """Return in how many pieces the sectors of a kind lie; none goes on in a block that is looked at behind another that is not its next.
+
+        So many are ``fetched`` together: of fewer, beside what is of another kind, each is its part of a piece.
+        """
+        rows = self._codes.reshape(-1, _BLOCK) if self._every > 1 else self._codes[None]
+        of_kind, of_any = (
+            np.pad(each, ((0, 0), (1, 1))) for each in (rows == 255 - kind, rows != 0)
+        )
+        there, before, after = of_kind[:, 1:-1], of_kind[:, :-2], of_kind[:, 2:]
+        begins, ends = there & ~before, there & ~after
+        parts = np.minimum(1, (np.flatnonzero(ends) - np.flatnonzero(begins) + 1) / fetched)
+        beside = of_any[:, :-2][begins] | of_any[:, 2:][ends]
+        return float(np.where(beside, parts, 1).sum()) * self._every
 
     def shared(self, other: SectorMap, but: int) -> float:
         """Return which part of what the ``other`` has is here, what is of the kind ``but`` left out of both."""

@@ -22,9 +22,6 @@ QUEUE = 5
 """Memory instructions that wait before a sub-partition's address unit: four and a latch; arXiv 2503.20481."""
 ADDRESS_CYCLES = 4
 SECTORS = LINE // SECTOR
-LOOKUP_CYCLES = 0.27
-"""What each further line of a request takes to be looked up in L1: RRZE-HPC/gpu-benches, gpu-strides, 9.2 cycles for 32
-lines and 5.1 for 17, on A100 and A40 alike."""
 SOURCES_READ = 10
 """Cycles until a memory instruction has read its registers; arXiv 2503.20481: 9 to 20."""
 
@@ -104,7 +101,8 @@ class LoadStoreUnit:
         taken: float = passes * memory.wavefront
         if taken > passes and t.loads and carried:  # few lanes' words need no whole passes
             taken = min(taken, max(passes, sum(carried) * memory.wavefront / PASS))
-        held = max(taken, 1 + (lines - 1) * LOOKUP_CYCLES, memory.request)
+        first, further = t.lookup
+        held = max(taken, first + (lines - 1) * further, memory.request)
         self._stage_free = begins + held
         self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)
         self._unit[part].append(unit)
@@ -183,27 +181,35 @@ class LoadStoreUnit:
 
     def _fetch(self, t: InstructionTiming, sectors: Sequence[int], now: float) -> float:
         """Return when the sectors are there; those that L1 has, or that are under way, are not asked again."""
-        latest, missed = now, 0
+        latest = now
+        missed: list[int] = []
         l1 = self._l1
         for sector in sectors:
             if t.cached and sector in l1:
                 l1.move_to_end(sector)
                 latest = max(latest, l1[sector])
             else:
-                missed += 1
+                missed.append(sector)
         if t.cached:
             self.sectors["asked"] += len(sectors)
-            self.sectors["missed"] += missed
+            self.sectors["missed"] += len(missed)
         if missed:
-            took = missed * SECTOR / self._memory.l2_bytes
+            took = self._given(missed) / self._memory.l2_bytes
             self._beyond_free = max(self._beyond_free, now) + took
             self._busy["l2"] += took
-            self.sectors["loaded"] += missed
+            self.sectors["loaded"] += len(missed)
             far = self._latency["l2" if _hits(sectors, t.hits) else "dram"]
             latest = max(latest, now + far, self._beyond_free + far - took)
             if t.cached:
                 self._keep(sectors, latest)
         return latest
+
+    def _given(self, sectors: Sequence[int]) -> int:
+        """Return the bytes for which L2 is held to give sectors, where one alone may take as long as several that lie together."""
+        least = self._memory.l2_least
+        if least == SECTOR:
+            return len(sectors) * SECTOR
+        return len({sector * SECTOR // least for sector in sectors}) * least
 
     def _keep(self, sectors: Sequence[int], since: float) -> None:
         """Have L1 keep sectors that it has not, from when they are there."""

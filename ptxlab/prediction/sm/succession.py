@@ -16,15 +16,15 @@ from ptxlab.prediction.sm.sm import Sm
 from ptxlab.prediction.sm.timing import InstructionTiming
 from ptxlab.prediction.sm.warps import Warp
 
-ROUNDS = 6
-"""CTAs that are run one behind the other where one fits: the first and the last begin or end with others, which costs more."""
+ROUNDS, FEWEST = 6, 4
+"""CTAs that are run one behind the other where one fits, or fewer of long ones: the first and the last begin or end with others, which costs more."""
 
 FAR = 1 << 34
 """Sectors that CTAs of different rounds lie apart: what one has loaded is not what the next one does."""
 
 
 class SuccessionSm(Sm):
-    """An SM with ``together`` CTAs at a time, of ``ROUNDS`` times as many whose warps it is given."""
+    """An SM with ``together`` CTAs at a time, of ``rounds`` times as many whose warps it is given."""
 
     def __init__(
         self,
@@ -33,9 +33,10 @@ class SuccessionSm(Sm):
         warps: Sequence[Warp],
         shared: int,
         together: int,
+        rounds: int = ROUNDS,
     ) -> None:
         super().__init__(chip, timings, warps, shared)
-        self._together = together
+        self._together, self._rounds = together, rounds
         self._running = Counter(warp.cta for warp in warps)
         self._waiting: dict[int, list[Warp]] = defaultdict(list)
         for warp in chain.from_iterable(self._parts):
@@ -48,8 +49,8 @@ class SuccessionSm(Sm):
     def steady(self) -> Run:
         """Return what ``together`` CTAs cost while others begin and end beside them."""
         self.run()
-        first, last = (self._ended[n * self._together - 1] for n in (1, ROUNDS - 1))
-        part = 1 / (ROUNDS - 2)
+        first, last = (self._ended[n * self._together - 1] for n in (1, self._rounds - 1))
+        part = 1 / (self._rounds - 2)
         return Run.summed([(part, last), (-part, first)]).steady()
 
     def _leave(self, warp: Warp, now: float) -> None:

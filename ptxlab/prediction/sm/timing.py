@@ -57,6 +57,15 @@ _AS_F16 = {"e4m3": 2, "s8": 2}
 """So many times the rate of f16: NVIDIA H100 data sheet."""
 
 
+LOOKUP = 1.0, 0.27
+"""Cycles for the first line of a request to be looked up in L1 and for each further one: RRZE-HPC/gpu-benches, gpu-strides, 9.2 cycles
+for 32 lines and 5.1 for 17, on A100 and A40 alike."""
+
+READ_ONLY_LOOKUP = 2.0, 0.6
+"""The same of ld.global.nc: convolutions on an RTX A4000 (AutoTuningAssociation/benchmark_hub) take 2.5 cycles for a request of words in
+two lines, 3.1 for one of 2.9 lines, and with ld.global 2.05."""
+
+
 @dataclass(frozen=True, slots=True)
 class InstructionTiming:
     """One instruction: ``pipes`` it may take, each held for ``hold`` cycles.
@@ -64,6 +73,7 @@ class InstructionTiming:
     ``latency`` is until its scoreboard is released, of a request when it is served at once. ``reads``
     are the registers it reads as (bank, slot, register, kept for reuse). ``group`` is the scoreboard
     and how many groups may be open for PENDING, the barrier and its threads for BARRIER and ARRIVE.
+    ``lookup`` are the cycles for the first line of a request and for each further one.
     ``hits`` is the part of its lines that the L2 cache has. ``through_ports`` is the same as ``reads``. ``sums`` are the registers
     that a product of a warpgroup adds to, for each cycle of it. ``merges`` says whether what it stores goes with what waits to
     leave for the same sector, as stores do and atomics do not.
@@ -80,6 +90,7 @@ class InstructionTiming:
     reads: tuple[Read, ...]
     loads: bool = False
     cached: bool = False
+    lookup: tuple[float, float] = LOOKUP
     copies: bool = False
     group: tuple[int, int] = (0, 0)
     hits: float = 1.0
@@ -129,7 +140,7 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
         kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,
         _reads(i) if kind == FIXED else (),
         row.loads,
-        _stays_in_l1(i, row),
+        _stays_in_l1(i, row), READ_ONLY_LOOKUP if i.has("CONSTANT") else LOOKUP,
         row.space == "copy" or (kind == PRODUCT and any(operand == SassName("gsb0") for operand in i.operands)),
         group, sums=sums_of_warpgroup(i.sass.modifiers) / hold if kind == PRODUCT else 0.0,
         merges=row.stores and not row.atomic,

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.memory.l2 import APART, _late
+from ptxlab.prediction.memory.generation import Generation
+from ptxlab.prediction.memory.l2 import APART, Reuse, _late, reuse
+from ptxlab.prediction.memory.walk import Access, Walk
+from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
 from ptxlab.prediction.predict import predict
 
 STRIPES, TURNS = 54, 1600
@@ -59,7 +65,7 @@ def loads(ctas: int, stripes: int, turns: int, lines: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("ctas", "stripes", "lines"), [(48, 12, 150), (48, 12, 300), (48, 12, 600), (60, 12, 400)]
+    ("ctas", "stripes", "lines"), [(48, 12, 75), (48, 12, 150), (48, 12, 300), (60, 12, 200)]
 )
 def test_who_comes_late_finds_what_a_cache_that_replaces_at_random_keeps(
     ctas: int, stripes: int, lines: int
@@ -89,10 +95,123 @@ def test_ctas_of_an_sm_that_follow_others_come_apart() -> None:
     assert one_an_sm == pytest.approx(3 * stripes, rel=0.1)  # of turns before and behind the loop
     alone, again = one_an_sm / 3, 0.0
     for _ in range(100):
-        others = alone * (1 + again) / (find("a100").gpu.l2_mib << 20)
+        others = alone * (1 + again) / find("a100").l2_bytes
         again = 3 * (1 - np.exp(-APART / 4 * others))
     assert two_an_sm == pytest.approx(alone * (3 + 2 * again), rel=0.06)
     assert again > 1
+
+
+STENCIL = """\
+.version 8.7
+.target sm_86
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .reg .b32 t<8>; .reg .f32 f<4>; .reg .b64 p, q, w; .reg .pred u;
+  ld.param.u64 p, [in]; ld.param.u64 q, [out];
+  mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mul.wide.u32 w, t1, STEP; add.u64 p, p, w;
+  mul.wide.u32 w, t0, 4; add.u64 p, p, w; mov.f32 f0, 0f00000000; mov.u32 t4, 0;
+more:
+  .pragma "nounroll";
+  ld.global.f32 f1, [p]; add.f32 f0, f0, f1; add.u64 p, p, ROW; add.u32 t4, t4, 1;
+  setp.lt.u32 u, t4, 18; @u bra more;
+  mad.lo.u32 t2, t1, 256, t0; mul.wide.u32 w, t2, 4; add.u64 q, q, w; st.global.f32 [q], f0; ret;
+}
+"""
+"""CTA n adds 18 rows of 1 KiB from STEP times n on."""
+
+
+def of_rows(apart: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Prediction, list[Reuse]]:
+    """Return the prediction of CTAs that begin so many rows apart, of a matrix of 64 MiB, and what the L2 cache has."""
+    told: list[Reuse] = []
+
+    def reused(*args: Any) -> Reuse:
+        told.append(reuse(*args))
+        return told[-1]
+
+    monkeypatch.setattr("ptxlab.prediction.resident.reuse", reused)
+    monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
+    ctas = (64 << 10) // apart
+    source = STENCIL.replace("STEP", str(apart * 1024)).replace("ROW", "1024")
+    arrays = [np.zeros(n, "f4") for n in (((64 << 10) + 18) * 256, ctas * 256)]
+    return predict(source, "rtxa4000", ctas, 256, arrays), told
+
+
+@pytest.mark.parametrize("apart", [4, 6, 18])
+def test_what_others_load_in_other_turns_is_loaded_once(
+    apart: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is read by 18 / ``apart`` CTAs, in as many turns of their loops, and comes from DRAM once."""
+    prediction, told = of_rows(apart, monkeypatch)
+    stored = (64 << 20) // apart
+    assert prediction.dram_bytes == pytest.approx((64 << 20) + stored, rel=0.03)
+    part = max(told[-1].in_succession.hits.values())  # of the load: a store finds nothing
+    assert part == pytest.approx(1 - apart / 18, abs=0.06)
+
+
+def test_who_begins_late_waits_for_l2_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    prediction, _ = of_rows(4, monkeypatch)
+    monkeypatch.setattr(Reuse, "in_succession", property(lambda reuse: reuse))
+    in_step, _ = of_rows(4, monkeypatch)
+    assert prediction.dram_bytes == in_step.dram_bytes
+    assert prediction.cycles < 0.9 * in_step.cycles
+
+
+def test_of_an_unrolled_stencil_few_loads_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight loads that lie a word apart the last come to nothing that the first have not."""
+    asked: list[int] = []
+
+    def generation(walk: Walk, ctas: Sequence[int], steps: Mapping[int, Access]) -> Generation:
+        asked.append(sum(not access.stores for access in steps.values()))
+        return Generation(walk, ctas, steps)
+
+    monkeypatch.setattr("ptxlab.prediction.memory.l2.Generation", generation)
+    more = "".join(f"ld.global.f32 f1, [p+{4 * n}]; add.f32 f0, f0, f1; " for n in range(8))
+    monkeypatch.setattr(
+        sys.modules[__name__],
+        "STENCIL",
+        STENCIL.replace("add.u64 p, p, ROW;", f"{more} add.u64 p, p, ROW;"),
+    )
+    of_rows(18, monkeypatch)
+    assert 0 < max(asked) <= 2 * 18
+
+
+def test_who_has_less_to_do_shares_as_the_others_do() -> None:
+    """Six CTAs walk through the same stripe at a time, and the sixth does two thirds less beside it."""
+    stripes = 400
+    source = KERNEL.replace("rem.u32 t2, t1, 54", "div.u32 t2, t1, 6").replace(
+        "setp.lt.u32 u, t4",
+        "rem.u32 t6, t1, 6; setp.eq.u32 u, t6, 5; @u bra next; "
+        + "fma.rn.f32 f0, f0, f1, f1; " * 30
+        + "\nnext:\n  setp.lt.u32 u, t4",
+    )
+    arrays = [np.zeros(n, "f4") for n in (stripes * TURNS * 256, 6 * stripes * 256)]
+    prediction = predict(source, "a100", 6 * stripes, 256, arrays, shared=160 << 10)
+    assert prediction.uneven is not None
+    assert prediction.dram_bytes == pytest.approx(stripes * TURNS * 1024, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("hint", "row", "together"), [("", 64, 64), (".L2::128B", 64, 128), ("", 32, 64)]
+)
+def test_what_dram_gives_together_counts_once(hint: str, row: int, together: int) -> None:
+    """A piece of a row, of which the next turn takes what lies beside it, has its part of what L2 asks for at a time."""
+    threads, turns, pitch, ctas = 256, 2048, 2048 * 64, 216
+    rows = threads * 4 // row
+    source = STENCIL.replace("sm_86", "sm_80").replace("ld.global.f32", f"ld.global{hint}.f32")
+    source = source.replace("STEP", str(rows * pitch)).replace("ROW", str(row))
+    source = source.replace("t4, 18", f"t4, {turns * 64 // row}").replace(
+        "mul.wide.u32 w, t0, 4; add.u64 p, p, w;",
+        f"div.u32 t2, t0, {row // 4}; rem.u32 t3, t0, {row // 4}; mul.wide.u32 w, t2, {pitch}; add.u64 p, p, w;"
+        " mul.wide.u32 w, t3, 4; add.u64 p, p, w;", 1,
+    )  # fmt: skip
+    arrays = [np.zeros(n, "f4") for n in (ctas * rows * pitch // 4, ctas * threads)]
+    prediction = predict(source, "a100", ctas, threads, arrays)
+    chip = find("a100")
+    moved = ctas * rows * pitch
+    expected = chip.dram_seconds(moved, ctas * threads * 4, moved / together)
+    taken = prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
+    assert taken == pytest.approx(expected, rel=0.06)
 
 
 def test_pieces_take_dram_of_a100_longer_than_rows() -> None:

@@ -43,6 +43,13 @@ def test_l1_has_what_was_loaded_and_what_was_stored_to_local_memory(
     assert timed(text).cached == cached
 
 
+def test_what_is_only_read_is_looked_up_in_its_own_time() -> None:
+    texts = ("LDG.E R0, [R4.64]", "LDG.E.CONSTANT R0, [R4.64]", "LDL R0, [R1]")
+    assert [timed(text).lookup for text in texts] == [
+        kinds.LOOKUP, kinds.READ_ONLY_LOOKUP, kinds.LOOKUP
+    ]  # fmt: skip
+
+
 @in_one_test(
     ("text", "pipes", "hold"),
     [
