@@ -147,18 +147,8 @@ GPUS: tuple[Gpu, ...] = (
     ),
     _ampere_pro("RTX A6000", 86, 84, 1800, 256, _AMPERE_PRO_TENSOR, "GDDR6", 768, power=300),
     _ampere_pro("A40", 86, 84, 1740, 256, _AMPERE_PRO_TENSOR, "GDDR6", 696, power=300),
-    Gpu(
-        "RTX A4000",
-        86,
-        48,
-        1560,
-        256,
-        _AMPERE_PRO_TENSOR,
-        "GDDR6",
-        448,
-        l2_mib=4,
-        power=140,
-        draw=GA102,
+    _ampere_pro(
+        "RTX A4000", 86, 48, 1560, 256, _AMPERE_PRO_TENSOR, "GDDR6", 448, l2_mib=4, power=140
     ),
     _ampere_pro("A10", 86, 72, 1695, 256, _AMPERE_PRO_TENSOR, "GDDR6", 600, power=150),
     Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048), "LPDDR5", 204.8, l2_mib=4),

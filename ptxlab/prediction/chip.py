@@ -60,7 +60,7 @@ class MemorySystem:
     ``l1_kib`` are shared memory's too; ``l2_part`` of the L2 cache keeps what comes again. ``clock`` is
     the one in MHz at which the latency of DRAM was measured. ``copied_bytes`` come from beyond the SM by copies of
     the tensor memory accelerator, where that is said to be more, which takes ``row`` cycles for a row of a box.
-    Part of a sector takes as much of ``stored_bytes`` as ``part`` bytes.
+    Part of a sector takes as much of ``stored_bytes`` as ``part`` bytes, and a sector alone of ``l2_bytes`` as ``l2_least``.
     ``dram`` is the part of the data sheet's bandwidth that loads alone or stores alone reach, and ``turnaround`` what is
     lost of it where half of all are stores. A piece that lies apart from the one before takes it as long as ``piece`` bytes more.
     ``waiting`` loads of an SM at most wait for what L1 has not. A load waits ``queue`` ns longer for DRAM, times u / sqrt(1 - u), where

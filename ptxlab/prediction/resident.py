@@ -249,7 +249,7 @@ class ResidentModel:
         every = int(issued.executions().sum())
         whole = every == int(issued.followed(followed.part.kept).sum())
         rounds = min(ROUNDS, _IN_SUCCESSION // every)
-        if isinstance(followed.part, Tiles) or not whole or rounds < FEWEST:
+        if self.waits or not whole or rounds < FEWEST:
             return None
         chip, requests, timed = self._timed(followed, reuse, sms)
         requests = {

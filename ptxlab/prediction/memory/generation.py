@@ -11,7 +11,7 @@ from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.values import Array
 from ptxlab.prediction.following import interpreter
 from ptxlab.prediction.memory.sector_map import SectorMap, scattered
-from ptxlab.prediction.memory.touched import of_warps, sectors
+from ptxlab.prediction.memory.touched import in_regions, of_warps, sectors
 from ptxlab.prediction.memory.walk import HOTTEST, Access, Walk, turns_for_one
 from ptxlab.prediction.sm.requests import LINE, SECTOR, Request
 from ptxlab.prediction.sm.warps import Asked
@@ -54,7 +54,8 @@ class Generation:
     """
 
     def __init__(self, walk: Walk, ctas: Sequence[int], steps: Mapping[int, Access]) -> None:
-        launch, self._steps, self._turns = walk.launch, steps, turns_for_one(walk.loops)
+        self._launch = launch = walk.launch
+        self._steps, self._turns = steps, turns_for_one(walk.loops)
         self._regions = sorted(enumerate(launch.regions), key=lambda entry: entry[1].base)
         self._bases = np.array([region.base // SECTOR for _, region in self._regions])
         self.by_region: dict[int, SectorMap] = {}
@@ -99,12 +100,8 @@ class Generation:
 
     def part_of(self, every: Array) -> float:
         """Return the part of some sectors that is loaded."""
-        at = np.searchsorted(self._bases, every, "right") - 1
-        known = (
-            self.by_region[number].known(every[at == n])
-            for n, (number, _) in enumerate(self._regions)
-            if number in self.by_region
-        )
+        at = in_regions(self._launch.regions, every)
+        known = (loaded.known(every[at == n]) for n, loaded in self.by_region.items())
         return sum(known) / max(1, len(every))
 
     @property

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -31,7 +30,7 @@ _OVERLAP = 0.1
 
 APART = 0.25
 """How far apart CTAs begin that follow others, of what it were if they began evenly: assumed. For 03_gemm_shmem of xudoong/GEMM,
-of 4096 on A100, Nsight Compute has 831 MB of DRAM; a half makes 932 of it, all 1593, nothing 448."""
+of 4096 on A100, Nsight Compute has 831 MB of DRAM; a quarter makes 932 of it, a half 1593, nothing 448."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,41 +127,41 @@ def reuse(
     hits = {n: again * first.shared(two, n) for n in first.by_region}
     fresh = sum((1 - hits[n]) * of_one[n] for n in of_one)
     moved = max(loaded, fresh * generations) + lost(touched, there, resident, size)
-    by_instruction, late = partial(_by_instruction, walk.code, regions(walk)), None
+    of, late = regions(walk), None
     if together > 1 and generations > 1:
         moved += _late(first.followers, fresh + stored_by_one, size) * (generations - 1)
-        late = by_instruction(
-            {n: 1 - (1 - hits[n]) * of_one[n] / at_most[n] for n in hits if n in at_most}
-        )
+        later_on = {n: 1 - (1 - hits[n]) * of_one[n] / at_most[n] for n in hits if n in at_most}
+        late = _by_instruction(walk.code, of, later_on)
     pieces = moved * first.pieces_in_a_byte + stored * first.stored_pieces_in_a_byte
-    return Reuse(by_instruction(hits), moved, stored, begun, pieces, late)
+    return Reuse(_by_instruction(walk.code, of, hits), moved, stored, begun, pieces, late)
 
 
 def _generations(walk: Walk, resident: int) -> tuple[Generation, Generation]:
     """Return what the first CTAs touch of which so many run at a time, and what those behind them load."""
     ctas = int(np.prod(walk.launch.config.grid))
 
-    def of(walk: Walk, begin: int, stores: bool = True) -> Generation:
-        asked = accesses(walk).items()
-        some = {step: access for step, access in asked if stores or not access.stores}
-        return Generation(walk, range(begin, min(begin + resident, ctas)), some)
+    def from_on(begin: int) -> range:
+        return range(begin, min(begin + resident, ctas))
 
-    begin, first = 0, of(walk, 0)
+    steps, some = accesses(walk), from_on(0)
+    first = Generation(walk, some, steps)
     if not first.by_region:  # who begins first may have nothing to do
-        begin = ctas // 2 // resident * resident
-        first = of(walk, begin)
-    middle = min(begin + resident, ctas) - 1 - resident // 2
-    if _few_turns(walk) and first.part_of(later(walk, max(begin, middle))) > _OVERLAP:
+        some = from_on(ctas // 2 // resident * resident)
+        first = Generation(walk, some, steps)
+    middle = some[(len(some) - 1) // 2]
+    if _few_turns(walk) and first.part_of(later(walk, middle)) > _OVERLAP:
         walk = replace(walk, loops=())
-        first = of(walk, begin)
-    return first, of(walk, begin + resident, stores=False)
+        steps = accesses(walk)
+        first = Generation(walk, some, steps)
+    loading = {step: access for step, access in steps.items() if not access.stores}
+    return first, Generation(walk, from_on(some.stop), loading)
 
 
 def _few_turns(walk: Walk) -> bool:
     """Say whether all turns of the only loop can be asked about, of which there are three or more."""
     if len(walk.loops) != 1 or walk.launch.cluster > 1:
         return False
-    (loop,) = (sampled.loop for sampled in walk.loops)
+    loop = walk.loops[0].loop
     return 2 < len(loop.runs[0]) == loop.turns <= SPREAD
 
 

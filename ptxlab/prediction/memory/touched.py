@@ -83,6 +83,14 @@ def stores(i: DecodedInstruction) -> bool:
     return i.copies_out if row.does == "bulk copy" else row.stores or row.atomic
 
 
+def in_regions(regions: Sequence[MemoryRange], every: Array) -> Array:
+    """Return the region that each of some sectors is in, by number, -1 for one before all of them."""
+    order = np.argsort([region.base for region in regions])
+    bases = np.array([regions[n].base // SECTOR for n in order], np.int64)
+    numbers: Array = np.append(order, -1)[np.searchsorted(bases, every, "right") - 1]
+    return numbers
+
+
 def sectors(request: Request | Asked) -> Array:
     """Return the sectors of global memory that are asked for, by number."""
     if isinstance(request, Request):
@@ -232,8 +240,7 @@ def _by_region(
     sectors, times = np.concatenate(parts), np.concatenate(stands_for)
     ordered = np.lexsort((times, sectors))
     sectors, first = np.unique(sectors[ordered], return_index=True)
-    order = np.argsort([region.base for region in regions])
-    bases = np.array([regions[n].base // SECTOR for n in order], np.int64)
-    places = np.searchsorted(bases, sectors, "right")
-    sums = np.bincount(places, times[ordered][first], len(regions) + 1)[1:]
-    return {int(n): float(count) for n, count in zip(order, sums, strict=True) if count}
+    numbers = in_regions(regions, sectors)
+    sums = np.bincount(numbers + 1, times[ordered][first], len(regions) + 1)[1:]
+    by_base = sorted(range(len(regions)), key=lambda n: regions[n].base)
+    return {n: float(sums[n]) for n in by_base if sums[n]}

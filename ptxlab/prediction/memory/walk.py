@@ -5,7 +5,6 @@ Of the hottest loop two turns are asked about, of others some; what is loaded in
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from ptxlab.machine.launch import Launch
 from ptxlab.machine.values import Array
 from ptxlab.prediction.following import interpreter
 from ptxlab.prediction.following.trace import SampledLoop
-from ptxlab.prediction.memory.touched import loads, of_warps, sectors, stores
-from ptxlab.prediction.sm.requests import SECTOR, Request
+from ptxlab.prediction.memory.touched import in_regions, loads, of_warps, sectors, stores
+from ptxlab.prediction.sm.requests import Request
 from ptxlab.prediction.sm.warps import Asked
 
 SPREAD = 32
@@ -115,13 +114,11 @@ def _coming_again(walk: Walk, asked: Mapping[int, Access]) -> set[int]:
 def regions(walk: Walk) -> dict[int, int]:
     """Return the region that each instruction loads from first, by the instruction's number."""
     known: dict[int, int] = {}
-    bases = sorted((region.base, n) for n, region in enumerate(walk.launch.regions))
     for step, request in walk.requests.items():
         number = int(walk.numbers[step])
         every = sectors(request) if number not in known and loads(walk.code[number]) else ()
         if len(every):
-            at = bisect_right(bases, (int(min(every)) * SECTOR + SECTOR - 1, len(bases))) - 1
-            known[number] = bases[at][1]
+            known[number] = int(in_regions(walk.launch.regions, min(every)))
     return known
 
 
