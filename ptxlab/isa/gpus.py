@@ -3,7 +3,7 @@
 Sources: NVIDIA's architecture papers and data sheets: T4 data sheet, A100 Tensor Core GPU Architecture (and its L2
 cache bandwidth), H100 Tensor Core GPU Architecture, H200 data sheet, Ampere GA102, Ada and RTX
 Blackwell and RTX Blackwell PRO GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief, data sheets of
-A10, A30, A40, RTX A4000, L4, L40S, H100 PCIe and GH200, specifications of GeForce RTX 30, 40 and 50. Dense rates;
+A10, A30, A40, RTX A4000, L4, L20 (NVIDIA L20 Tensor Core GPU), L40S, H100 PCIe and GH200, specifications of GeForce RTX 30, 40 and 50. Dense rates;
 clocks are the highest the chip boosts to, so that nothing exceeds a peak. An SM of all of them issues
 four instructions a clock, one for each of its schedulers: CUDA C++ Programming Guide, "Compute
 Capabilities".
@@ -107,6 +107,7 @@ def _tensor(
 _HOPPER_TENSOR = _tensor(4096)
 _AMPERE_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, s4=4096)
 _ADA_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, s4=4096, fp8=1024, fp8_to_f16=2048)
+_ADA_L20_TENSOR = _tensor(512, s8=1024, fp8=1024)
 _BLACKWELL_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, fp8=1024, fp8_to_f16=2048, fp4=4096)
 _BLACKWELL_PRO_TENSOR = _tensor(1024, s8=2048, fp8=2048, fp4=4096)
 _AMPERE_PRO_TENSOR = _tensor(1024, s8=2048, s4=4096)
@@ -160,6 +161,7 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("RTX 4070 SUPER", 89, 56, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=48),
     Gpu("RTX 4070", 89, 46, 2475, 256, _ADA_TENSOR, "GDDR6X", 504, l2_mib=36),
     Gpu("L40S", 89, 142, 2520, 256, _ADA_PRO_TENSOR, "GDDR6", 864, l2_mib=96),
+    Gpu("L20", 89, 92, 2520, 256, _ADA_L20_TENSOR, "GDDR6", 864, l2_mib=96),
     Gpu("L4", 89, 58, 2040, 256, _ADA_PRO_TENSOR, "GDDR6", 300, l2_mib=48, power=72, draw=L4),
     _hopper("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, power=700),
     _hopper("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, power=700),

@@ -19,6 +19,9 @@ from ptxlab.isa.gpus import GPUS, Gpu, gpu_named, spelled
 
 _FOLDER = "chips"
 
+ALONE_SECONDS = 3e-6
+"""What a launch costs before the first CTA begins where none is on its way before it: 2 to 5 microseconds."""
+
 UNKNOWN = {
     87: "nobody says what its L2 cache delivers in a clock",
 }
@@ -34,7 +37,7 @@ _UNMEASURED = {
 _OWN = ("name", "sms", "clock", "bandwidth", "l2_mib", "fp32", "l1", "mma_sync", "power")
 """What a file may say of a GPU, beside what it says of its chip."""
 
-_ALONE = ("cta", "cold")
+_ALONE = ("cta", "launch", "cold")
 """What it may say of a chip or a launch in no table."""
 
 _TAKES: Mapping[str, type] = {
@@ -94,8 +97,9 @@ class MemorySystem:
 class Chip:
     """A GPU as the model of an SM sees it: ``holds`` and ``latency`` in cycles, by name.
 
-    CTAs begin one after the other, every ``cta`` cycles, whatever their SMs.
-    ``cold`` says whether a launch finds nothing in its L2 cache, as under Nsight Compute, or what it left there before.
+    CTAs begin one after the other, every ``cta`` cycles, whatever their SMs. A launch right behind another costs ``launch`` microseconds
+    before the first of them begins.
+    ``cold`` says whether a launch begins alone and finds nothing in its L2 cache, as under Nsight Compute, or follows another and finds what that left.
     """
 
     gpu: Gpu
@@ -103,12 +107,18 @@ class Chip:
     latency: dict[str, int]
     memory: MemorySystem
     cta: float
+    launch: float
     cold: bool = False
 
     @property
     def l2_bytes(self) -> int:
         """How many bytes of what CTAs share its L2 cache keeps."""
         return int(self.gpu.l2_mib * self.memory.l2_part * (1 << 20))
+
+    @property
+    def launch_seconds(self) -> float:
+        """What a launch costs before its first CTA begins: who empties a cache before each lets none follow another."""
+        return ALONE_SECONDS if self.cold else self.launch / 1e6
 
     def at(self, clock: int) -> Chip:
         """Return the chip at a clock in MHz: DRAM does not wait for it."""
@@ -223,7 +233,9 @@ def chip_of(gpu: Gpu) -> Chip:
     if constants is None:
         raise _not_predicted(gpu.name, UNKNOWN[gpu.capability])
     memory = MemorySystem(**constants["memory"] | constants.get(gpu.memory, {}))
-    return Chip(gpu, constants["holds"], constants["latency"], memory, constants["cta"])
+    return Chip(
+        gpu, constants["holds"], constants["latency"], memory, constants["cta"], constants["launch"]
+    )
 
 
 def _not_predicted(name: str, reason: str) -> Unsupported:

@@ -37,16 +37,13 @@ from ptxlab.prediction.survey import Survey, survey
 from ptxlab.prediction.uneven import Uneven
 from ptxlab.prediction.what_if import NOTHING, WhatIf
 
-LAUNCH_SECONDS = 3e-6
-"""What a launch costs before the first CTA begins: 2 to 5 microseconds."""
-
 MOSTLY = 0.6
 """What is used for less of the time does not bound it: waiting does."""
 
 BOUNDS = ("issue", "lsu", "l2", "stores", "dram", "atomics", "ctas")
 """What bounds a launch that is no pipe: ``stores`` on their way to L2, and how fast ``ctas`` begin among it."""
 
-MODELLED = 0.08
+MODELLED = 0.09
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
 
 
@@ -216,7 +213,7 @@ class LaunchModel:
         running = cycles / hertz / seconds
         used = {name: part * running for name, part in _used(run, chip).items()}
         used |= {name: each / seconds for name, each in outside.items()}
-        seconds += 0 if "launch=0" in what_if.changes else LAUNCH_SECONDS
+        seconds += 0 if "launch=0" in what_if.changes else chip.launch_seconds
         stalls, by_instruction = _shares(run)
         flop, peak = operations(code, run.stalls, chip) or (None, None)
         return Prediction(

@@ -82,7 +82,7 @@ def predict(
     ``ptxlab.prediction.chip.names()``, or a file that tells of one, ``mine.toml``; the other parameters are those of
     ``LaunchConfig.of``, ``shared`` in bytes, with NumPy arrays of any shape and type where the kernel takes pointers, in a tuple
     where these are members of a struct, and ``MapOf`` for tensor maps. ``options`` are NVRTC's. ``clock`` in MHz, the
-    GPU's boost clock or what its limit of power leaves unless given. A ``cold`` launch finds nothing in the L2 cache, as under Nsight Compute. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
+    GPU's boost clock or what its limit of power leaves unless given. A ``cold`` launch begins alone and finds nothing in the L2 cache, as under Nsight Compute. ``what_if`` are changes that are predicted beside it, ``"dram=inf,occupancy=2"``,
     of which ``ptxlab.prediction.what_if.CHANGES`` has all; ``"all"`` is each alone. ``assume`` says of what depends on data that is
     not computed, by line, whether it is done: ``{"64": True}`` that a branch there is taken.
 

@@ -22,10 +22,18 @@ from ptxlab.machine.decode import decode
 from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
+from ptxlab.prediction.chip import find
 from ptxlab.prediction.following.interpreter import Interpreter, requests, run
+from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.sm.requests import Request
 from ptxlab.prediction.sm.tma import Copy
 from ptxlab.prediction.sm.warps import Asked
+
+
+def without_launch(told: Prediction) -> float:
+    """Return how many seconds what is predicted takes from when the first CTA begins."""
+    return told.seconds - find(told.gpu).found(told.cold).launch_seconds
+
 
 Words = npt.NDArray[np.uint32]
 

@@ -7,7 +7,7 @@ import pytest
 
 from ptxlab.errors import PtxlabError
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.model import LAUNCH_SECONDS, Changed
+from ptxlab.prediction.model import Changed
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.sm.run import Run
 from ptxlab.prediction.sm.sm import Sm
@@ -55,8 +55,9 @@ def test_with_fewer_ctas_it_is_as_fast_as_one_of_which_no_more_fit() -> None:
 def test_changes_are_made_together() -> None:
     seconds, changed = predicted(32, "launch=0,lsu=inf", "launch=0", "lsu=inf")
     assert set(changed) == {"lsu=inf,launch=0", "launch=0", "lsu=inf"}
-    assert changed["launch=0"] == pytest.approx(seconds - LAUNCH_SECONDS)
-    assert changed["lsu=inf,launch=0"] == pytest.approx(changed["lsu=inf"] - LAUNCH_SECONDS)
+    launch = find("a100").launch_seconds
+    assert changed["launch=0"] == pytest.approx(seconds - launch)
+    assert changed["lsu=inf,launch=0"] == pytest.approx(changed["lsu=inf"] - launch)
     assert changed["lsu=inf"] < seconds
 
 

@@ -18,12 +18,12 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.values import Array
-from ptxlab.prediction.chip import find
+from ptxlab.prediction.chip import ALONE_SECONDS, find
 from ptxlab.prediction.following import interpreter, trace
 from ptxlab.prediction.following.slow_paths import passed_by
 from ptxlab.prediction.following.turns import Issued, Part, Passed, Tiles
 from ptxlab.prediction.kept import kept
-from ptxlab.prediction.model import LAUNCH_SECONDS, LaunchModel, Prediction
+from ptxlab.prediction.model import LaunchModel, Prediction
 from ptxlab.prediction.predict import (
     as_machine_code,
     load_for,
@@ -39,6 +39,7 @@ from ptxlab.prediction.what_if import NOTHING, WhatIf
 from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.cubin import Cubin
 from tests.machine.test_operations import instruction
+from tests.prediction.running import without_launch
 
 HEAD = """\
 .version 8.7
@@ -170,11 +171,11 @@ def test_seconds_are_those_of_cycles_or_of_dram_and_a_launch() -> None:
     cycles = predicted.cycles / (predicted.clock_mhz * 1e6)
     nbytes = 4 * 216 * 1024  # loaded, and stored where it was
     memory = find("a100").dram_seconds(nbytes, nbytes)
-    assert predicted.seconds == pytest.approx(max(cycles, memory) + LAUNCH_SECONDS)
+    assert predicted.seconds == pytest.approx(max(cycles, memory) + ALONE_SECONDS)
     assert predicted.low < predicted.seconds < predicted.high
     assert predicted.used["dram"] == pytest.approx(memory / max(cycles, memory))
     fast = streamed(216, clock=100_000, cold=True)  # so that DRAM alone is left
-    assert memory < fast.seconds - LAUNCH_SECONDS < 1.1 * memory, "loads wait for DRAM once"
+    assert memory < without_launch(fast) < 1.1 * memory, "loads wait for DRAM once"
     assert (fast.bound, fast.bound_by) == ("dram", "dram")
     assert predict(STREAM, "a100", 1, 32, [X[:32]]).bound == "latency"
 
@@ -195,7 +196,7 @@ def test_dram_moves_what_is_touched_whatever_buffers_are_passed() -> None:
 
 def in_dram(prediction: Prediction) -> float:
     """Return how many seconds of a launch DRAM is used."""
-    return prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
+    return prediction.used["dram"] * without_launch(prediction)
 
 
 def test_dram_reaches_what_was_measured() -> None:
@@ -409,12 +410,12 @@ def test_stores_take_as_long_as_what_is_beyond_the_sm_takes_for_them() -> None:
     out, nbytes = np.zeros(864 * 4096, np.float32), 16384 * 864
     warm, told = (predict(FILLED, "a100", 864, 256, [out], cold=cold) for cold in (False, True))
     stored = nbytes / (find("a100").memory.stored_bytes * 108 * 1.41e9)
-    assert warm.seconds - LAUNCH_SECONDS == pytest.approx(stored, rel=0.01)
+    assert without_launch(warm) == pytest.approx(stored, rel=0.01)
     assert (warm.bound, warm.bound_by, warm.dram_bytes) == ("stores", "stores", 0)
     assert told.dram_bytes == nbytes
     assert told.seconds > warm.seconds
     assert max(told.used.values()) == told.used["dram"] == 1
-    assert told.used["stores"] == pytest.approx(stored / (told.seconds - LAUNCH_SECONDS), rel=0.01)
+    assert told.used["stores"] == pytest.approx(stored / without_launch(told), rel=0.01)
     assert "l2" not in told.used
 
 
@@ -440,7 +441,7 @@ def test_who_multiplies_all_the_time_runs_at_the_clock_that_power_leaves() -> No
     assert use > 0.85
     assert own.clock_mhz == find("h100").gpu.clock_at(0.65 * use) < 1980
     assert own == predict(*launch, clock=own.clock_mhz)
-    longer = (own.seconds - LAUNCH_SECONDS) / (boosted.seconds - LAUNCH_SECONDS)
+    longer = without_launch(own) / without_launch(boosted)
     assert longer == pytest.approx(1980 / own.clock_mhz, 0.01)
 
 

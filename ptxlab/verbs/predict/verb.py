@@ -40,7 +40,7 @@ OPTIONS = """
              again, or all, side by side (default rtx3090, or the first of --arch); an unknown name lists them
 --clock MHZ  of its SMs (default the boost clock, or what the limit of power leaves tensor cores and FMA pipes, of those
              where that was measured)
---cold       the L2 cache has nothing when the launch begins, as under Nsight Compute and in benchmarks that empty it
+--cold       the launch begins alone and the L2 cache has nothing, as under Nsight Compute and in benchmarks that empty it
 --what-if CHANGES  what it would take otherwise, predicted too: occupancy=2,smem=conflict-free,dram=inf,stalls=0
              are made together; again for more; "all" is each alone, the one that saves most first
 --assume LINE=yes  of what depends on data that is not computed: that a branch at this line is taken, or memory there is asked;

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
+from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
+from tests.prediction.running import without_launch
 
 PROGRAM = """\
 .version 8.7
@@ -87,7 +88,7 @@ def test_words_of_their_own_are_not_waited_for(words: np.ndarray) -> None:
     """A word of each CTA is come to by its threads alone: 256 x 32 times, whatever the grid."""
     own, of_cta = (added(words, shift, 32, FEW) for shift in (OWN, OF_CTA))
     assert own.used["atomics"] < 0.05
-    taken = of_cta.used["atomics"] * (of_cta.seconds - LAUNCH_SECONDS) * 2520e6
+    taken = of_cta.used["atomics"] * without_launch(of_cta) * 2520e6
     assert taken == pytest.approx(256 * 32, rel=0.01)
 
 

@@ -15,8 +15,9 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.memory.generation import Generation
 from ptxlab.prediction.memory.l2 import APART, Reuse, _late, reuse
 from ptxlab.prediction.memory.walk import Access, Walk
-from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
+from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
+from tests.prediction.running import without_launch
 
 STRIPES, TURNS = 54, 1600
 KERNEL = f"""\
@@ -210,7 +211,7 @@ def test_what_dram_gives_together_counts_once(hint: str, row: int, together: int
     chip = find("a100")
     moved = ctas * rows * pitch
     expected = chip.dram_seconds(moved, ctas * threads * 4, moved / together)
-    taken = prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
+    taken = prediction.used["dram"] * without_launch(prediction)
     assert taken == pytest.approx(expected, rel=0.06)
 
 

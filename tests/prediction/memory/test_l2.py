@@ -15,10 +15,10 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.memory.dram_queue import DramQueue
 from ptxlab.prediction.memory.l2 import Cache, kept, reuse_of_uneven
 from ptxlab.prediction.memory.touched import Touched, _again, own
-from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
+from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.sm.requests import SECTOR, Request, Sectors
-from tests.prediction.running import joined
+from tests.prediction.running import joined, without_launch
 
 KERNEL = """\
 .version 8.7
@@ -239,7 +239,7 @@ def test_what_l2_loses_is_loaded_again() -> None:
     assert prediction.generations == 2
     hits = kept(2.0, 1.0)
     assert hits == pytest.approx(0.2, abs=0.01)
-    seconds = prediction.used["dram"] * (prediction.seconds - LAUNCH_SECONDS)
+    seconds = prediction.used["dram"] * without_launch(prediction)
     loaded = 2 * (1 - hits) * operand.nbytes
     assert seconds == pytest.approx(find("a100").dram_seconds(loaded, result.nbytes), rel=0.03)
 

@@ -1,6 +1,6 @@
 """Kernels whose arrays the L2 cache has, against what others measured: how fast CTAs begin, and stores leave.
 
-RRZE-HPC/gpu-benches, gpu-small-kernels with graphs: one product and one store of f64 a thread, launch after launch, in
+RRZE-HPC/gpu-benches, gpu-small-kernels, most with graphs: one product and one store of f64 a thread, launch after launch, in
 GB/s of both. What is measured of 4,096 numbers is taken for what a launch takes. Its CTAs of 32 to 128 threads are where the
 chips' ``cta`` is from; those of 256 and more, and whether DRAM is asked, are not.
 """
@@ -16,8 +16,9 @@ import pytest
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.memory.l2 import Cache
 from ptxlab.prediction.memory.touched import Touched
-from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
+from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
+from tests.prediction.running import without_launch
 
 LENGTH = 188_385
 KERNEL = f"""\
@@ -67,6 +68,30 @@ MEASURED = {
 }
 """By GPU, its clock in MHz and GB/s of 4,096 numbers: by how many numbers, GB/s with CTAs of so many threads."""
 
+FOLLOWING = {
+    ("a100", 1410): {
+        4096: (22, 24, 24, 24),
+    },
+    ("h200", 1980): {
+        4096: (26, 26, 27, 27),
+        29653: (181, 181, 187, 183),
+        106831: (595, 643, 645, 647),
+        363162: (1443, 1664, 1673, 1688),
+    },
+    ("a40", 1740): {
+        4096: (31, 32, 32, 29),
+        29653: (223, 226, 228, 204),
+        106831: (646, 628, 643, 563),
+        363162: (1318, 1391, 1430, 1134),
+    },
+    ("l40s", 2490): {
+        4096: (40, 40, 39, 37),
+        29653: (281, 290, 267, 250),
+        106831: (824, 875, 886, 879),
+        363162: (1794, 2067, 2132, 1866),
+    },
+}
+"""The same without graphs, a launch behind the other: with CTAs of 128 threads and more, of A100 where its table has the same columns. Chips' ``launch`` is what 4,096 numbers take, and no more."""
 
 OF_TWO_CTAS = {
     ("a100", 1410, 60_000): {
@@ -98,9 +123,21 @@ def test_small_kernels_take_as_long_as_was_measured(gpu: str, clock: int, least:
         for block, rate in zip(BLOCKS, measured, strict=True):
             seconds, launch = 16 * size / (rate * 1e9), 16 * 4096 / (least * 1e9)
             told = scaled(gpu, size, block, clock)
-            errors.append((told.seconds - LAUNCH_SECONDS + launch) / seconds - 1)
+            errors.append((without_launch(told) + launch) / seconds - 1)
     assert mean(map(abs, errors)) < 0.12
     assert max(map(abs, errors)) < 0.26
+
+
+@pytest.mark.parametrize(("gpu", "clock"), FOLLOWING)
+def test_launches_that_follow_each_other_cost_less_than_one_alone(gpu: str, clock: int) -> None:
+    errors = []
+    for size, measured in FOLLOWING[gpu, clock].items():
+        for block, rate in zip(BLOCKS[2:], measured, strict=True):
+            errors.append(scaled(gpu, size, block, clock).seconds * rate * 1e9 / (16 * size) - 1)
+    assert mean(map(abs, errors)) < 0.08, errors
+    assert max(map(abs, errors)) < 0.23, errors
+    least = scaled(gpu, 4096, 128, clock).seconds
+    assert least == pytest.approx(16 * 4096 / (max(FOLLOWING[gpu, clock][4096]) * 1e9), rel=0.04)
 
 
 def test_a_grid_of_small_ctas_is_bound_by_how_fast_they_begin(tmp_path: Path) -> None:
@@ -113,7 +150,7 @@ def test_a_grid_of_small_ctas_is_bound_by_how_fast_they_begin(tmp_path: Path) ->
         for gpu in ("a100", str(slow))
     )
     for each, apart in ((told, find("a100").cta), (later, 10)):
-        cycles = (each.seconds - LAUNCH_SECONDS) * each.clock_mhz * 1e6
+        cycles = without_launch(each) * each.clock_mhz * 1e6
         assert cycles == pytest.approx(10_001 * apart)
         assert (each.bound, each.bound_by, each.used["ctas"]) == ("ctas", "ctas", 1)
     assert told.what_if[0].seconds == later.what_if[0].seconds < told.seconds
@@ -156,6 +193,6 @@ def test_few_ctas_that_follow_each_other_take_as_long_as_was_measured(
             )
             assert told.occupancy.ctas == 2
             nbytes = 8 * threads * (2 if body == "scale" else 1)
-            errors.append(nbytes / (told.seconds - LAUNCH_SECONDS) / (rate * 1e9) - 1)
+            errors.append(nbytes / without_launch(told) / (rate * 1e9) - 1)
     assert mean(map(abs, errors)) < 0.12
     assert max(map(abs, errors)) < 0.25

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxlab.prediction.chip import Chip, MemorySystem, find
+from ptxlab.prediction.chip import MemorySystem, find
 from ptxlab.prediction.sm.lsu import LoadStoreUnit
 from ptxlab.prediction.sm.requests import SECTOR
 from ptxlab.prediction.sm.timing import MEMORY, READ_ONLY_LOOKUP, InstructionTiming
@@ -34,7 +34,7 @@ LATENCY = {"l2": L2, "dram": DRAM, "tma": TMA}
 def unit(shared: int = 0, busy: dict[str, float] | None = None, **memory: float) -> LoadStoreUnit:
     plain = find("rtx3090")
     system = replace(SYSTEM, **memory)  # type: ignore[arg-type]
-    chip = Chip(plain.gpu, plain.holds, plain.latency | LATENCY, system, plain.cta)
+    chip = replace(plain, latency=plain.latency | LATENCY, memory=system)
     return LoadStoreUnit(chip, shared, defaultdict(float) if busy is None else busy)
 
 
