@@ -19,7 +19,7 @@ from ptxlab.isa.gpus import GPUS, Gpu, gpu_named, spelled
 
 _FOLDER = "chips"
 
-ALONE_SECONDS = 3e-6
+COLD_LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins where none is on its way before it: 2 to 5 microseconds."""
 
 UNKNOWN = {
@@ -118,7 +118,7 @@ class Chip:
     @property
     def launch_seconds(self) -> float:
         """What a launch costs before its first CTA begins: who empties a cache before each lets none follow another."""
-        return ALONE_SECONDS if self.cold else self.launch / 1e6
+        return COLD_LAUNCH_SECONDS if self.cold else self.launch / 1e6
 
     def at(self, clock: int) -> Chip:
         """Return the chip at a clock in MHz: DRAM does not wait for it."""

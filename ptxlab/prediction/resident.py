@@ -263,7 +263,7 @@ class ResidentModel:
                 warp.cta += number * together
                 warp.apart = number * FAR
                 warps.append(warp)
-        return SuccessionSm(chip, timed, warps, self._shared * together, together, rounds).steady()
+        return SuccessionSm(chip, timed, warps, self._shared * together, together).steady()
 
     def _timed(
         self, followed: Followed, reuse: Reuse, sms: int

@@ -18,7 +18,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.machine.launch import Launch
 from ptxlab.machine.memory import MemoryRange
 from ptxlab.machine.values import Array
-from ptxlab.prediction.chip import ALONE_SECONDS, find
+from ptxlab.prediction.chip import COLD_LAUNCH_SECONDS, find
 from ptxlab.prediction.following import interpreter, trace
 from ptxlab.prediction.following.slow_paths import passed_by
 from ptxlab.prediction.following.turns import Issued, Part, Passed, Tiles
@@ -171,7 +171,7 @@ def test_seconds_are_those_of_cycles_or_of_dram_and_a_launch() -> None:
     cycles = predicted.cycles / (predicted.clock_mhz * 1e6)
     nbytes = 4 * 216 * 1024  # loaded, and stored where it was
     memory = find("a100").dram_seconds(nbytes, nbytes)
-    assert predicted.seconds == pytest.approx(max(cycles, memory) + ALONE_SECONDS)
+    assert predicted.seconds == pytest.approx(max(cycles, memory) + COLD_LAUNCH_SECONDS)
     assert predicted.low < predicted.seconds < predicted.high
     assert predicted.used["dram"] == pytest.approx(memory / max(cycles, memory))
     fast = streamed(216, clock=100_000, cold=True)  # so that DRAM alone is left

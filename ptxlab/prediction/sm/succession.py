@@ -24,7 +24,7 @@ FAR = 1 << 34
 
 
 class SuccessionSm(Sm):
-    """An SM with ``together`` CTAs at a time, of ``rounds`` times as many whose warps it is given."""
+    """An SM with ``together`` CTAs at a time, of some rounds of as many whose warps it is given."""
 
     def __init__(
         self,
@@ -33,11 +33,10 @@ class SuccessionSm(Sm):
         warps: Sequence[Warp],
         shared: int,
         together: int,
-        rounds: int = ROUNDS,
     ) -> None:
         super().__init__(chip, timings, warps, shared)
-        self._together, self._rounds = together, rounds
         self._running = Counter(warp.cta for warp in warps)
+        self._together, self._rounds = together, len(self._running) // together
         self._waiting: dict[int, list[Warp]] = defaultdict(list)
         for warp in chain.from_iterable(self._parts):
             if warp.cta >= together:

@@ -7,6 +7,7 @@ chips' ``cta`` is from; those of 256 and more, and whether DRAM is asked, are no
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -116,24 +117,28 @@ def scaled(gpu: str, size: int, block: int, clock: int | None = None) -> Predict
     return predict(SCALE, gpu, size // block + 1, block, [*arrays, size], clock=clock)
 
 
+def compared(
+    gpu: str, clock: int, blocks: Sequence[int], rates: Mapping[int, Sequence[int]]
+) -> Iterator[tuple[Prediction, float]]:
+    """Yield what is predicted of CTAs of so many threads, and how many seconds were measured."""
+    for size, measured in rates.items():
+        for block, rate in zip(blocks, measured, strict=True):
+            yield scaled(gpu, size, block, clock), 16 * size / (rate * 1e9)
+
+
 @pytest.mark.parametrize(("gpu", "clock", "least"), MEASURED)
 def test_small_kernels_take_as_long_as_was_measured(gpu: str, clock: int, least: int) -> None:
-    errors = []
-    for size, measured in MEASURED[gpu, clock, least].items():
-        for block, rate in zip(BLOCKS, measured, strict=True):
-            seconds, launch = 16 * size / (rate * 1e9), 16 * 4096 / (least * 1e9)
-            told = scaled(gpu, size, block, clock)
-            errors.append((without_launch(told) + launch) / seconds - 1)
+    launch = 16 * 4096 / (least * 1e9)
+    every = compared(gpu, clock, BLOCKS, MEASURED[gpu, clock, least])
+    errors = [(without_launch(told) + launch) / seconds - 1 for told, seconds in every]
     assert mean(map(abs, errors)) < 0.12
     assert max(map(abs, errors)) < 0.26
 
 
 @pytest.mark.parametrize(("gpu", "clock"), FOLLOWING)
 def test_launches_that_follow_each_other_cost_less_than_one_alone(gpu: str, clock: int) -> None:
-    errors = []
-    for size, measured in FOLLOWING[gpu, clock].items():
-        for block, rate in zip(BLOCKS[2:], measured, strict=True):
-            errors.append(scaled(gpu, size, block, clock).seconds * rate * 1e9 / (16 * size) - 1)
+    every = compared(gpu, clock, BLOCKS[2:], FOLLOWING[gpu, clock])
+    errors = [told.seconds / seconds - 1 for told, seconds in every]
     assert mean(map(abs, errors)) < 0.08, errors
     assert max(map(abs, errors)) < 0.23, errors
     least = scaled(gpu, 4096, 128, clock).seconds
